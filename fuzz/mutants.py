@@ -134,8 +134,8 @@ MUTANTS = (
     _core(
         "4: the prompt is forgotten",
         "state",
-        "self._primed: State = table.prime(prompt)",
-        "self._primed: State = table.prime(())",
+        "table.state(table.row(table.prime(prompt)))",
+        "table.state(table.row(table.prime(())))",
     ),
     _core(
         "4: of a prompt only the last byte counts",
@@ -184,8 +184,8 @@ MUTANTS = (
     _core(
         "9: the shortest of the stops that are complete together counts",
         "stops/matcher",
-        "{len(stop) for stop in self._stops}, reverse=True)",
-        "{len(stop) for stop in self._stops})",
+        "sorted({*map(len, self._stops)}, reverse=True)",
+        "sorted({*map(len, self._stops)})",
         STOP_LAWS,
     ),
     _core(
@@ -255,9 +255,10 @@ MUTANTS = (
         "14: a stream goes on after its end",
         "walk",
         '''        """Do a step on the slow path: all cases, and all errors."""
-        if self._end is not None:''',
+        self._check_running()
+''',
         '''        """Do a step on the slow path: all cases, and all errors."""
-        if self._end is not None and False:''',
+''',
     ),
     _core(
         "15: rows are never emptied",

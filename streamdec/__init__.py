@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
     from streamdec.core.stops.conditions import StopConditions
     from streamdec.core.text_stop_decoder import TextStopDecoder
-    from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
     from streamdec.encoding import Encoding, SpecialTokens
     from streamdec.errors import (
         ChatTemplateError,
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from streamdec.streams.token_queue import TokenQueue
 
 __all__ = [
-    "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "ChatTemplateError",
     "Chunk",
     "DecodeStream",
@@ -147,13 +145,11 @@ _EXPORTS = {
     "core.stop_sequence_decoder": "StopSequenceDecoder",
     "core.stops.conditions": "StopConditions",
     "core.text_stop_decoder": "TextStopDecoder",
-    "core.window": "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
-        TokenizerLoadError FinishedError QueueFullError RewriteError SnapshotError
-        SnapshotError SourceError StopRegexTimeoutError StreamdecError StreamdecWarning
-        TokenIdError TokenIdError TokenizerLibraryError TokenizerLoadError SnapshotError
-        UnknownRequestError TokenIdError TokenizerLoadError""",
+        QueueFullError RewriteError SnapshotError SourceError StopRegexTimeoutError
+        StreamdecError StreamdecWarning TokenIdError TokenizerLibraryError TokenizerLoadError
+        UnknownRequestError""",
     "hooks": "Hook add_hook",
     "loading.detect": "detect_format",
     "loading.factory": "load_tokenizer",

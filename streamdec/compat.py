@@ -1,9 +1,9 @@
-"""Our stream where other programs look for that of the ``tokenizers`` library.
+"""A replacement for ``DecodeStream`` of the ``tokenizers`` library.
 
 In: calls as vLLM makes them, ``tokenizers.decoders.DecodeStream(ids=, skip_special_tokens=)`` and
-``step(tokenizer, id)``. Out: the same answers, exact and sooner. vLLM looks the class up in its
-module for each request, so putting another one there is enough; a program that said
-``from tokenizers.decoders import DecodeStream`` before keeps the library's.
+``step(tokenizer, id)``. Out: the same text, exact and in less time. vLLM looks the class up in its
+module for each request, so replacing it there is enough. A program that imported the class from
+the module before keeps the library's.
 
 Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 from array import array
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, SupportsIndex, cast
 
 from tokenizers import Tokenizer
@@ -30,7 +29,7 @@ __all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "decoder_for", "patch_
 _lock = Lock()
 decoders: Any = _decoders
 _num_patches = 0
-"""How many patches are not undone."""
+"""The number of patches in effect."""
 _replaced: Any = decoders.DecodeStream
 """The class that this patch replaced."""
 _WRAPPER = "_streamdec_wrapper"
@@ -40,23 +39,23 @@ _NONE_YET: Any = object()
 
 
 class TokenizersDecodeStream:
-    """:class:`streamdec.DecodeStream` under the interface of ``tokenizers.decoders.DecodeStream``.
+    """:class:`streamdec.DecodeStream` with the interface of ``tokenizers.decoders.DecodeStream``.
 
-    What is different from the library's own:
+    Differences from the library's:
 
     * A prompt is never output. (The library outputs the whole prompt if it ends inside a
       character.) Only the end of the prompt is read, as far as needed, and it is not decoded.
-    * Text goes out as soon as it is certain, and a step costs the same however much is withheld.
+    * Text is output as soon as it is certain. The cost of a step does not grow with withheld text.
     * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
     * It can be pickled.
 
-    As in the library's there is no end: what is withheld when the last token has come stays so.
+    As in the library there is no flush: text that is withheld after the last token is lost.
 
     Args:
-        ids: the prompt, a sequence of ids; None for no prompt.
-        skip_special_tokens: leave special tokens out; None is False.
+        ids: The prompt, a sequence of ids; None for no prompt.
+        skip_special_tokens: Whether to leave special tokens out; None is False.
 
-    Raises TypeError for what is no sequence of ids or no bool, OverflowError for an id outside
+    Raises TypeError if an argument has the wrong type, OverflowError for an id outside
     0 … 2**32 - 1.
 
     >>> from streamdec.compat import TokenizersDecodeStream
@@ -72,9 +71,9 @@ class TokenizersDecodeStream:
     def __new__(
         cls, ids: Sequence[SupportsIndex] | None = None, skip_special_tokens: bool | None = False
     ) -> Any:
-        """A new stream; one of the class that was replaced if ours is in a place by mistake."""
+        """Return a new stream; one of the replaced class if no patch is in effect."""
         if _num_patches == 0 and decoders.DecodeStream is cls:
-            # Another patch, made after ours and undone after it, has put ours back.
+            # Another patch, which began and ended after ours, has restored our class.
             return _replaced(ids, skip_special_tokens)
         return object.__new__(cls)
 
@@ -91,18 +90,19 @@ class TokenizersDecodeStream:
         self._step: Any = None
 
     def step(self, tokenizer: Tokenizer, id: SupportsIndex | Sequence[SupportsIndex]) -> str | None:  # noqa: A002 (the library's name)
-        """The text that ``id``, or a list of ids, completes; None if there is none yet.
+        """Return the text that ``id``, or a list of ids, completes; None if it completes none.
 
         Args:
-            tokenizer: the ``tokenizers.Tokenizer`` that decodes, the same one at each step. It must
-                not be changed after the first one, but for tokens that are added between streams.
-            id: an id, or several that are taken together or, if one is no id, not at all.
+            tokenizer: The ``tokenizers.Tokenizer`` that decodes, the same one at each step. Between
+                streams, tokens may be added to it. It must not be changed otherwise.
+            id: An id or a list of ids. If one of a list is invalid, none is read.
 
         Raises:
-            TypeError: no id, or no tokenizer.
-            SnapshotError: another tokenizer than before, which decodes otherwise.
-            RewriteError: "Invalid prefix encountered …", where a tokenizer of an unknown rule took
-                back text that was given. (vLLM begins a new stream then.)
+            TypeError: ``id`` is not an id, or ``tokenizer`` is not a tokenizer.
+            SnapshotError: The tokenizer is another one than before, and decodes differently.
+            RewriteError: "Invalid prefix encountered …": a tokenizer without a known rule changed
+                text that was output before. (vLLM then begins a new stream.)
+
         After an error the stream is as it was before.
         """
         if tokenizer is not self._tokenizer:
@@ -115,7 +115,7 @@ class TokenizersDecodeStream:
             raise _invalid_prefix(error) from error
 
     def _take(self, tokenizer: Any) -> None:
-        """Begins the stream, or continues with another tokenizer that decodes alike."""
+        """Begin the stream, or continue it with another tokenizer that decodes alike."""
         wrapper = decoder_for(tokenizer)
         stream: Any
         if self._stream is not None:
@@ -127,7 +127,7 @@ class TokenizersDecodeStream:
         self._prompt = ()
 
     def _take_other(self, id: Any) -> str | None:  # noqa: A002
-        """Takes what is not one id: a bool, which the library takes, or ids; or nothing."""
+        """Step with a bool, which the library accepts, or a list of ids."""
         is_list = hasattr(id, "__len__") and hasattr(id, "__getitem__")
         if isinstance(id, (str, bytes)) or not (is_list or isinstance(id, bool)):
             raise _no_ids(id)
@@ -149,7 +149,7 @@ class TokenizersDecodeStream:
         return self._with(self._stream and self._stream.fork())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.__copy__()  # the library's shares its tokenizer too
+        return self.__copy__()  # copies share the tokenizer, as in the library
 
     def _with(self, stream: DecodeStream | None) -> Self:
         other: Self = object.__new__(type(self))
@@ -171,7 +171,7 @@ def _unpickled(
     skip_special_tokens: bool,
     stream: DecodeStream | None,
 ) -> TokenizersDecodeStream:
-    """A stream as it was pickled; it continues with the tokenizer of its next step."""
+    """Return an unpickled stream, which continues with the tokenizer of its next step."""
     made: TokenizersDecodeStream = object.__new__(kind)
     made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
     made._tokenizer, made._stream, made._step = _NONE_YET, stream, None
@@ -179,7 +179,7 @@ def _unpickled(
 
 
 def _checked(ids: Any) -> Sequence[SupportsIndex]:
-    """``ids`` as numbers of which each was looked at; a copy, as the caller's list may grow."""
+    """Return a checked copy of ``ids``."""
     if ids is None:
         return ()
     is_sequence = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
@@ -199,7 +199,7 @@ def _no_ids(value: object) -> TypeError:
 
 
 def _invalid_prefix(error: RewriteError) -> RewriteError:
-    """As the library says it: vLLM knows it by these words."""
+    """Return the error with the words of the library, which vLLM searches for."""
     return RewriteError(f"Invalid prefix encountered while decoding stream: {error}")
 
 
@@ -207,10 +207,10 @@ def _invalid_prefix(error: RewriteError) -> RewriteError:
 
 
 def decoder_for(tokenizer: Any) -> Decoder:
-    """The streamdec tokenizer of a ``tokenizers.Tokenizer``: the same object for each call.
+    """Return the streamdec tokenizer of a ``tokenizers.Tokenizer``: the same object for each call.
 
-    For code inside an engine, which gets the engine's ``tokenizer`` with each request. A new one is
-    made only after tokens were added. Raises TypeError for anything else.
+    For code inside an engine, which receives the engine's ``tokenizer`` with each request. A new
+    object is made only after tokens were added. Raises TypeError for any other object.
 
     >>> from streamdec.compat import decoder_for
     >>> from tokenizers import Tokenizer, models
@@ -235,10 +235,10 @@ def decoder_for(tokenizer: Any) -> Decoder:
 
 
 def _home(tokenizer: Any) -> tuple[dict[Any, tuple[int, Decoder]], Any]:
-    """Where the wrapper of ``tokenizer`` is kept, and under which key.
+    """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
 
-    In the tokenizer itself, where the garbage collector sees that they are alone with each other;
-    tokenizers 0.22 does not tell it.
+    It is the tokenizer's own ``__dict__``, so that the garbage collector can free both. Tokenizers
+    of version 0.22 are not tracked by it; a global dict holds their wrappers.
     """
     if gc.is_tracked(tokenizer):
         return tokenizer.__dict__, _WRAPPER
@@ -248,7 +248,7 @@ def _home(tokenizer: Any) -> tuple[dict[Any, tuple[int, Decoder]], Any]:
 def _wrapper(tokenizer: Any) -> Decoder:
     if isinstance(tokenizer, Tokenizer):
         return HuggingFaceTokenizer(tokenizer)
-    # That of fastokens, which takes the library's place. It is read as what it was made of.
+    # The tokenizer of fastokens, which replaces the library's: its JSON is read.
     try:
         made = HuggingFaceTokenizer(tokenizer.to_str())
     except (AttributeError, TokenizerLoadError):
@@ -260,10 +260,10 @@ def _wrapper(tokenizer: Any) -> Decoder:
 
 
 class DecodeStreamPatch:
-    """Ours in the place of the library's, until ``undo()`` or the end of the ``with`` block.
+    """The patch of the library's class, until ``undo()`` or the end of the ``with`` block.
 
-    Made by :func:`~streamdec.compat.patch_decode_stream`. The library's comes back with the last
-    patch that is undone. It does nothing where ours is there already but count.
+    Made by :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's
+    class returns when the last one is undone.
 
     >>> import tokenizers
     >>> from streamdec.compat import DecodeStreamPatch, patch_decode_stream
@@ -283,10 +283,10 @@ class DecodeStreamPatch:
             self._is_undone = False
 
     def undo(self) -> None:
-        """Takes this patch back; a second call does nothing.
+        """Undo this patch; a second call does nothing.
 
-        Streams that were made go on. Where another patch was put over ours since, it stays, and
-        what it puts back is as if it were the library's.
+        Existing streams continue. If another patch replaced the class since, it stays. When that
+        one restores our class, it works like the library's.
         """
         global _num_patches
         with _lock:
@@ -300,21 +300,16 @@ class DecodeStreamPatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
 
 def patch_decode_stream() -> DecodeStreamPatch:
-    """Puts :class:`TokenizersDecodeStream` where ``tokenizers.decoders.DecodeStream`` is looked up.
+    """Replace ``tokenizers.decoders.DecodeStream`` by :class:`TokenizersDecodeStream`.
 
-    For vLLM: before requests come, in the process that answers them. Returns what undoes it. Any
-    thread may call it, any number of times. Where fastokens replaces the class too, patch after it
-    and undo before it. Streams that were made before stay the library's.
+    In vLLM, call it before the first request, in the process that serves it. Returns the patch,
+    which can be undone. Any thread may call it, any number of times. If fastokens replaces the
+    class too, patch after it and undo before it. Existing streams are not changed.
 
     >>> import tokenizers
     >>> from streamdec.compat import patch_decode_stream

@@ -385,10 +385,10 @@ class ChatTemplateError(StreamdecError, ValueError):
     template calls ``raise_exception``, its argument is the ``message``.
 
     What is left: ``template`` is the name of the template, ``line`` the line in it from 1, ``code``
-    the kind of failure, such as ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if not known.
+    the kind of failure, such as ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if no template ran.
 
-    What to do: with the code of a resource limit or a syntax error, change the template. Without a
-    code, look at the messages: their roles, order and content.
+    What to do: with the code of a resource limit or a syntax error, change the template. With
+    ``"CHAT_TEMPLATE_REFUSES"`` or no code, change the messages: their roles, order and content.
 
     >>> from streamdec import ChatTemplateError
     >>> from streamdec.chat import ChatTemplate

@@ -73,7 +73,7 @@ class StreamEnded(NamedTuple):
     tokens: int
     """Tokens that were read. The counts of a resumed stream begin where it resumed."""
     chunks: int
-    """Chunks with text."""
+    """Chunks with text, after the split into sections."""
     characters: int
     """Code points of emitted text."""
     unknown_tokens: int

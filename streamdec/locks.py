@@ -1,8 +1,8 @@
-"""Locks that a fork does not leave locked.
+"""Locks that are free again after a fork.
 
-A forked child has copies of its parent's locks, but only the thread that forked. A lock that
-another thread held at that moment would never be released in the child. So the child gets new
-locks, as in the standard library's logging.
+A forked child has copies of the parent's locks, but only the thread that forked. A lock that
+another thread held would never be released. The standard library's logging makes new locks in the
+same way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import TracebackType
 
 __all__ = ["Lock"]
 
@@ -18,10 +17,9 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 class Lock:
-    """A reentrant lock for ``with``, which a forked child begins with as a free one.
+    """A reentrant lock for ``with``, which is free in a forked child.
 
-    What it guards is then as the other thread left it: between two steps of Python, possibly in the
-    middle of what belongs together.
+    The guarded data is as the other thread left it at the fork, possibly half-updated.
     """
 
     __slots__ = ("__weakref__", "_lock")
@@ -33,12 +31,7 @@ class Lock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
 

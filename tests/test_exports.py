@@ -21,7 +21,6 @@ LENT = {
     "streamdec.backends.tokenizer_report": {"LoadedTokenizer"},
     "streamdec.loading.factory": {"load_tokenizer"},
     "streamdec.loading.detect": {"detect_format"},
-    "streamdec.core.window": {"INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET"},
     # The decoding rules are for those who write a backend; they import them from their module.
     "streamdec.protocols": {"Decoder", "Encoder", "Tokenizer"},
     "streamdec.encoding": {"Encoding", "SpecialTokens"},

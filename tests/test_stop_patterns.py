@@ -566,7 +566,7 @@ def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None
         ("(?>a|ab)c", "atomic"),
         ("(a)?(?(1)b|c)", "a conditional group"),
         ("(?a:a)", r"\(\?a\) or \(\?u\)"),
-        ("(?<=a|bc)d", "not fixed"),
+        ("(?<=a|bc)d", "fixed-width"),
         (r"\ud800", "lone surrogate"),
         (r"[\udfff]", "lone surrogate"),
         ("\ud800", "lone surrogate"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamdec.backends.folder_files import FileError, read_file
 from streamdec.errors import TokenizerLoadError
 
 __all__ = ["MAX_FILE", "read_bounded"]
@@ -18,14 +19,10 @@ MAX_FILE = 2**28
 def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
     """Return the content of ``path``.
 
-    Raises TokenizerLoadError if it cannot be read or has more than ``limit`` bytes.
+    Raises TokenizerLoadError if it is no regular file, cannot be read, or has more than ``limit``
+    bytes.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{str(path)!r}: {reason}") from error
-    if len(content) > limit:
-        raise TokenizerLoadError(f"{str(path)!r}: more than {limit} bytes, which no tokenizer has")
-    return content
+        return read_file(path, limit)
+    except FileError as error:
+        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error

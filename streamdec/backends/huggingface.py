@@ -244,7 +244,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             for token_id in sorted(self._added_tokens):
                 by_text.setdefault(self.id_to_token(token_id), []).append(token_id)
             self._added_by_text = by_text
-        return [i for i in self._added_by_text.get(text, ()) if self.is_skipped(i)]
+        ids = self._added_by_text.get(text)
+        return [] if ids is None else [i for i in ids if self.is_skipped(i)]
 
     def is_skipped(self, token_id: int) -> bool:
         # The library is asked, by decoding with and without. It skips by text, so only ids with the

@@ -5,12 +5,11 @@ In: the folder. Out: the JSON object in a file, and the parts of it that several
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from streamdec.backends._common import MAX_ID
-from streamdec.backends._reading import read_bounded
+from streamdec.backends.folder_files import BOM, FileError, parse_json, read_file
 from streamdec.errors import TokenizerLoadError
 
 __all__ = [
@@ -42,9 +41,10 @@ def read_object(folder: Path, name: str) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        data = json.loads(read_bounded(path, _MAX_BYTES).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
+        data = parse_json(read_file(path, _MAX_BYTES).removeprefix(BOM))
+    except FileError as error:
+        line = "" if error.line is None else f"line {error.line}: "
+        raise TokenizerLoadError(f"{str(path)!r}: {line}{error}") from error
     if not isinstance(data, dict):
         raise TokenizerLoadError(f"{str(path)!r}: not a JSON object")
     return data

@@ -11,7 +11,7 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     formats       reads and writes Parquet, Arrow IPC and JSONL, block by block
     job           decodes one file, or resumes after a kill
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
-    spans         where each token of a row stands in its text
+    row_spans     where each token of a row stands in its text
 
 One process decodes some ten million tokens a second. For more than one machine, give a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.

@@ -1,6 +1,7 @@
-"""A column of token ids: any kind of Arrow array of lists in, flat ids and where rows begin out.
+"""A column of token ids.
 
-An error names the row and the place in the row. Every value of the result is a valid token id.
+In: any kind of Arrow array of lists. Out: flat ids, each a valid token id, and where rows begin.
+Errors name the row and the index in it.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from streamdec.errors import StreamdecError, TokenIdError
 __all__ = ["Column", "Decoded", "column_of", "in_row", "integers"]
 
 BLOCK_TOKENS = 2**18
-"""What is worked on at a time: its temporary arrays of a few MB stay near the processor."""
+"""Tokens of a block: its temporary arrays of a few MB fit the caches of the processor."""
 
 
 class Column(NamedTuple):
-    """Rows of token ids, one after another."""
+    """Rows of token ids in one array."""
 
     values: Any
     """An array of integers from 0 to 2**32 - 1, without nulls."""
     offsets: Any
-    """An int64 array: where each row begins in ``values``, and where the last one ends."""
+    """An int64 array: the start of each row in ``values``, and the end of the last."""
     valid: Any
     """A boolean array: which rows are not null; None if no row is null."""
 
@@ -35,7 +36,7 @@ class Column(NamedTuple):
         return len(self.offsets) - 1
 
     def blocks(self, tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, Column]]:
-        """Parts of about so many tokens, of one row at least, each with its first row."""
+        """Yield parts of about ``tokens`` tokens, at least a row, each with its first row."""
         ends = integers(self.offsets)
         first = 0
         while first < len(self):
@@ -45,30 +46,30 @@ class Column(NamedTuple):
             first = after
 
     def part(self, first: int, after: int) -> Column:
-        """The rows from ``first`` to ``after``, as a column of their own; nulls are empty there."""
+        """Return the rows from ``first`` to ``after`` as a column, with empty rows for null."""
         offsets = self.offsets.slice(first, after - first + 1)
         start, end = offsets[0].as_py(), offsets[-1].as_py()
         offsets = compute().subtract(offsets, start)
         return Column(self.values.slice(start, end - start), offsets, None)
 
     def sizes(self) -> list[int]:
-        """How many ids each row has."""
+        """Return the number of ids of each row."""
         ends = integers(self.offsets)
         return [after - before for before, after in pairwise(ends)]
 
     def taken(self, which: Sequence[int]) -> Column:
-        """Some rows, as a column of their own."""
+        """Return some rows as a column."""
         pa = pyarrow()
         lists = pa.LargeListArray.from_arrays(self.offsets, self.values)
         lists = lists.take(pa.array(which, pa.int64()))
         return Column(lists.flatten(), compute().subtract(lists.offsets, lists.offsets[0]), None)
 
     def cut(self, sizes: Sequence[int]) -> Column:
-        """The first so many ids of each row."""
+        """Return the first ids of each row, as many as ``sizes`` says."""
         if sizes == self.sizes():
             return self
         starts = integers(self.offsets)
-        # What is kept of a row and what is not, in turn.
+        # The kept part of each row and the rest, in turn.
         places = [
             start + size for start, kept in zip(starts, sizes, strict=False) for size in (0, kept)
         ]
@@ -81,7 +82,7 @@ class Column(NamedTuple):
         return [after - first for first, after in pairwise(before)]
 
     def rows(self) -> Iterator[list[int]]:
-        """Each row as a list."""
+        """Yield each row as a list."""
         ids, ends = integers(self.values), integers(self.offsets)
         for row in range(len(self)):
             yield ids[ends[row] : ends[row + 1]].tolist()
@@ -92,11 +93,11 @@ class Decoded(NamedTuple):
 
     array: Any
     unknown_tokens: int
-    """How many of their ids the tokenizer does not have."""
+    """The number of unknown ids in them."""
 
 
 def integers(array: Any) -> memoryview:
-    """The values of an array of integers without nulls, as a sequence of ints."""
+    """Return the values of an array of integers without nulls, as a sequence of ints."""
     array = array.cast(pyarrow().int64())
     buffer = array.buffers()[1]
     if not len(array):
@@ -108,7 +109,7 @@ def integers(array: Any) -> memoryview:
 
 @contextmanager
 def in_row(row: int) -> Iterator[None]:
-    """Within, a streamdec error says that it is about ``row``."""
+    """Return a context in which errors of streamdec name ``row``."""
     try:
         yield
     except StreamdecError as error:
@@ -117,14 +118,14 @@ def in_row(row: int) -> Iterator[None]:
 
 
 def column_of(array: Any, first_row: int = 0) -> Column:
-    """``array``, of any kind of lists, as a Column; rows are counted from ``first_row``.
+    """Return ``array``, of any kind of lists, as a Column. Errors count rows from ``first_row``.
 
-    Raises TokenIdError if it is no array of lists of integers, or for a null in a row;
-    TokenIdError for what is out of range.
+    Raises TokenIdError if it is not an array of lists of integers, or for a null or an id out of
+    range in a row.
     """
     pa, pc = pyarrow(), compute()
     array = _plain(array)
-    if pa.types.is_null(array.type):  # all that is known of a column without a value
+    if pa.types.is_null(array.type):  # the type of a column without values
         array = array.cast(pa.list_(pa.int64()))
     if not _is_list(array.type):
         raise TokenIdError(_expected(array.type), None, None)
@@ -142,7 +143,7 @@ def column_of(array: Any, first_row: int = 0) -> Column:
 
 
 def _plain(array: Any) -> Any:
-    """``array`` without what only says how it is stored."""
+    """Return ``array`` without extension types and dictionaries."""
     pa = pyarrow()
     if isinstance(array, pa.ExtensionArray):
         return _plain(array.storage)
@@ -158,11 +159,11 @@ def _is_list(kind: Any) -> bool:
 
 
 def _expected(kind: Any) -> str:
-    return f"expected lists of integers (such as list<int32>), and this is an array of {kind}"
+    return f"expected lists of integers (such as list<int32>), got an array of {kind}"
 
 
 def _check(column: Column, first_row: int) -> None:
-    """Raises for the first value that is no token id."""
+    """Raise TokenIdError for the first value that is not a token id."""
     pa, pc, values = pyarrow(), compute(), column.values
     least, most = pc.min_max(values).values()
     inside = not len(values) or (

@@ -1,7 +1,6 @@
 """Files of rows: Parquet, Arrow IPC and JSONL, read and written in blocks of bounded size.
 
-A block is at most a row group, and less of one where the rows are long: memory does not grow with
-the file.
+A block is a row group, or a part of it if the rows are long. Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ SUFFIXES: dict[str, Format] = {
 }
 
 BLOCK_BYTES = 2**24
-"""Of a block, in memory; as much again is its text."""
+"""The size of a block in memory; its text has about the same size."""
 BLOCK_VALUES = 2**22
-"""Token ids of a block."""
+"""The most token ids of a block."""
 BATCH_ROWS = 2**10
-"""Rows that are at a time read from Parquet or made objects: a value that a dictionary has once is
-then in memory as often as it is used."""
+"""Rows that are read from Parquet, or converted to objects, at a time. Each use of a dictionary's
+value is then a copy in memory."""
 
 
 class Block(NamedTuple):
-    """Some rows that follow one another."""
+    """Consecutive rows."""
 
     table: Any
-    """A pyarrow Table; of JSONL, the column of token ids alone."""
+    """A pyarrow Table; for JSONL only the column of token ids."""
     objects: list[dict[str, Any]] | None
-    """The rows of JSONL, as they were read."""
+    """The parsed rows of JSONL."""
     read: float
-    """How much of the file has been read, from 0 to 1."""
+    """The part of the file that was read, from 0 to 1."""
 
 
 def format_of(path: Path) -> Format:
-    """The format that the suffix of ``path`` says. DatasetError if it says none."""
+    """Return the format by the suffix of ``path``. Raises DatasetError for another suffix."""
     found = SUFFIXES.get(path.suffix.lower())
     if found is None:
         known = ", ".join(SUFFIXES)
@@ -74,7 +73,7 @@ def format_of(path: Path) -> Format:
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Within, what Arrow finds wrong is an error about ``path``."""
+    """Return a context in which errors of Arrow become a DatasetError that names ``path``."""
     pa = pyarrow()
     try:
         yield
@@ -90,8 +89,8 @@ def _about(path: Path) -> Iterator[None]:
 def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]:
     """Yield the rows of ``path`` in blocks.
 
-    Raises DatasetError for what is no file of this format, or a line of JSONL that is no row;
-    TokenIdError for an id of JSONL that is none; OSError.
+    Raises DatasetError if the file has another format or a line of JSONL is not a row, TokenIdError
+    for an invalid id in JSONL, and OSError.
     """
     read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
     with _about(path):
@@ -101,7 +100,7 @@ def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]
 
 
 def schema_of(path: Path, file_format: Format, column: str) -> Any:
-    """The columns of ``path``; of JSONL, the column of token ids alone."""
+    """Return the columns of ``path``; for JSONL only the column of token ids."""
     pa = pyarrow()
     with _about(path):
         if file_format == "parquet":
@@ -136,16 +135,16 @@ def _table(batches: list[Any]) -> Any:
 
 
 def _rows_of_block(group: Any, column: str) -> int:
-    """How many rows of a row group make a block, as far as its sizes in the file tell."""
+    """Return the number of rows of a block, by the sizes of the row group in the file."""
     columns = [group.column(place) for place in range(group.num_columns)]
-    # The leaf of ``column``, whose own name may have dots; and possibly others, which does no harm.
+    # The leaf of ``column``, whose name may have dots, and possibly other leaves.
     values = sum(c.num_values for c in columns if c.path_in_schema.startswith(column))
     parts = max(values / BLOCK_VALUES, group.total_byte_size / BLOCK_BYTES, 1)
     return max(int(group.num_rows / parts), 1)
 
 
 def _open_ipc(source: Any) -> Any:
-    """A reader of a file or a stream of Arrow: both are called .arrow."""
+    """Return a reader of an Arrow file or stream; both have the suffix .arrow."""
     pa, ipc = pyarrow(), library("pyarrow.ipc", "bulk", WHAT)
     try:
         return ipc.open_file(source)
@@ -299,7 +298,7 @@ class _TableSink:
 
 
 def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
-    """Rows of JSONL as a table, and the columns of ``table``."""
+    """Return rows of JSONL as a table, with the columns of ``table``."""
     pa = pyarrow()
     columns = {}
     for name in dict.fromkeys(name for row in objects for name in row):
@@ -325,7 +324,7 @@ class _JsonlSink:
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                 self._file.writelines(map(_json_line, _objects(batch)))
             return
-        # What was read is what is written: JSON knows more numbers than Arrow does.
+        # The parsed rows are written, because JSON has more numbers than Arrow.
         new = [name for name in table.column_names if name not in objects[0]]
         found = table.select(new).to_pylist()
         rows = ({**old, **row} for old, row in zip(objects, found, strict=True))

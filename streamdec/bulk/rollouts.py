@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, SupportsIndex, Unpack
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
 from streamdec.bulk.gather import gather_for
-from streamdec.bulk.spans import spans_of
+from streamdec.bulk.row_spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
 from streamdec.core.options import Options

@@ -1,11 +1,11 @@
-"""Flat token ids in; texts that end at a stop out, and where each of them ends.
+"""Texts of rows that end at a stop.
 
-The results equal those of :class:`~streamdec.StopSequenceDecoder`: a stop is found in any split
-into tokens, and a row ends at the token at which a live stream would end. Runs of byte tokens are
-not withheld until they close (``byte_fallback="eager"``).
+In: flat token ids. Out: the text of each row and its end, as
+:class:`~streamdec.StopSequenceDecoder` gives them with ``byte_fallback="eager"``: a stop is found
+in any tokens, and ends the row at the same token as in a live stream.
 
-Most rows have no stop in their text: they end by an id, by their length or not at all. Those are
-gathered up to there, and looked through for stops. Only the others go through the decoder.
+Most rows have no stop in their text: they end at an id, at the limit or not at all. Their texts are
+gathered up to that end and searched for stops. Only rows with a stop go through the decoder.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from streamdec.protocols import Decoder
 __all__ = ["StoppedRow", "StoppedRows", "decoded_row", "stopped_type"]
 
 RAN_OUT: FinishReason = "abort"
-"""The finish reason of a row without more ids: only its engine knows why."""
+"""The finish reason of a row whose ids ended first."""
 
 
 class StoppedRow(NamedTuple):
-    """The text of a row, and where it ends."""
+    """The text of a row and its end."""
 
     text: str
     finish_reason: FinishReason | None
     """None if the ids ended first."""
     match: StopMatch | None
     num_read: int
-    """How many of its ids were read: those up to the end, with it."""
+    """The number of ids that were read, including the one that ended the row."""
     unknown_tokens: int = 0
-    """How many of those the tokenizer does not have."""
+    """The number of unknown ids among them."""
 
 
 def stopped_type() -> Any:
-    """The Arrow type of a row: a struct."""
+    """Return the Arrow type of a row: a struct."""
     pa = pyarrow()
     return pa.struct(
         {
@@ -63,17 +63,17 @@ def stopped_type() -> Any:
 
 
 class _End(NamedTuple):
-    """Where a row ends if no stop is in its text before."""
+    """The end of a row without a stop in its text."""
 
     place: int
-    """How many ids give text."""
+    """The number of ids before the end."""
     reason: FinishReason | None
     stop: StopReason = None
-    """What the id after them stands for, if ``reason`` is "stop"."""
+    """The stop reason of the next id, if ``reason`` is "stop"."""
 
 
 class StoppedRows:
-    """The stops of one tokenizer, row after row."""
+    """Decodes rows of one tokenizer up to their stops."""
 
     def __init__(self, tokenizer: Decoder, conditions: StopConditions, options: Options) -> None:
         skip = options.skip_special_tokens
@@ -85,9 +85,9 @@ class StoppedRows:
         self._stops = (*conditions.stop, *conditions.visible_stop)
         stops = stop_set_for(tokenizer, table_for(tokenizer, options), conditions)
         self._watched = stops.ids
-        """Ids that may do something by themselves."""
+        """Ids that may be a stop, a marker or part of a sequence."""
         self._ends: dict[int, StopReason] = {}
-        """Those that are a stop by themselves, and hidden."""
+        """The hidden stop ids, with their stop reasons."""
         begins = {ids[0] for ids in conditions.stop_token_sequences}
         for token_id in self._watched - begins:
             named = stops.named(stops.first, token_id)
@@ -98,7 +98,7 @@ class StoppedRows:
 
     @property
     def gathers(self) -> bool:
-        """Whether rows without a stop in their text take no decoder."""
+        """Whether rows without a stop in their text are decoded without a decoder."""
         return self._gather is not None
 
     def rows(self, column: Column, first_row: int) -> Decoded:
@@ -121,7 +121,7 @@ class StoppedRows:
     # --- rows without a stop in their text
 
     def _gathered(self, column: Column) -> list[StoppedRow | None]:
-        """The rows without a stop in their text; None for the others, which take a decoder."""
+        """Return the rows without a stop in their text; None for each other row."""
         if self._gather is None:
             return [None] * len(column)
         ends = self._ends_of(column)
@@ -142,7 +142,7 @@ class StoppedRows:
         return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)
 
     def _ends_of(self, column: Column) -> list[_End | None]:
-        """Where each row ends; None where that is not so simple."""
+        """Return the end of each row; None if a decoder must find it."""
         pa, pc = pyarrow(), compute()
         least, most = self._conditions.min_tokens, self._conditions.max_tokens
         found: list[_End | None] = [
@@ -176,7 +176,7 @@ def _at_end(end: _End, text: str, unknown: int) -> StoppedRow:
 
 
 def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRow:
-    """What ``decoder``, which has not begun, gives for a row."""
+    """Return a row as ``decoder``, which has not begun, decodes it."""
     text = decoder.step_batch(token_ids).text + decoder.flush(RAN_OUT).text
     reason = decoder.finish_reason
     if reason == RAN_OUT:
@@ -185,7 +185,7 @@ def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRo
 
 
 def _told(row: StoppedRow, size: int) -> dict[str, Any]:
-    """A row of ``size`` ids as a struct."""
+    """Return a row of ``size`` ids as a struct."""
     match = row.match
     stop = match and match.stop
     ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None

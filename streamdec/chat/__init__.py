@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamdec.chat.messages import ContentFormat, openai_messages
-    from streamdec.chat.schemas import function_schema
     from streamdec.chat.sources import Origin
     from streamdec.chat.template import ChatTemplate
 
-__all__ = ["ChatTemplate", "ContentFormat", "Origin", "function_schema", "openai_messages"]
+__all__ = ["ChatTemplate", "ContentFormat", "Origin", "openai_messages"]
 
 _HOMES = {
     "ChatTemplate": "streamdec.chat.template",
     "ContentFormat": "streamdec.chat.messages",
     "Origin": "streamdec.chat.sources",
-    "function_schema": "streamdec.chat.schemas",
     "openai_messages": "streamdec.chat.messages",
 }
 

@@ -1,4 +1,4 @@
-"""jinja2, which the extra ``chat`` brings: imported when a template is made, missed in one way."""
+"""The import of jinja2 (extra ``chat``), when a template is made, and the error without it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamdec.errors import MissingExtraError
 __all__ = ["MINIMUM", "require_jinja2", "within"]
 
 MINIMUM = (3, 1, 6)
-"""Before it, templates could leave the sandbox (CVE-2025-27516)."""
+"""In earlier versions, templates could escape the sandbox (CVE-2025-27516)."""
 
 
 def require_jinja2() -> None:
-    """Raise :class:`MissingExtraError` if jinja2 is not there, or is too old to be safe."""
+    """Raise :class:`MissingExtraError` if jinja2 is not installed, or is too old to be safe."""
     jinja2 = library("jinja2", "chat", "chat templates need")
     version = str(jinja2.__version__)
     parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
@@ -27,6 +27,6 @@ def require_jinja2() -> None:
 
 
 def within(module: str) -> Any:
-    """A streamdec module that imports jinja2. Raises :class:`MissingExtraError`."""
+    """Return a streamdec module that imports jinja2. Raises :class:`MissingExtraError`."""
     require_jinja2()
     return import_module(module)

@@ -11,7 +11,13 @@ from typing import Any
 
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["check_documents", "check_option", "errors_of_input", "variables_of_request"]
+__all__ = [
+    "check_documents",
+    "check_option",
+    "checked_tools",
+    "errors_of_input",
+    "variables_of_request",
+]
 
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
@@ -66,6 +72,25 @@ def check_documents(documents: object) -> None:
         if not isinstance(document, Mapping):
             told = f"documents[{index}] must be a dict, not {type(document).__name__}"
             raise ChatTemplateError(told)
+
+
+def checked_tools(tools: Iterable[Any] | None) -> list[Any] | None:
+    """Return ``tools`` as a list of JSON schemas; None as None.
+
+    Raises TypeError for other tools.
+    """
+    if tools is None:
+        return None
+    if isinstance(tools, (str, bytes, Mapping)):
+        raise TypeError(f"tools must be a list of JSON schemas, not {type(tools).__name__}")
+    return [_checked_tool(tool) for tool in tools]
+
+
+def _checked_tool(tool: Any) -> Any:
+    if isinstance(tool, Mapping):
+        return tool if isinstance(tool, dict) else dict(tool)
+    hint = "; transformers.utils.get_json_schema makes one of it" if callable(tool) else ""
+    raise TypeError(f"a tool must be a JSON schema (a dict), not {type(tool).__name__}{hint}")
 
 
 def check_option(name: str, value: object, known: Sequence[object]) -> None:

@@ -34,11 +34,11 @@ Clock = datetime | Callable[[], datetime]
 
 
 class RaisedByTemplateError(TemplateError):
-    """What a template says by ``raise_exception``: its own words."""
+    """The error that ``raise_exception`` of a template raises, with the template's message."""
 
 
 def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSandboxedEnvironment:
-    """The environment of ``profile``; ``now`` stands in for the local time of this machine.
+    """Return the environment of ``profile``; ``now`` replaces the local time.
 
     It has no loader, so ``include`` and ``import`` fail. Raises ValueError for another profile.
     """
@@ -78,7 +78,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as Python writes it; jinja2's own filter escapes what is special in HTML."""
+    """Return ``x`` as JSON. The filter of jinja2 also escapes characters for HTML."""
     return json.dumps(
         x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
@@ -98,7 +98,7 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 
 class _Dict:
-    """``dict`` without the attributes of a class: it can be called and has ``fromkeys``."""
+    """``dict`` with only a call and ``fromkeys``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -108,7 +108,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """A namespace that keeps no name that begins with an underscore."""
+    """A namespace that refuses names with a leading underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # a template may keep a name "self"
         self, *given = args

@@ -1,7 +1,7 @@
-"""The ``generation`` tag: transparent in the text, and it tells where the assistant's text is.
+"""The ``generation`` tag, which marks the assistant's text.
 
-In: a template with ``{% generation %}…{% endgeneration %}``. Out: the text within as if the tag
-were not there, and, in a rendering that asks for it, the span of characters that it takes.
+In: a template with ``{% generation %}…{% endgeneration %}``. Out: the same text as without the tag.
+A rendering can also ask for the span of characters between the tags.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["GenerationTag", "Spans", "spans_of_rendering"]
 
 @dataclass(slots=True)
 class Spans:
-    """What a rendering has written so far, and the spans that were met in it."""
+    """The length of a rendering so far, and the spans found in it."""
 
     length: int = 0
     """Characters that have been written."""
     found: list[tuple[int, int]] = field(default_factory=list)
-    """Start and end of each, in the order in which their tags ended."""
+    """Start and end of each span, in the order in which the tags ended."""
 
 
 spans_of_rendering: ContextVar[Spans | None] = ContextVar("spans_of_rendering", default=None)
@@ -34,15 +34,14 @@ spans_of_rendering: ContextVar[Spans | None] = ContextVar("spans_of_rendering", 
 class GenerationTag(Extension):
     """``{% generation %}…{% endgeneration %}``.
 
-    As in transformers, a span begins where the output stands when its tag ends: a tag within
-    another one, or within a macro or a block that is kept in a variable, is counted from the
-    beginning of what surrounds it.
+    As in transformers, a span begins at the length of the output when its tag ends. So a tag inside
+    another tag, a macro or a captured block is counted from the beginning of the enclosing one.
     """
 
     tags = frozenset({"generation"})  # type: ignore[assignment] # jinja2 only reads it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """The tag as a call of :meth:`_noted` with the body as its caller."""
+        """Return the tag as a call of :meth:`_noted`, with the body as its caller."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         call = self.call_method("_noted")

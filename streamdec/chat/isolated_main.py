@@ -109,7 +109,7 @@ def _allow_processor_time(seconds: int) -> None:
 def _refuse_resources() -> None:
     """Refuse new descriptors and new processes, where the system can do so."""
     # jinja2 and Python would import these later, when no file can be opened.
-    for module in ("jinja2.debug", "textwrap", "unicodedata", "pprint"):
+    for module in ("jinja2.constants", "jinja2.debug", "textwrap", "unicodedata", "pprint"):
         import_module(module)
     for codec in ("ascii", "latin-1", "unicode-escape", "utf-8", "utf-16", "utf-32"):
         codecs.lookup(codec)

@@ -1,7 +1,7 @@
-"""Messages on their way into a template: as transformers prepares them, and as the engines do.
+"""The conversion of messages for a template, as transformers and the engines do it.
 
-In: messages as callers have them. Out: messages as the template sees them, never the same objects
-where something was changed, and what :class:`ContinueFinal` cuts off the rendering again.
+In: a caller's messages. Out: the messages that the template sees; changed ones are copies.
+:class:`ContinueFinal` marks the end of an open last message, and cuts the rendering there.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from streamdec.errors import ChatTemplateError
 __all__ = ["ContentFormat", "ContinueFinal", "openai_messages", "prepared"]
 
 ContentFormat = Literal["string", "parts", "parts only"]
-"""What a template takes as the content of a message: a string; a string or a list of parts; a list
-alone."""
+"""The content of messages that a template accepts: a string; a string or a list of parts; only a
+list."""
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-"""Marks the end of a message that is to be continued; the word is that of transformers, so that
-templates that treat it in some way do so here too."""
+"""Marks the end of a message that the model continues. transformers uses the same word, so a
+template that treats it specially works here too."""
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names under which the reasoning of a message is given; the first one is what templates read."""
+"""Names for the reasoning of a message; templates read the first one."""
 
 
 def prepared(messages: Any, profile: str) -> list[Any]:
-    """``messages`` as a template of ``profile`` sees them: one list, for one conversation.
+    """Return ``messages`` as a template of ``profile`` sees them.
 
-    Raises :class:`~streamdec.ChatTemplateError` for what is no conversation.
+    Raises :class:`~streamdec.ChatTemplateError` if they are not one conversation.
     """
     messages = getattr(messages, "messages", messages)
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
@@ -46,7 +46,7 @@ def prepared(messages: Any, profile: str) -> list[Any]:
 
 
 def _without_nulls(message: Any, index: int) -> dict[str, Any]:
-    """Some APIs give null for what is not there; the hardened profile shows it as not there."""
+    """Return ``message`` without null fields, as in the hardened profile."""
     found = plain(message)
     if not isinstance(found, dict):
         told = f"message {index} must be a dict, a dataclass or a pydantic model"
@@ -55,7 +55,7 @@ def _without_nulls(message: Any, index: int) -> dict[str, Any]:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """Reasoning under the name that most templates read, and under that of gpt-oss."""
+    """Return ``message`` with its reasoning under the names of most templates and of gpt-oss."""
     found = next((message[name] for name in _REASONING if message.get(name) is not None), None)
     if found is None:
         return message
@@ -67,12 +67,12 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ContinueFinal:
-    """A conversation whose last message is left open: marked, rendered, cut at the mark."""
+    """A conversation whose last message is open: it is marked, rendered and cut at the mark."""
 
     messages: list[Any]
-    """The conversation, its last message marked."""
+    """The conversation with the mark in its last message."""
     text: str
-    """What the last message says so far."""
+    """The text of the last message."""
 
     @classmethod
     def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
@@ -95,7 +95,7 @@ class ContinueFinal:
         return cls([*messages[:-1], {**given, **dict.fromkeys(fields, marked)}], text)
 
     def cut(self, rendered: str) -> str:
-        """``rendered`` up to where the message continues. Raises :class:`ChatTemplateError`."""
+        """Return ``rendered`` up to the mark. Raises :class:`ChatTemplateError`."""
         mark = _TAG.strip()
         if mark not in rendered or self.text.strip() not in rendered:
             raise ChatTemplateError(
@@ -109,7 +109,7 @@ class ContinueFinal:
 
 
 def _marked(value: Any, field: str) -> tuple[str, Any]:
-    """The text that continues, and ``value`` with the mark at its end."""
+    """Return the text to continue, and ``value`` with the mark at its end."""
     if isinstance(value, str):
         return value, value + _TAG
     if type(value) not in (list, tuple):
@@ -134,7 +134,7 @@ _TEXTS = {
     "refusal": "refusal",
     "thinking": "thinking",
 }
-"""Kinds of parts that are text, and where it is in them."""
+"""Types of text parts, and the key of their text."""
 _MEDIA = {
     "image_url": "image",
     "input_image": "image",
@@ -145,7 +145,7 @@ _MEDIA = {
     "video_url": "video",
     "video": "video",
 }
-"""Other names of kinds of parts, and what a template calls them."""
+"""Types of media parts, and their names in templates."""
 
 
 def openai_messages(

@@ -1,9 +1,8 @@
-"""The values of messages as plain JSON types.
+"""Messages, tools and variables converted to plain JSON types.
 
-In: messages, tools or variables with objects of any class in them. Out: dicts, lists, tuples, str,
-int, float, bool and None alone. Objects have methods, and a template can call them; what is no data
-becomes the name of its type in angle brackets, which templates that only ask whether a picture is
-there never print.
+In: values with objects of any class. Out: only dicts, lists, tuples, str, int, float, bool and
+None. A template could call the methods of other objects. An object without data becomes the name of
+its type in angle brackets. Templates that only ask whether an image is there never print it.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ __all__ = ["plain"]
 
 
 def plain(value: Any) -> Any:
-    """``value`` rebuilt of plain types: of mappings, dataclasses and pydantic models their fields.
+    """Return a copy of ``value`` in plain types; mappings, dataclasses and models become dicts.
 
-    As transformers does from 5.22.2 on. Raises RecursionError for what contains itself.
+    transformers does the same from 5.22.2 on. Raises RecursionError if a value contains itself.
     """
     if value is None or type(value) in (str, int, float, bool):
         return value
-    # Subclasses, as enums and scalars of numpy are, say what they are by the base's own methods.
+    # Subclasses, such as enums and scalars of numpy, are converted by the methods of the base.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

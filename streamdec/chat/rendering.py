@@ -24,6 +24,8 @@ _FILE = "<template>"
 """The file name that jinja2 gives a template without a loader."""
 _MAX_SAID = 1000
 """The most characters of an error's message that are kept."""
+REFUSES = "CHAT_TEMPLATE_REFUSES"
+"""The code of an error that a template raises with ``raise_exception``."""
 MAX_OUTPUT = 64 << 20
 """The most characters that a template may output."""
 
@@ -93,7 +95,7 @@ def _told(error: Exception, name: str | None) -> ChatTemplateError:
     said = str(error)
     said = said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}…"
     if isinstance(error, RaisedByTemplateError):
-        told = ChatTemplateError(said, template=name, line=line, code=error_code(error))
+        told = ChatTemplateError(said, template=name, line=line, code=REFUSES)
         told.add_note(f"said by {_place(name, line)}")
         return told
     message = f"{_place(name, line)}: {type(error).__name__}: {said}"

@@ -1,8 +1,8 @@
-"""Where the template of a model is, and which one wins if there are several.
+"""The search for a model's chat template, and the choice among several.
 
-In: the folder of a snapshot, a GGUF file's metadata, or what a caller gives. Out: one template or
-several with names, and an :class:`Origin`, which says where it is from and why that one. The first
-of these wins, as in transformers: what is given, ``chat_template.jinja`` with
+In: the folder of a snapshot, a GGUF file's metadata, or a caller's template. Out: one template or
+several with names, and an :class:`Origin` with the place and the reason. The first
+of these counts, as in transformers: the caller's, ``chat_template.jinja`` with
 ``additional_chat_templates/``, ``chat_template`` in ``tokenizer_config.json``,
 ``chat_template.json``.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streamdec.backends.folder_files import FileError, read_file, with_line_feeds
 from streamdec.backends.folder_tokens import read_folder
 from streamdec.backends.tokenizer_config import CONFIG, read_object
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
@@ -43,15 +44,14 @@ LEGACY = "chat_template.json"
 _GGUF = "tokenizer.chat_template"
 _DEFAULT = "default"
 _MAX_TEMPLATE = 2**20
-"""Bytes of a template's file; the largest of real models has 100,000."""
-_POINTER = "version https://git-lfs.github.com/spec/"
+"""The most bytes of a template file; the largest of a real model has 100,000."""
 _PATH = re.compile(r"[^{}\n]*([/\\][^{}\n]*|\.(jinja2?|j2|json|txt|tpl|template))")
-"""What looks like a path and not like a template, which has braces or several lines."""
+"""A text that looks like a path. A template has braces or several lines."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a template is from, and why that one.
+    """The place of a template, and the reason for choosing it.
 
     >>> from streamdec import load_tokenizer
     >>> origin = load_tokenizer("path/to/model").get_chat_template().origin
@@ -65,11 +65,11 @@ class Origin:
     path: Path | None
     """The file; the folder if the templates are from several; None if it was given as text."""
     reason: str
-    """Why this one, in a sentence."""
+    """The reason for choosing it, in a sentence."""
     names: tuple[str, ...] = ()
     """The names of the templates, if they have names."""
     passed_over: tuple[str, ...] = ()
-    """Other places that have a template, which lost."""
+    """Other places with a template, which was not chosen."""
 
     def __str__(self) -> str:
         nowhere = "the simple template" if self.kind == "fallback" else "a text"
@@ -80,17 +80,17 @@ class Origin:
 
 @dataclass(frozen=True)
 class Found:
-    """Templates and where they are from."""
+    """Templates and their origin."""
 
     templates: str | dict[str, str]
     origin: Origin
 
 
-# --- what a caller gives --------------------------------------------------------------------------
+# --- a caller's template --------------------------------------------------------------------------
 
 
 def named(templates: object, what: str = "a chat template") -> str | dict[str, str]:
-    """``templates`` in one form, checked. Raises :class:`ChatTemplateError`."""
+    """Check ``templates`` and return a str or a dict. Raises :class:`ChatTemplateError`."""
     if isinstance(templates, str):
         return templates
     if isinstance(templates, Sequence) and not isinstance(templates, (bytes, bytearray)):
@@ -112,10 +112,10 @@ def named(templates: object, what: str = "a chat template") -> str | dict[str, s
 
 
 def given(template: Templates | os.PathLike[str]) -> Found:
-    """A template that a caller gives: as text, as the path of a file with it, or several.
+    """Return a caller's template: a text, the path of a file, or several templates.
 
-    A str is a path if there is such a file, and else a text. Raises :class:`ChatTemplateError` if
-    the file cannot be read, and for a text that looks like a path to what is not there.
+    A str is a path if the file exists, otherwise a text. Raises :class:`ChatTemplateError` if the
+    file cannot be read, and for a text that looks like the path of a missing file.
     """
     if isinstance(template, os.PathLike) or (isinstance(template, str) and _is_file(template)):
         path = Path(os.fsdecode(template))
@@ -126,7 +126,7 @@ def given(template: Templates | os.PathLike[str]) -> Found:
 
 
 def given_as_text(template: Templates) -> Found:
-    """Templates that a caller gives as texts. Raises :class:`ChatTemplateError`."""
+    """Return a caller's templates that are texts. Raises :class:`ChatTemplateError`."""
     found = named(template)
     names = () if isinstance(found, str) else tuple(found)
     return Found(found, Origin("argument", None, "it was given", names))
@@ -143,10 +143,10 @@ def _is_file(name: str) -> bool:
 
 
 def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
-    """The templates of the snapshot in ``folder``; None if it has none.
+    """Return the templates of the snapshot in ``folder``; None without any.
 
-    Raises :class:`ChatTemplateError` for a file that is there and cannot be read, unless another
-    one comes before it anyway.
+    Raises :class:`ChatTemplateError` for a file that cannot be read, unless another one takes
+    precedence over it.
     """
     place = Path(os.fsdecode(folder))
     found: list[Found] = []
@@ -166,7 +166,7 @@ def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
 
 
 def looked_for(folder: Path) -> str:
-    """What a snapshot may have, for a message about one that has none."""
+    """Return the places of templates, for the error about a snapshot without any."""
     return (
         f"{str(folder)!r} has no {FILE}, no {FOLDER}/*.jinja, no chat_template in {CONFIG} "
         f"and no {LEGACY}"
@@ -205,7 +205,7 @@ def _of_legacy(folder: Path) -> Found | None:
 
 
 def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
-    """The template, or the named ones, under ``chat_template`` in the object in that file."""
+    """Return the templates under ``chat_template`` in the JSON file ``name``."""
     template = _object(folder, name).get("chat_template")
     if template is None:
         return None
@@ -216,14 +216,14 @@ def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
 
 
 def is_gguf_template(key: str) -> bool:
-    """Whether ``key`` of a GGUF file's metadata is a template."""
+    """Return whether ``key`` of a GGUF file's metadata is a template."""
     return key == _GGUF or key.startswith(f"{_GGUF}.")
 
 
 def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
-    """The templates in the metadata of the GGUF file ``path``; None without templates.
+    """Return the templates in the metadata of the GGUF file ``path``; None without any.
 
-    ``tokenizer.chat_template`` is the default; others have their name after another dot.
+    ``tokenizer.chat_template`` is the default. Others have their name after a second dot.
     """
     templates = {}
     for key, value in metadata.items():
@@ -256,22 +256,15 @@ def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _text_of(path: Path) -> str:
-    """The template in ``path``: UTF-8, with line feeds as the ends of its lines."""
+    """Return the template in ``path``, which is UTF-8, with line feeds."""
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_MAX_TEMPLATE + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ChatTemplateError(f"{str(path)!r}: {reason}") from error
-    if len(text) > _MAX_TEMPLATE:
-        raise ChatTemplateError(f"{str(path)!r}: more than {_MAX_TEMPLATE} characters")
-    if text.startswith(_POINTER):
-        raise ChatTemplateError(f"{str(path)!r}: a pointer of git-lfs, not the template")
-    return text
+        return with_line_feeds(read_file(path, _MAX_TEMPLATE).decode("utf-8"))
+    except (FileError, UnicodeDecodeError) as error:
+        raise ChatTemplateError(f"{str(path)!r}: {error}") from error
 
 
 def _object(folder: Path, name: str) -> dict[str, Any]:
-    """The object in the file of that name; an empty one if there is no such file."""
+    """Return the JSON object in a file; empty without the file."""
     try:
         return read_object(folder, name) or {}
     except TokenizerLoadError as error:

@@ -27,6 +27,7 @@ __all__ = [
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
 SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 SYNTAX_ERROR = "CHAT_TEMPLATE_SYNTAX_ERROR"
+FAILS = "CHAT_TEMPLATE_FAILS"
 
 BLOCK_TAGS = frozenset(
     ("for", "if", "macro", "call", "filter", "set", "with", "block", "autoescape", "generation")
@@ -130,7 +131,7 @@ def _check_tree(tree: nodes.Template, limits: StaticLimits) -> StaticReport:
 
 
 def error_code(error: BaseException) -> str | None:
-    """Return the code of preflight's finding for an error of a template; None for other errors."""
+    """Return the code of preflight's finding for an error that a template raised."""
     if isinstance(error, ChatTemplateError):
         return error.code
     if isinstance(error, SecurityError):
@@ -139,7 +140,7 @@ def error_code(error: BaseException) -> str | None:
         return RESOURCE_LIMIT
     if isinstance(error, (TemplateSyntaxError, SyntaxError)):
         return SYNTAX_ERROR
-    return None
+    return FAILS
 
 
 def too_much(message: str) -> ChatTemplateError:

@@ -18,6 +18,7 @@ from streamdec.chat import sources
 from streamdec.chat.arguments import (
     check_documents,
     check_option,
+    checked_tools,
     errors_of_input,
     variables_of_request,
 )
@@ -26,7 +27,6 @@ from streamdec.chat.environment import PROFILES, Clock, Profile, make_environmen
 from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
 from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled, render_once
-from streamdec.chat.schemas import tool_schemas
 from streamdec.chat.sources import Found, Origin, Templates
 from streamdec.chat.static_check import check_template
 from streamdec.errors import ChatTemplateError
@@ -206,8 +206,7 @@ class ChatTemplate:
         Args:
             messages: an iterable of the messages: dicts with a role and content, or objects with
                 such fields.
-            tools: JSON schemas, or Python functions, whose schemas are made by
-                :func:`~streamdec.chat.function_schema`.
+            tools: JSON schemas. ``transformers.utils.get_json_schema`` makes one of a function.
             documents: dicts, for templates that use them.
             chat_template: the name of one of several templates, or the text of another template,
                 which is isolated. By default ``tool_use`` if there are tools (an empty list
@@ -281,7 +280,7 @@ class ChatTemplate:
         source, name = self._chosen(chat_template, tools is not None)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
-            schemas = tool_schemas(tools, self.profile)
+            schemas = checked_tools(tools)
             check_documents(documents)
         # transformers always refuses it; here a template that reads no messages still renders.
         if not conversation and "messages" in source:

@@ -1,7 +1,7 @@
-"""The chat template of a tokenizer, found and read when it is first asked for.
+"""The chat template of a tokenizer, read on first use.
 
-In: where the tokenizer is from. Out: a :class:`~streamdec.chat.template.ChatTemplate`. Making a
-:class:`TokenizerChat` reads nothing and needs no jinja2.
+In: the tokenizer's folder or file. Out: a :class:`~streamdec.chat.template.ChatTemplate`. Making a
+:class:`TokenizerChat` reads no file and does not need jinja2.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
 
 
 class TokenizerChat:
-    """Where a tokenizer's template is.
+    """The place of a tokenizer's template.
 
-    ``folder`` is the snapshot, None for a tokenizer that was had by a name; ``gguf`` the file, if
-    it is one. ``template`` is what the caller gave, which comes before all files.
+    Args:
+        folder: The snapshot; None for a tokenizer that was loaded by the name of an encoding.
+        gguf: The GGUF file, if the tokenizer is one.
+        template: The caller's template, which takes precedence over all files.
 
-    Raises :class:`ChatTemplateError` if that cannot be read.
+    Raises :class:`ChatTemplateError` if ``template`` cannot be read.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class TokenizerChat:
         self.change(template, {})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was given; the template is read again where this is unpickled."""
+        """Return the arguments. The template is read again after unpickling."""
         return {**self.__dict__, "_made": {}, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -54,9 +56,9 @@ class TokenizerChat:
         self._lock = Lock()
 
     def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
-        """The template; with ``fallback``, that one if there is none.
+        """Return the template, or ``fallback`` if the model has none.
 
-        Raises :class:`ChatTemplateError`, which says what was looked for, and
+        Raises :class:`ChatTemplateError` with the places that were searched, and
         :class:`MissingExtraError` without jinja2.
         """
         with self._lock:
@@ -65,7 +67,7 @@ class TokenizerChat:
             return self._made[fallback]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
-        """Render with ``template``, None for the one of the files. See ``set_chat_template``."""
+        """Render with ``template``; None means the one in the files. See ``set_chat_template``."""
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise TypeError(f"unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
@@ -118,5 +120,7 @@ class TokenizerChat:
         if self._folder is not None:
             told.append(sources.looked_for(self._folder))
         if not told:
-            told.append("the tokenizer is had by its name, and names have no templates")
+            told.append(
+                "the tokenizer was loaded by the name of an encoding, which has no template"
+            )
         return f"{'; '.join(told)}. load_tokenizer(chat_template=…) or set_chat_template gives one"

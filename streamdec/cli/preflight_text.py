@@ -114,6 +114,11 @@ def _report(report: Report) -> Iterator[Line]:
         for file, decided in _decided_by(report).items():
             line = Text(f"    {printable(', '.join(decided))}  ")
             yield 6, line.append(printable(file), "dim")
+    references = {str(each) for finding in report.findings for each in finding.reference}
+    if references:
+        yield 0, Text()
+        yield 0, Text("  read in", "bold")
+        yield from ((6, Text(f"    {each}", "dim")) for each in sorted(references))
 
 
 def _counts(report: Report) -> Text:
@@ -179,9 +184,6 @@ def _finding(finding: Finding) -> Iterator[Line]:
     if more > 0:
         yield 8, Text(f"      and {more} more (--json has them)", "dim")
     yield 6, Text.assemble(("    → ", style), finding.action)
-    if finding.reference:
-        told = "; ".join(str(each) for each in finding.reference)
-        yield 6, Text(f"      {told}", "dim")
 
 
 def _evidence(evidence: Evidence) -> Text:

@@ -45,6 +45,9 @@ _LIMITS = {
     "default_max_tokens": "Tokens of an answer if a request has no limit.",
     "concurrent": "Streams that run at once.",
     "waiting": "Requests that wait for a free stream; more get status 429.",
+    "key_concurrent": "Requests of one API key at once.",
+    "key_requests": "Requests of one API key in a minute.",
+    "key_tokens": "Tokens of one API key in a minute, of prompts and answers.",
 }
 """Limits that have an option, and its help."""
 
@@ -242,9 +245,9 @@ def serve(
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
     The engine is your callable; without one a text is replayed, so the command runs as it is. The
-    paths are /v1/completions, /v1/chat/completions, /v1/messages (Anthropic's),
-    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /metrics, /health, /ready, /live,
-    /ping and /version.
+    paths are /v1/completions, /v1/chat/completions, /v1/responses, /v1/messages (Anthropic's),
+    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /openapi.json, /metrics, /health,
+    /ready, /live, /ping and /version.
 
     \b
     Examples:
@@ -258,6 +261,8 @@ def serve(
         raise click.UsageError("--text is for the replay, which --engine replaces")
     if separate_reasoning and not reasoning_markers:
         raise click.UsageError("--separate-reasoning needs --reasoning-markers")
+    if limits.has_key_limits and not api_keys:
+        raise click.UsageError("--limit-key-* needs --api-key")
     try:
         pairs_of("--reasoning-markers", reasoning_markers)
     except ValueError as error:

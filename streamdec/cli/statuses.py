@@ -14,12 +14,14 @@ __all__ = [
     "OUTPUT_CLOSED",
     "STATUSES",
     "STATUS_LINE",
+    "STUCK",
     "CannotBeginError",
 ]
 
 DONE = 0
 NOT_ALL_IS_WELL = 1
 CANNOT_BEGIN = 2
+STUCK = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
@@ -29,6 +31,7 @@ STATUSES: Mapping[int, str] = {
     "or ids, or a finding of a preflight at least as severe as --fail-on.",
     CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a tokenizer that "
     "cannot be loaded, a path that is not a folder, a missing extra. Also for system errors.",
+    STUCK: "An engine of `serve` did not end in time, so the process ended without it.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
     OUTPUT_CLOSED: "The reader of the output closed the pipe, as head does.",
 }
@@ -36,7 +39,8 @@ STATUSES: Mapping[int, str] = {
 
 STATUS_LINE = (
     "Exit status: 0 done; 1 bad input, differences or findings; 2 wrong usage, or the command "
-    "cannot begin; 130 interrupted; 141 the reader of the output closed the pipe."
+    "cannot begin; 70 an engine did not end; 130 interrupted; 141 the reader of the output closed "
+    "the pipe."
 )
 
 

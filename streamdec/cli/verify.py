@@ -36,7 +36,7 @@ from streamdec.cli.rows import (
     source_argument,
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
-from streamdec.cli.streaming import WAYS, Difference, Streaming
+from streamdec.cli.verify_streams import WAYS, Difference, Streaming
 from streamdec.core.tables import route_of
 from streamdec.errors import TokenizerLoadError
 

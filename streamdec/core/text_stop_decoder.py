@@ -42,9 +42,10 @@ class TextStopDecoder:
     r"""Ends a stream of text at a stop; never outputs a part of a hidden stop.
 
     For text that comes in pieces from elsewhere: a proxy in front of an API that has no ``stop``.
-    The result does not depend on how the text was cut into pieces. Only the longest suffix that may
-    still become a hidden stop is withheld (``jailed``). Stop rules are those of
-    StopSequenceDecoder, with which it shares the matcher.
+    ``wrap(pieces, decoder)`` reads an asynchronous source, and closes it at the stop; for a plain
+    one write ``TextIterator(pieces, decoder)``. The result does not depend on how the text was cut
+    into pieces. Only the longest suffix that may still become a hidden stop is withheld
+    (``jailed``). Stop rules are those of StopSequenceDecoder, with which it shares the matcher.
 
     Args:
         conditions: stop strings, patterns, and markers that are texts. Without them the text ends

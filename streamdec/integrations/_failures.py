@@ -1,16 +1,17 @@
-"""What the wire formats of several APIs share: the section of reasoning, and ends with an error.
+"""What the wire formats of several APIs share: options, the section of reasoning, and failures.
 
-Some ends of a stream have no word in the APIs. Clients then get an error.
+The APIs have no word for some ends of a stream. Clients then get an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from streamdec.chunks import FinishReason
+from streamdec.streams.options import unknown_option
 
-__all__ = ["FAILED", "FAILURES", "REASONING"]
+__all__ = ["FAILED", "FAILURES", "REASONING", "check_options"]
 
 REASONING = "reasoning"
 """The name of the section whose text the APIs have a place of its own for."""
@@ -22,3 +23,15 @@ FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
     {"abort": "the request was aborted before the answer was complete", "error": FAILED}
 )
 """The ends, and the message for the client."""
+
+
+def check_options(
+    what: str, options: Mapping[str, object], known: Iterable[str], required: Iterable[str]
+) -> None:
+    """Raise TypeError if ``what`` got an option that it does not have, or lacks a required one."""
+    for name in options:
+        if name not in known:
+            raise unknown_option(f"{what}()", name, known)
+    missing = [name for name in required if name not in options]
+    if missing:
+        raise TypeError(f"{what}() needs {', '.join(f'{name}=' for name in missing)}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.integrations._tokenizers import decoder_for
-from streamdec.streams.options import DecoderOptions, DecodingOptions, unknown_option
+from streamdec.streams.options import DecoderOptions, parted_options, unknown_option
 from streamdec.streams.pool import DecoderPool
 
 __all__ = ["Rows"]
@@ -132,14 +132,12 @@ class Rows:
 
 def _sorted_options(
     what: str, conditions: Any, options: Mapping[str, Any]
-) -> tuple[DecodingOptions, tuple[StopConditions, ...]]:
+) -> tuple[dict[str, Any], tuple[StopConditions, ...]]:
     """Return the options of decoding, and the conditions: one for all rows, or several."""
     for name in options:
         if name not in DecoderOptions.__annotations__:
             raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)
-    names = DecodingOptions.__annotations__
-    decoding = {name: value for name, value in options.items() if name in names}
-    others = {name: value for name, value in options.items() if name not in names}
+    decoding, others = parted_options(options)
     if conditions is None:
         conditions = StopConditions(**others)
     elif others:
@@ -149,4 +147,4 @@ def _sorted_options(
         raise TypeError(
             f"conditions must be StopConditions, one or several, not {conditions!r:.60}"
         )
-    return cast(DecodingOptions, decoding), found
+    return decoding, found

@@ -1,8 +1,8 @@
-"""JSON as it stands in an event: one line for every reader of lines, however it counts them.
+"""JSON as the data of an event: one line for all readers.
 
-In: JSON data, or one text. Out: UTF-8, without U+0085, U+2028 and U+2029. JSON may have those in
-its strings, and Server-Sent Events do not end lines by them, but readers that split lines as
-``str.splitlines`` does (httpx is one) do. Below U+0020 JSON escapes everything by itself.
+In: JSON data, or one text. Out: UTF-8 without U+0085, U+2028 and U+2029. JSON may have these in its
+strings, and they end no line of Server-Sent Events. But readers that split lines as
+``str.splitlines`` does, such as httpx, end a line there. JSON itself escapes all below U+0020.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _LINE_ENDS = ("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")
 
 
 def json_bytes(data: object) -> bytes:
-    """``data`` as JSON. ValueError for numbers that JSON has not (NaN, infinity)."""
+    """Return ``data`` as JSON. Raises ValueError for NaN and infinity, which JSON does not have."""
     return _one_line(_encode(data))
 
 
 def string_bytes(text: str) -> bytes:
-    """``json_bytes`` of a text, in half the time."""
+    """Return what ``json_bytes`` returns for a text, in half the time."""
     return _one_line(encode_basestring(text))
 
 
 def _one_line(text: str) -> bytes:
-    """``text``, in which characters beyond ASCII stand in strings only."""
+    """Return JSON, in which characters beyond ASCII are only in strings, as one line."""
     if not text.isascii():
         for end, escape in _LINE_ENDS:
             if end in text:
                 text = text.replace(end, escape)
-    # What this puts for a lone surrogate, which no stream gives, is JSON's escape of it.
+    # A lone surrogate becomes JSON's escape of it. (No stream outputs one.)
     return text.encode("utf-8", "backslashreplace")

@@ -11,7 +11,7 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILURES
+from streamdec.integrations._failures import FAILURES, check_options
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -98,6 +98,8 @@ class Format(ABC):
     _is_chat: ClassVar[bool]
 
     def __init__(self, *, has_usage: bool, **options: Unpack[ResponseOptions]) -> None:
+        known, required = ResponseOptions.__annotations__, ("response_id", "model", "created")
+        check_options(type(self).__name__, options, known, required)
         n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")
         if type(n) is not int or n < 1:
             raise ValueError(f"n must be a number of samples, from 1 up, not {n!r:.40}")
@@ -144,7 +146,10 @@ class Format(ABC):
     def _sample(self, chunk: Chunk, index: int, num_tokens: int | None) -> Sample:
         """Return the sample of ``chunk``. Raises the errors of ``step``, before any change."""
         if type(index) is not int or not 0 <= index < len(self._samples):
-            raise ValueError(f"index must be from 0 to {len(self._samples) - 1}, not {index!r:.40}")
+            raise ValueError(
+                f"index must be from 0 to {len(self._samples) - 1}, not {index!r:.40}: "
+                f"{type(self).__name__} was made with n={len(self._samples)}"
+            )
         sample = self._samples[index]
         if sample.finish_reason is not None:
             raise FinishedError(f"sample {index} has ended ({sample.finish_reason})")

@@ -1,6 +1,6 @@
-"""Log probabilities as OpenAI's two APIs have them.
+"""Log probabilities in the formats of OpenAI's two APIs.
 
-In: the tokens of a chunk, placed. Out: the ``logprobs`` of a choice.
+In: the tokens of a chunk, with their offsets. Out: the ``logprobs`` of a choice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["chat_logprobs", "completion_logprobs"]
 
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
-    """Of a chat: a list of tokens, with their bytes as numbers."""
+    """Return those of a chat: a list of tokens, with their bytes as numbers."""
     return {
         "content": [
             {**_token(each), "top_logprobs": [_token(other) for other in each.top or ()]}
@@ -30,7 +30,7 @@ def _token(each: PlacedLogprob | Alternative) -> Json:
 
 
 def completion_logprobs(logprobs: Sequence[PlacedLogprob], shift: int) -> Json:
-    """Of a completion: parallel lists. ``shift`` is added to each place."""
+    """Return those of a completion: parallel lists. ``shift`` is added to each offset."""
     return {
         "tokens": [_spelled(each) for each in logprobs],
         "token_logprobs": [each.logprob for each in logprobs],
@@ -40,7 +40,7 @@ def completion_logprobs(logprobs: Sequence[PlacedLogprob], shift: int) -> Json:
 
 
 def _top(placed: PlacedLogprob) -> dict[str, float] | None:
-    """The likeliest tokens and, as OpenAI has it, the one that was chosen."""
+    """Return the likeliest tokens and, as in OpenAI's API, the one that was chosen."""
     if placed.top is None or placed.logprob is None:
         return None
     chosen = Alternative(placed.token, placed.data, placed.logprob)
@@ -52,7 +52,7 @@ def _top(placed: PlacedLogprob) -> dict[str, float] | None:
 
 
 def _spelled(each: PlacedLogprob | Alternative) -> str:
-    r"""A token as completions name it: ``bytes:\xf0\x9f`` if its bytes are no text."""
+    r"""Return the name of a token in completions: ``bytes:\xf0\x9f`` if it is not UTF-8."""
     try:
         (each.data or b"").decode()
     except UnicodeDecodeError:

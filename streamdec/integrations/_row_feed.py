@@ -1,8 +1,8 @@
 """Chunks of a batch on their way from the thread that decodes to one reader.
 
-In: chunks by row. Out, to a plain reader or a task: a row and its chunk. TokenQueue hands
-over ids, of one stream, and has the reader decode; here the thread itself must know which rows have
-ended.
+In: chunks by row. Out, to a plain reader or a task: a row and its chunk. A TokenQueue hands over
+the ids of one stream, and its reader decodes them. Here the thread decodes, because it must know
+which rows have ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamdec.streams.wakeups import Wakeup, new_wakeup
 __all__ = ["RowChunk", "RowFeed"]
 
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
-"""What would tell the reader's loop that it is over."""
+"""Exceptions that would end the reader's loop without an error."""
 
 
 class RowChunk(NamedTuple):
@@ -38,11 +38,14 @@ class RowChunk(NamedTuple):
 
 
 class RowFeed:
-    """Chunks on their way from the thread of ``generate`` to one reader; of each row one."""
+    """Chunks on their way from the thread of ``generate`` to one reader.
+
+    The waiting chunks of a row are joined. Text in several sections is taken part by part.
+    """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        """What the reader is to be told after the last chunk."""
+        """The error that the reader raises after the last chunk."""
         self._changed = threading.Condition()
         self._waits: list[Wakeup] = []
         self._waiting: dict[int, list[Chunk]] = {}
@@ -51,7 +54,7 @@ class RowFeed:
         self._is_told = False
 
     def put(self, chunks: Mapping[int, Chunk]) -> None:
-        """Hands over the new chunks of each row."""
+        """Hand over the new chunks of each row."""
         with self._changed:
             for row, chunk in chunks.items():
                 if not chunk.is_empty and not self._is_closed:
@@ -59,8 +62,8 @@ class RowFeed:
             self._wake()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing follows, with a reason if there is one. A second end does nothing."""
-        # A generator, and an event loop, would take these for their own.
+        """End the feed; the reader raises ``error``. A second end does nothing."""
+        # A generator or an event loop would handle these itself.
         if error is not None and (
             not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
         ):
@@ -72,26 +75,26 @@ class RowFeed:
             self._wake()
 
     def close(self) -> None:
-        """Forget the unread items, and all later ones."""
+        """Drop the chunks that were not read, and all later ones."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
             self._wake()
 
     def take(self) -> RowChunk | None:
-        """What comes next; None at the end. Raises, once, what ``end`` was given."""
+        """Wait for the next chunk; None at the end. Raises, once, the error of ``end``."""
         with self._changed:
             self._changed.wait_for(self._is_decided)
             return self._taken()
 
     async def receive(self) -> RowChunk | None:
-        """``take`` from a task."""
+        """Do what ``take`` does, from a task."""
         await self._wait_for(self._is_decided)
         with self._changed:
             return self._taken()
 
     async def wait_until_over(self) -> None:
-        """Until ``end`` was called."""
+        """Wait until ``end`` was called."""
         await self._wait_for(lambda: self._is_over)
 
     async def _wait_for(self, is_so: Callable[[], bool]) -> None:
@@ -113,7 +116,10 @@ class RowFeed:
     def _taken(self) -> RowChunk | None:
         if self._waiting:
             row = next(iter(self._waiting))
-            return RowChunk(row, joined(*self._waiting.pop(row)))
+            first, *others = joined(*self._waiting.pop(row)).split()
+            if others:
+                self._waiting = {row: others, **self._waiting}
+            return RowChunk(row, first)
         if self.error is not None and not self._is_closed and not self._is_told:
             self._is_told = True
             raise self.error
@@ -122,6 +128,6 @@ class RowFeed:
     def _wake(self) -> None:
         self._changed.notify_all()
         for wait in self._waits:
-            with suppress(RuntimeError):  # its event loop is no more
+            with suppress(RuntimeError):  # its event loop is closed
                 wait.wake()
         self._waits.clear()

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
@@ -298,11 +299,14 @@ class Sample:
 
     def aborted(self) -> Chunk:
         """Return the last chunk of the stream, which was cancelled."""
-        text, token_ids = self.stream.pending_text, self.stream.pending_token_ids
+        chunk = Chunk(self.stream.pending_text, token_ids=self.stream.pending_token_ids)
         machine = self.stream.machine
         if not machine.finished:
-            machine.end("abort")  # after which a tracker returns all log probabilities
-        return Chunk(text, "abort", token_ids=token_ids)
+            end = machine.flush if isinstance(machine, TextStopDecoder) else machine.end
+            last = end("abort")  # after which a tracker returns all log probabilities
+            if last.text == chunk.text:  # it may have sections
+                chunk = replace(last, token_ids=chunk.token_ids)
+        return replace(chunk, finish_reason="abort", stop_reason=None)
 
 
 def _body(data: bytes) -> Message:

@@ -1,6 +1,6 @@
-"""The tokenizers that an engine's user already has.
+"""The tokenizers that users of an engine already have.
 
-In: a tokenizer of streamdec, of ``tokenizers``, of transformers or of mlx-lm. Out: what decodes.
+In: a tokenizer of streamdec, ``tokenizers``, transformers or mlx-lm. Out: a decoder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ __all__ = ["decoder_for"]
 
 
 def decoder_for(tokenizer: Any) -> Decoder:
-    """``tokenizer``, or what is compiled of it if it is one of ``tokenizers``.
+    """Return a HuggingFaceTokenizer of a tokenizer of ``tokenizers`` or a fast one of transformers.
 
-    That is what is inside a fast tokenizer of transformers.
-
-    Any other object with ``decode(ids, skip_special_tokens=...)`` is used as it is. TypeError for
-    what has no ``decode``.
+    Any other object with ``decode(ids, skip_special_tokens=...)`` is returned as it is. Raises
+    TypeError for an object without ``decode``.
     """
     library = type(tokenizer).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(tokenizer, "backend_tokenizer"):

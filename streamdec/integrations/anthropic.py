@@ -1,4 +1,4 @@
-"""Anthropic's wire format: a message, as a sequence of events and whole.
+"""Anthropic's wire format: a message, streamed and whole.
 
 In: the chunks of a request. Out: the events of the Messages API, or their bytes as Server-Sent
 Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.stream``,
@@ -12,7 +12,7 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILED, FAILURES, REASONING
+from streamdec.integrations._failures import FAILED, FAILURES, REASONING, check_options
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
@@ -21,9 +21,9 @@ __all__ = ["FAILED", "MessageEncoder", "MessageOptions", "MessageResponse", "err
 
 
 def error_body(message: str, *, kind: str = "api_error") -> Json:
-    """An error as the API gives it: the body of a response, or an event in the midst of one.
+    """Return an error of the API: the body of a response, or the data of an event.
 
-    ``message`` is what a person reads, ``kind`` Anthropic's ``type``: ``"invalid_request_error"``,
+    ``message`` is for people. ``kind`` is Anthropic's ``type``: ``"invalid_request_error"``,
     ``"overloaded_error"``.
 
     >>> from streamdec.integrations.anthropic import error_body
@@ -34,7 +34,7 @@ def error_body(message: str, *, kind: str = "api_error") -> Json:
 
 
 class MessageOptions(TypedDict, total=False):
-    """What a message is made of, however it is sent: keyword arguments of both classes.
+    """The keyword arguments of MessageEncoder and MessageResponse.
 
     >>> from streamdec.integrations.anthropic import MessageEncoder, MessageOptions
     >>> options: MessageOptions = {"response_id": "msg_1", "model": "tiny", "input_tokens": 3}
@@ -43,20 +43,22 @@ class MessageOptions(TypedDict, total=False):
     """
 
     response_id: Required[str]
-    """Its ``id``, of the caller's making: ``"msg_..."``."""
+    """Its ``id``, which the caller makes: ``"msg_..."``."""
     model: Required[str]
     """The name that the client asked for."""
     input_tokens: Required[int]
     """How many tokens the prompt has."""
     stop_sequences: Iterable[str]
-    """Those of the client. A stop of the server's own is then no ``stop_sequence`` but an
-    ``end_turn``; if nothing is said, every stop string is the client's."""
+    """The client's stop strings. The server's own stops are then reported as ``end_turn``. Default:
+    all stop strings are the client's."""
 
 
 class _Format:
-    """What a message knows, however it is sent."""
+    """The base class of streamed and whole messages."""
 
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
+        known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
+        check_options(type(self).__name__, options, known, required)
         input_tokens, stop_sequences = options["input_tokens"], options.get("stop_sequences")
         if type(input_tokens) is not int or input_tokens < 0:
             raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")
@@ -84,7 +86,7 @@ class _Format:
 
     @property
     def finished(self) -> bool:
-        """Whether it has its end."""
+        """Whether the message has ended."""
         return self._last is not None
 
     def _take(self, chunk: Chunk, index: int, num_tokens: int | None) -> None:
@@ -105,16 +107,16 @@ class _Format:
             self._last = chunk
 
     def _end(self) -> Json:
-        """Why it ended, in Anthropic's words. ValueError if it has not."""
+        """Return the end in Anthropic's words. Raises ValueError if the message has not ended."""
         if self._last is None:
-            raise ValueError("the message has no end yet; fail() breaks it off")
+            raise ValueError("the message has no end yet; fail() ends it with an error")
         stop = self._last.stop_reason
         if self._last.finish_reason == "length":
             return {"stop_reason": "max_tokens", "stop_sequence": None}
         is_named = isinstance(stop, str) and (
             self._stop_sequences is None or stop in self._stop_sequences
         )
-        if not is_named:  # end-of-sequence, a stop id, a stop of the server's own
+        if not is_named:  # end-of-sequence, a stop id, a stop of the server
             return {"stop_reason": "end_turn", "stop_sequence": None}
         return {"stop_reason": "stop_sequence", "stop_sequence": stop}
 
@@ -151,7 +153,7 @@ class MessageEncoder(_Format):
     """
 
     keep_alive: ClassVar[bytes] = event('{"type":"ping"}', name="ping")
-    """What may be sent while nothing comes."""
+    """An event that clients ignore, for the time in which there is no text."""
 
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         super().__init__(**options)
@@ -163,7 +165,10 @@ class MessageEncoder(_Format):
         """The bytes before and after the text of a plain event in the open block."""
 
     def start(self) -> list[Json]:
-        """The events that come before any text; none the second time. ``step`` begins with them."""
+        """Return the events before any text; [] the second time.
+
+        Otherwise the first ``step`` returns them before its own events.
+        """
         if self._has_started:
             return []
         self._has_started = True
@@ -184,17 +189,17 @@ class MessageEncoder(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> list[Json]:
-        """The events that a chunk makes; of its end ``flush`` tells.
+        """Return the events of a chunk. Those of its end are returned by ``flush``.
 
         Args:
-            chunk: what the stream gave.
-            index: 0: a message is one sample.
-            num_tokens: how many tokens were read so far (``stream.machine.num_tokens``). Without it
-                the ``token_ids`` of the chunks are counted.
-            logprobs: the API has none; () alone.
+            chunk: a chunk of the stream.
+            index: always 0, because a message is one sample.
+            num_tokens: how many tokens were read so far (``stream.machine.num_tokens``). Without
+                it, the ``token_ids`` of the chunks are counted.
+            logprobs: always (), because the API has none.
 
         Raises ValueError for another index, for logprobs, and if the usage cannot be known;
-        :class:`~streamdec.FinishedError` after the end. All is then as before.
+        :class:`~streamdec.FinishedError` after the end. An error changes nothing.
         """
         if logprobs:
             raise ValueError("a message has no log probabilities")
@@ -209,9 +214,9 @@ class MessageEncoder(_Format):
         return events
 
     def flush(self) -> list[Json]:
-        """The events of the end: why it ended and the usage, or the error if it failed.
+        """Return the events of the end: its reason and the usage, or an error.
 
-        ValueError if there was no end.
+        Raises ValueError if the message has not ended.
         """
         end = self._end()
         if self.failed:
@@ -227,10 +232,10 @@ class MessageEncoder(_Format):
         ]
 
     def fail(self, message: str = FAILED, *, kind: str = "api_error") -> Json:
-        """The event that aborts the message at any point.
+        """Return an error that ends the message. Send nothing after it.
 
         ``message`` and ``kind`` are those of
-        :func:`~streamdec.integrations.anthropic.error_body`. Nothing is to be sent after it.
+        :func:`~streamdec.integrations.anthropic.error_body`.
         """
         return error_body(message, kind=kind)
 
@@ -261,7 +266,7 @@ class MessageEncoder(_Format):
     # --- as bytes
 
     def start_bytes(self) -> bytes:
-        """``start`` as Server-Sent Events, UTF-8; empty the second time."""
+        """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
         return _events(self.start())
 
     def step_bytes(
@@ -272,9 +277,9 @@ class MessageEncoder(_Format):
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """``step`` as Server-Sent Events.
+        """Return ``step`` as Server-Sent Events.
 
-        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and what is raised are those of ``step``.
+        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
         """
         is_plain = type(chunk) is Chunk or len(chunk.split()) == 1
         is_last = chunk.finish_reason is not None
@@ -284,19 +289,21 @@ class MessageEncoder(_Format):
         return self._head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
-        """``flush`` as Server-Sent Events. Raises what ``flush`` raises."""
+        """Return ``flush`` as Server-Sent Events. Raises what ``flush`` raises."""
         return _events(self.flush())
 
     def fail_bytes(self, message: str = FAILED, *, kind: str = "api_error") -> bytes:
-        """``fail`` as a Server-Sent Event; ``message`` and ``kind`` are those of ``fail``."""
+        """Return ``fail`` as a Server-Sent Event; ``message`` and ``kind`` are as for ``fail``."""
         return _events([self.fail(message, kind=kind)])
 
 
 class MessageResponse(_Format):
-    """A whole message, of the same chunks as a stream.
+    """A whole message, made of the chunks of a stream.
 
-    Its ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
-    ValueError as MessageEncoder does. The text is held.
+    The ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
+    the errors of MessageEncoder.
+
+    **Memory.** It keeps the text.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageResponse
@@ -312,7 +319,7 @@ class MessageResponse(_Format):
         """The type and the texts of each block."""
 
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
-        """Takes ``chunk``; ``num_tokens`` and what is raised are as for ``MessageEncoder.step``."""
+        """Take ``chunk``; ``num_tokens`` and the errors are those of ``MessageEncoder.step``."""
         self._take(chunk, 0, num_tokens)
         for part in chunk.split():
             kind = _kind_of(part)
@@ -322,9 +329,10 @@ class MessageResponse(_Format):
                 self._blocks[-1][1].append(part.text)
 
     def body(self) -> Json:
-        """The object; the error if it was aborted or failed (``failed`` says so: status 500).
+        """Return the object; if the message was aborted or failed, the error.
 
-        ValueError if there was no end.
+        Then ``failed`` is true, for a response with status 500. Raises ValueError if the message
+        has not ended.
         """
         end = self._end()
         if self.failed:
@@ -337,7 +345,7 @@ class MessageResponse(_Format):
         return block | ({"signature": self._fields["id"]} if kind == "thinking" else {})
 
     def body_bytes(self) -> bytes:
-        """``body`` as JSON, UTF-8. Raises what ``body`` raises."""
+        """Return ``body`` as JSON in UTF-8. Raises what ``body`` raises."""
         return json_bytes(self.body())
 
 

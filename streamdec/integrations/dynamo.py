@@ -1,12 +1,12 @@
-"""NVIDIA Dynamo: a worker that takes text, and a caller that survives its death.
+"""NVIDIA Dynamo: a worker that returns text, and a caller that continues if a worker dies.
 
-In: an engine that gives ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
-frontend sends on. A worker that takes tokens (``ModelInput.Tokens``) needs nothing of this: it
-yields ``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes.
+In: an engine that yields ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
+frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module: it yields
+``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes.
 
-Dynamo moves requests of token workers from a dead worker to another one, and those of text workers
-not. :func:`~streamdec.integrations.dynamo.resuming` does, for workers that say with each token how
-far they are.
+Dynamo moves the requests of token workers from a dead worker to another one, but not those of text
+workers. :func:`~streamdec.integrations.dynamo.resuming` does, for workers that send their state
+with each token.
 
 Tried with ai-dynamo 1.6.1. Nothing is imported from it. Runs on asyncio, as Dynamo does.
 """
@@ -25,14 +25,14 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SnapshotError
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.streams.options import StreamOptions, sorted_options
+from streamdec.streams.options import StreamOptions, new_decoder, parted_options, sorted_options
 from streamdec.streams.outputs import Delta, OutputReader
 from streamdec.streams.text_stream import stream
 
 __all__ = ["STATE", "TextWorker", "resuming"]
 
 STATE = "streamdec"
-"""The key of what a resumable worker says of itself, in its objects and in requests to go on."""
+"""The key of a worker's state, in its objects and in requests that another worker continues."""
 
 _READING = ("ids", "cumulative", "index")
 
@@ -40,33 +40,37 @@ Json = dict[str, Any]
 
 
 class Wire(Protocol):
-    """What makes objects of chunks.
+    """Turns chunks into objects.
 
     :class:`streamdec.integrations.openai.ChatCompletionEncoder` is one.
     """
 
     def start(self) -> Iterable[Json]:
-        """The objects that come before any text."""
+        """Return the objects before any text."""
         ...
 
     def step(self, chunk: Chunk, *, num_tokens: int) -> Iterable[Json]:
-        """The objects of a chunk, when so many tokens were read."""
+        """Return the objects of a chunk; ``num_tokens`` were read so far."""
         ...
 
     def flush(self) -> Iterable[Json]:
-        """The objects after the end."""
+        """Return the objects after the end."""
         ...
 
 
 class _PlainWire:
-    """``{"text": ..., "finish_reason": ..., "stop_reason": ...}`` for each chunk."""
+    """``{"text": ..., "finish_reason": ..., "stop_reason": ...}`` for each chunk.
+
+    With sections an object also has the ``section`` of its text, unless that is None.
+    """
 
     def start(self) -> Iterable[Json]:
         return ()
 
     def step(self, chunk: Chunk, *, num_tokens: int) -> Iterable[Json]:
         reason, stop = chunk.finish_reason, chunk.stop_reason
-        return [{"text": chunk.text, "finish_reason": reason, "stop_reason": stop}]
+        made = {"text": chunk.text, "finish_reason": reason, "stop_reason": stop}
+        return [made if chunk.section is None else {**made, "section": chunk.section}]
 
     flush = start
 
@@ -76,24 +80,27 @@ class TextWorker:
 
     ``await endpoint.serve_endpoint(TextWorker(engine, tokenizer).generate)``
 
-    The engine's iterator is closed when the text ends, when the client goes (also while the engine
-    is silent) and when the handler is cancelled.
+    The engine's iterator is closed when the text ends, when the client disconnects (also while the
+    engine is silent) and when the handler is cancelled.
 
     Args:
         engine: called with the request and the ids that were generated before (none, unless another
-            worker began it); gives an (async) iterator of outputs, as :func:`streamdec.stream`
-            takes them, or what is awaited for one.
-        tokenizer: what decodes.
-        wire: called with the request; makes objects of chunks. Without it they have ``text``,
-            ``finish_reason`` and ``stop_reason``.
-        conditions: called with the request; says when the text ends.
-        prompt_token_ids: called with the request; the ids of the prompt, if it may end inside a
-            character.
-        resumable: each token's state goes with the objects, for
+            worker began it). Returns an (async) iterator of outputs, as :func:`streamdec.stream`
+            takes them, or an awaitable of one.
+        tokenizer: as for :func:`streamdec.stream`.
+        wire: called with the request; returns what turns chunks into objects. Without it objects
+            have ``text``, ``finish_reason`` and ``stop_reason``, and ``section`` in a section.
+        conditions: called with the request; returns its StopConditions.
+        prompt_token_ids: called with the request; returns the ids of the prompt, if it may end
+            inside a character.
+        resumable: objects have the worker's state after each token, for
             :func:`~streamdec.integrations.dynamo.resuming`.
-        options: of decoding and of the stream, as :func:`streamdec.stream` takes them.
+        options: of decoding and of the stream, as :func:`streamdec.stream` takes them; also
+            ``sections`` and ``keep_markers``.
 
-    Raises TypeError for what is no option.
+    Raises TypeError for an option that does not exist, and for one of StopConditions; ValueError
+    for ``resumable`` with ``sections``: a token may have text in two sections, and a worker may die
+    between them.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer
@@ -128,20 +135,28 @@ class TextWorker:
         flow: Any
         decoding: Any
         flow, decoding = sorted_options("TextWorker()", options)
-        self._decoding, self._flow = decoding, flow
+        self._decoding, ending = parted_options(decoding)
+        if ending:
+            raise TypeError(
+                "TextWorker() takes the conditions of each request from conditions=; remove "
+                f"{', '.join(ending)}="
+            )
+        if resumable and self._decoding.get("sections"):
+            raise ValueError("resumable does not work with sections")
+        self._flow = flow
         self._reading = {name: flow.pop(name) for name in _READING if name in flow}
         if resumable:
             flow["chunk_by"] = "token"
 
     async def generate(self, request: Any, context: Any = None) -> AsyncIterator[Json]:
-        """The handler: the objects of the answer to ``request``.
+        """Yield the objects of the answer to ``request``. This is the handler for Dynamo.
 
         Args:
-            request: as Dynamo gives it; with the state of another worker, its answer continues.
-            context: Dynamo's; None for a call that is never cancelled.
+            request: Dynamo's request. If it has the state of another worker, this one continues.
+            context: Dynamo's context; None for a call that is never stopped.
 
-        Raises SnapshotError for a state that is none, or of another tokenizer; and what the engine
-        raises, after the text before it.
+        Raises SnapshotError for a state that cannot be restored, or of another tokenizer; and the
+        errors of the engine, after the text before them.
         """
         state = request.get(STATE) if isinstance(request, Mapping) else None
         decoder, ids = self._decoder(request, state)
@@ -167,8 +182,7 @@ class TextWorker:
     def _decoder(self, request: Any, state: Any) -> tuple[StopSequenceDecoder, list[SupportsIndex]]:
         if state is None:
             conditions, prompt = self._conditions(request), self._prompt(request)
-            made = StopSequenceDecoder(self._tokenizer, conditions, prompt, **self._decoding)
-            return made, []
+            return new_decoder(self._tokenizer, conditions, prompt, **self._decoding), []
         if not isinstance(state, Mapping) or not {"snapshot", "token_ids"} <= state.keys():
             raise SnapshotError(f"{STATE} must have a snapshot and token_ids, not {state!r:.80}")
         restored = StopSequenceDecoder.restore(self._tokenizer, state["snapshot"])
@@ -188,7 +202,7 @@ class TextWorker:
         ids: list[SupportsIndex],
         start: int,
     ) -> list[Json]:
-        """``objects``, of which the last says how far the stream is, if that is asked for."""
+        """Return ``objects``; the last has the state of the stream, if the worker is resumable."""
         told = [*objects]
         if not self._resumable:
             return told
@@ -202,7 +216,7 @@ class TextWorker:
 
 
 class _Outputs:
-    """What an engine adds, until it ends or Dynamo's context is stopped."""
+    """The new ids of an engine, until it ends or Dynamo's context is stopped."""
 
     def __init__(
         self,
@@ -275,17 +289,18 @@ async def resuming(
     retries: int = 3,
     errors: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> AsyncIterator[Json]:
-    """The answer to ``request``, continued by another worker where one dies.
+    """Yield the answer to ``request``; if a worker dies, another one continues.
 
     Args:
-        call: asks a worker, as ``client.generate`` of Dynamo does: called with the request, gives
-            an async iterator of objects, or what is awaited for one. Workers must be resumable.
-        request: what is asked. A worker that continues finds the state of the one before in it.
-        retries: how often another worker is asked at most.
-        errors: what a dead worker raises. One whose answer ends too early counts as dead.
+        call: calls a worker, as ``client.generate`` of Dynamo does. It takes the request, and
+            returns an async iterator of objects, or an awaitable of one. Workers must be resumable.
+        request: the request. A worker that continues gets it with the state of the one before.
+        retries: how many other workers are called at most.
+        errors: the exceptions of a dead worker. A worker whose answer ends too early is dead, too.
 
-    Raises what the last worker raised, or ConnectionError. It holds the ids of the answer so far,
-    and one snapshot.
+    Raises the error of the last worker, or ConnectionError.
+
+    **Memory.** The ids of the answer so far, and one snapshot.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer
@@ -307,8 +322,8 @@ async def resuming(
     ids: list[int] = []
     has_given = False
     while True:
-        # Objects without a state belong to the next one: if the worker dies before it says that,
-        # another one makes them again.
+        # Objects without a state belong to the next state. If the worker dies before it sends
+        # that, another one sends them again.
         waiting: list[Json] = []
         try:
             told = {} if state is None else {STATE: {**state, "token_ids": [*ids]}}

@@ -1,9 +1,9 @@
-"""Log probabilities that belong to the text: true bytes, true places, nothing of a stop.
+"""Log probabilities that fit the text: with exact bytes and offsets, and without those of a stop.
 
 In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
-:class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: with each chunk those of the tokens
-whose text is out, each with the bytes that it gave and with its place in the text. The wire formats
-write them as their APIs do.
+:class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: for each chunk, the log probabilities
+of the tokens whose text was output, with their bytes and their offsets in the text. The wire
+formats write them as their APIs do.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 LEAST_LOGPROB = -9999.0
-"""What OpenAI gives for less; JSON has no infinity."""
+"""The least log probability: OpenAI's APIs return it for lower ones, as JSON has no infinity."""
 
 
 class TokenLogprob(NamedTuple):
-    """What an engine says of one token.
+    """The log probability of one token, as an engine reports it.
 
     >>> from streamdec.integrations.logprobs import TokenLogprob
     >>> TokenLogprob(262, -0.25, top={262: -0.25, 11: -2.5}).logprob
@@ -45,15 +45,15 @@ class TokenLogprob(NamedTuple):
     """
 
     token_id: int
-    """Its id."""
+    """The token's id."""
     logprob: float | None
-    """Its natural logarithm; None for the first token of a prompt."""
+    """The natural logarithm of its probability; None for the first token of a prompt."""
     top: Mapping[int, float] | None = None
-    """The likeliest ids at its place, if they were asked for."""
+    """The likeliest ids at its place, if they were requested."""
 
 
 class Alternative(NamedTuple):
-    """A token that might have stood in a place.
+    """A token that the engine could have generated instead.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
@@ -64,15 +64,16 @@ class Alternative(NamedTuple):
     """
 
     token: str
-    """Its text: bytes that are no UTF-8 as ``\\xf0``. Of one without bytes its name."""
+    """Its text, in which bytes that are not UTF-8 are escaped as ``\\xf0``. The name of a token
+    without bytes."""
     data: bytes | None
-    """The bytes that it gives there; None where the tokenizer cannot say."""
+    """The bytes that it would give; None if the tokenizer cannot tell."""
     logprob: float
-    """Its natural logarithm, LEAST_LOGPROB at least."""
+    """The natural logarithm of its probability, at least LEAST_LOGPROB."""
 
 
 class PlacedLogprob(NamedTuple):
-    """A token of the text, its log probability and its place.
+    """A token of the text, with its log probability and its offset.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
@@ -82,39 +83,41 @@ class PlacedLogprob(NamedTuple):
     """
 
     token_id: int
-    """Its id."""
+    """The token's id."""
     token: str
     """As for Alternative."""
     data: bytes | None
-    """The bytes that it gave. Of all tokens, joined, they are the UTF-8 of the text."""
+    """The bytes that it gave. The bytes of all tokens, joined, are the text as UTF-8."""
     logprob: float | None
-    """Its natural logarithm, LEAST_LOGPROB at least; None for the first token of a prompt."""
+    """The natural logarithm of its probability, at least LEAST_LOGPROB; None for the first token of
+    a prompt."""
     text_offset: int
     """Where its text begins, in code points of the generated text."""
     top: tuple[Alternative, ...] | None = None
-    """The likeliest first; None if they were not asked for."""
+    """The likeliest tokens, the likeliest first; None if they were not requested."""
 
 
 class LogprobTracker:
-    r"""Stands before a decoder, and knows where the text of each of its tokens is.
+    r"""Steps a decoder, and returns the log probabilities of the tokens whose text was output.
 
-    What the decoder gives is unchanged. A stream takes it in the place of its decoder, and after
-    each chunk ``take()`` has the log probabilities that belong to it:
+    The chunks are those of the decoder. Pass the tracker to a stream as its decoder. After each
+    chunk ``take()`` returns the log probabilities that belong to it:
 
-    * A token comes with the chunk that has the last of its text: one with part of a character
-      with the rest of it, one that was withheld for a stop as soon as it is not a stop.
-    * What a stop cut off does not come, and nor does an id that is the stop. A token comes if any
-      of its text was output, or if it has none and stands before the stop.
-    * The bytes of a token are those that it gave: of the half of a character the half, of the first
-      token without the space that is stripped from it. A character that the prompt began has the
-      bytes of generated tokens alone. (A run that ``byte_fallback="exact"`` finds broken has those
-      of its U+FFFD.) The windowed route has no such bytes.
+    * A token belongs to the chunk that has the last part of its text. A token with a part of a
+      character belongs to the chunk with that character. A token that was withheld for a stop
+      belongs to the chunk that outputs its text.
+    * Tokens that a stop cut off are left out, and so is an id that is the stop. A token is returned
+      if a part of its text was output, or if it has no text and precedes the stop.
+    * The bytes of a token are those that it gave: a part of a character, or the first word without
+      the space that the tokenizer removes. A character that the prompt began has only the bytes of
+      generated tokens. (A broken run under ``byte_fallback="exact"`` has the bytes of its U+FFFD.)
+      On the windowed route there are no bytes.
 
     Args:
-        decoder: a StopSequenceDecoder at its beginning, or what stands before one.
-        prompt_token_ids: those that the decoder was given.
+        decoder: a StopSequenceDecoder that was not stepped yet, or a tracer of one.
+        prompt_token_ids: the prompt of the decoder.
 
-    Raises TypeError for what is no such decoder, ValueError for one that is under way.
+    Raises TypeError for another decoder, ValueError for a decoder that was stepped.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
@@ -139,7 +142,7 @@ class LogprobTracker:
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:
-            raise ValueError(f"the decoder is under way: {machine!r:.80}")
+            raise ValueError(f"the decoder was stepped already: {machine!r:.80}")
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Machine = decoder
@@ -151,17 +154,17 @@ class LogprobTracker:
     # --- in and out
 
     def put(self, logprobs: Iterable[TokenLogprob]) -> None:
-        """Takes ``logprobs``, what the engine says of the next tokens, before they are stepped.
+        """Take the ``logprobs`` of the next tokens, before they are stepped.
 
-        Held until their text is out, and until :meth:`take`. ValueError for a log probability that
-        is NaN or infinite; -infinity is LEAST_LOGPROB.
+        They are kept until their text was output and :meth:`take` is called. Raises ValueError for
+        NaN and +infinity; -infinity becomes LEAST_LOGPROB.
         """
         self._waiting.extend(map(_checked, logprobs))
 
     def take(self) -> list[PlacedLogprob]:
-        """Those of the tokens whose text came out since the last call, in the order of the tokens.
+        """Return those of the tokens whose text was output since the last call, in order.
 
-        For chunks that are read late: what belongs to several chunks comes at once.
+        After several chunks, those of all of them.
         """
         taken = self._places.take(self._given)
         if not self.decoder.finished:
@@ -174,9 +177,10 @@ class LogprobTracker:
     # --- as a stream runs on it
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        """What the decoder gives for ``token_id``, and raises.
+        """Return the decoder's chunk of ``token_id``. Raises the errors of the decoder.
 
-        ValueError if nothing, or another id, was put for the token; all is then as before.
+        Raises ValueError if no log probability was put for the token, or one of another id. Then
+        nothing has changed.
         """
         if self.decoder.finished:
             return self._stepped.step_chunk(token_id)
@@ -192,9 +196,9 @@ class LogprobTracker:
         return self._told(chunk)
 
     def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """What the decoder gives for ``token_ids``; raises what ``step`` raises.
+        """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``.
 
-        An error has the chunk of those before it, and how many they were (``num_taken``).
+        An error has the chunk of the ids before it (``chunk``), and their number (``num_taken``).
         """
         chunks: list[Chunk] = [NOTHING]
         try:
@@ -210,21 +214,21 @@ class LogprobTracker:
         return replace(whole, unread_tokens=unread) if unread else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """The end: what the decoder gives for ``finish_reason``, and raises."""
+        """End the decoder with ``finish_reason``: return its last chunk, and raise its errors."""
         if self.decoder.finished:
             return self._stepped.end(finish_reason)
         return self._told(self._stepped.end(finish_reason))
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """As ``step``."""
+        """Do what ``step`` does with ``token_id``."""
         return self.step(token_id)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """As ``step_batch``."""
+        """Do what ``step_batch`` does with ``token_ids``."""
         return self.step_batch(token_ids)
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """As ``flush``."""
+        """Do what ``flush`` does with ``finish_reason``."""
         return self.flush(finish_reason)
 
     @property
@@ -234,16 +238,16 @@ class LogprobTracker:
 
     @property
     def pending_text(self) -> str:
-        """The text that ``flush`` would give."""
+        """The text that ``flush`` would return."""
         return self.decoder.pending_text
 
     def snapshot(self) -> dict[str, Any]:
-        """The decoder as JSON: a tracker cannot be taken up again."""
+        """Return the state of the decoder, as JSON types. It does not contain log probabilities."""
         return self._stepped.snapshot()
 
     @property
     def finished(self) -> bool:
-        """Whether there can be no more text."""
+        """Whether the decoder has ended."""
         return self.decoder.finished
 
     @property
@@ -273,7 +277,7 @@ class LogprobTracker:
         return chunk
 
     def _is_cut(self) -> bool:
-        """Whether the last token ended the stream by its id, and its bytes are no text."""
+        """Whether the last token ended the stream by its id, and has no text in the output."""
         match = self.decoder.match
         return match is not None and not match.visible and match.start == match.end
 
@@ -284,11 +288,14 @@ class LogprobTracker:
 def prompt_logprobs(
     tokenizer: Decoder, logprobs: Iterable[TokenLogprob], **options: Any
 ) -> list[PlacedLogprob]:
-    r"""Those of a prompt, placed in its text: for responses that begin with it (``echo``).
+    r"""Return the log probabilities of a prompt with their offsets, for ``echo``.
 
-    ``logprobs`` are those of all tokens of the prompt, in order. ``options`` are those of decoding,
-    as for DecodeStream; the text is what it gives with them. Ids that ``tokenizer`` does not have
-    give nothing. Raises ValueError for a log probability that is NaN or infinite.
+    Args:
+        tokenizer: the tokenizer of the prompt. Ids that it does not have give no text.
+        logprobs: those of all tokens of the prompt, in order.
+        options: the options of decoding, as for DecodeStream.
+
+    Raises ValueError for NaN and +infinity.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
@@ -312,7 +319,7 @@ def _checked(logprob: TokenLogprob) -> TokenLogprob:
 
 
 def _shown(value: float) -> float:
-    """As JSON has it. (Those of numpy are no numbers to it.)"""
+    """Return ``value`` as a number for JSON, which does not accept those of NumPy."""
     return max(float(value), LEAST_LOGPROB)
 
 
@@ -320,7 +327,7 @@ def _shown(value: float) -> float:
 
 
 class _Token:
-    """A token on its way to its place."""
+    """A token whose span is not settled yet."""
 
     __slots__ = ("data", "logprob", "top")
 
@@ -334,7 +341,7 @@ class _Token:
 
 
 class _Places:
-    """The tokens of one text, each with its bytes and its place."""
+    """The tokens of one text, each with its bytes and its offset."""
 
     def __init__(
         self, tokenizer: Decoder, prompt: list[SupportsIndex], options: Mapping[str, Any]
@@ -356,7 +363,7 @@ class _Places:
         self._placed: deque[tuple[PlacedLogprob, int]] = deque()
 
     def step(self, logprob: TokenLogprob) -> None:
-        """One token more."""
+        """Take the next token."""
         top = None
         if logprob.top is not None:
             likeliest = sorted(logprob.top.items(), key=lambda item: -item[1])
@@ -371,7 +378,7 @@ class _Places:
         self._place()
 
     def _share_out(self, token: _Token) -> None:
-        """Gives the bytes that ``token`` brings out to those that they are of."""
+        """Add the bytes that ``token`` completes to the tokens that gave them."""
         found = self._stream.contribution(token.logprob.token_id)
         data, own = found.data, found.own
         carried = len(data) - own
@@ -382,7 +389,7 @@ class _Places:
         del self._waiting[: len(self._waiting) - found.waiting]
 
     def _hand_on(self, data: bytes) -> None:
-        """To the tokens that wait, in equal parts; the first may have less (see SpanRecorder)."""
+        """Add ``data`` to the waiting tokens in equal parts; the first may get less."""
         for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
             size = len(data) // count
             token.data = (token.data or b"") + data[:size]
@@ -405,7 +412,7 @@ class _Places:
         return name or ""
 
     def flush(self) -> None:
-        """Nothing follows."""
+        """End the text."""
         if self._knows_bytes:
             self._hand_on(self._stream.flush_bytes())
         self._spans.flush()
@@ -421,7 +428,7 @@ class _Places:
             self._placed.append((placed, end))
 
     def take(self, given: int | None) -> list[PlacedLogprob]:
-        """Those whose text is within the first ``given`` code points; all of them if None."""
+        """Return the tokens whose text ends within ``given`` code points; all if None."""
         placed, taken = self._placed, []
         while placed and (given is None or placed[0][1] <= given):
             taken.append(placed.popleft()[0])
@@ -429,7 +436,7 @@ class _Places:
 
 
 class _Spans(Protocol):
-    """Where tokens stand: start and end in code points, each once it is settled, in order."""
+    """The spans of tokens: start and end in code points, as soon as they are settled, in order."""
 
     def step(self, token_id: int) -> object: ...
     def flush(self) -> object: ...
@@ -437,7 +444,7 @@ class _Spans(Protocol):
 
 
 class _Recorded:
-    """By the spans that a stream records."""
+    """The spans that a stream records."""
 
     def __init__(self, stream: DecodeStream) -> None:
         self._stream = stream
@@ -449,7 +456,7 @@ class _Recorded:
 
 
 class _Counted:
-    """By the text that each token brings out; tokens that hold something share what follows."""
+    """Spans from the text that each token completes; tokens with held bytes share that text."""
 
     def __init__(self, stream: DecodeStream) -> None:
         self._stream = stream

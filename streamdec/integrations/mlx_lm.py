@@ -1,11 +1,10 @@
-"""mlx-lm: its streaming detokenizer, by its own names.
+"""mlx-lm: a streaming detokenizer with the methods of mlx-lm's own.
 
-In: token ids, one by one. Out: the text so far, and what of it is new. ``TokenizerWrapper``, and
-with it ``stream_generate`` and the server, take the class instead of their own.
+In: token ids, one by one. Out: the text so far, and its new part. ``TokenizerWrapper`` accepts the
+class instead of mlx-lm's, and so do ``stream_generate`` and the server. For stops, use
+``iter_chunks``: it reads ``generate_step`` and closes it.
 
-Stops need none of this: ``iter_chunks`` reads ``generate_step`` itself, and closes it.
-
-Tried with mlx-lm 0.32.2, mlx 0.32.4 on Linux. Neither is imported here.
+Tried with mlx-lm 0.32.2 and mlx 0.32.4 on Linux. This module imports neither.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ __all__ = ["StreamingDetokenizer"]
 
 
 class StreamingDetokenizer:
-    r"""What ``mlx_lm.tokenizer_utils.StreamingDetokenizer`` promises, and the text is exact.
+    r"""The interface of ``mlx_lm.tokenizer_utils.StreamingDetokenizer``, with exact text.
 
-    After ``finalize`` the text is ``tokenizer.decode(tokens)`` (where runs of byte tokens are
-    broken, with ``byte_fallback="exact"``); before, all of it that no later token can change. A
-    copy shares nothing with its original once it was reset, which is how ``TokenizerWrapper`` makes
-    one for each request.
+    After ``finalize`` the text is ``tokenizer.decode(tokens)`` (for broken runs of byte tokens,
+    with ``byte_fallback="exact"``). Before, it is the part that no later token can change.
+    ``TokenizerWrapper`` copies and resets one for each request. After a ``reset`` a copy shares
+    nothing with its original.
 
     Args:
-        tokenizer: one of transformers, or of streamdec.
-        prompt_token_ids: ids that came before. Without them the text begins as that of a full
-            decode does: of tokenizers that put a space before the first word it is left out.
-        options: those of decoding. Special tokens are shown, as mlx-lm shows them.
+        tokenizer: a tokenizer of transformers or of streamdec.
+        prompt_token_ids: the ids of the prompt, as context. Without them, the text begins like that
+            of a full decode: a tokenizer may remove the space before the first word.
+        options: the options of decoding. Special tokens are output by default, as in mlx-lm.
 
-    Raises what DecodeStream raises; TypeError for what is no tokenizer.
+    Raises the errors of DecodeStream; TypeError for an object that is not a tokenizer.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.mlx_lm import StreamingDetokenizer
@@ -70,28 +69,28 @@ class StreamingDetokenizer:
         self._offset = 0
 
     def add_token(self, token: SupportsIndex) -> None:
-        """Takes one id, ``token``. Raises what ``DecodeStream.step`` raises.
+        """Take one id, ``token``. Raises the errors of ``DecodeStream.step``.
 
-        So after ``finalize`` a FinishedError; ``reset`` begins again.
+        After ``finalize`` that is a FinishedError. ``reset`` begins again.
         """
         self._new.append(self._stream.step(token))
         self.tokens.append(token.__index__())
 
     def finalize(self) -> None:
-        """The end: what was withheld is part of the text."""
+        """End the text: add the withheld text to it."""
         if not self._stream.finished:
             self._new.append(self._stream.flush())
 
     @property
     def text(self) -> str:
         """The text so far."""
-        # Each is joined once: a caller that asks after each token copies the text, not its parts.
+        # Join the parts once: a caller may ask after each token.
         self._given, self._new = ["".join(self._given)], ["".join(self._new)]
         return self._given[0] + self._new[0]
 
     @property
     def last_segment(self) -> str:
-        """The text that is new since this was last asked for."""
+        """The text that was added since the last read of this property."""
         segment = "".join(self._new)
         self._new = []
         self._given.append(segment)
@@ -100,5 +99,5 @@ class StreamingDetokenizer:
 
     @property
     def offset(self) -> int:
-        """How many code points ``last_segment`` has given."""
+        """How many code points ``last_segment`` has returned."""
         return self._offset

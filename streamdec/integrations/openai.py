@@ -30,8 +30,8 @@ __all__ = [
     "ChatResponse",
     "CompletionEncoder",
     "CompletionResponse",
+    "EventStreamOptions",
     "ResponseOptions",
-    "StreamOptions",
     "error_body",
 ]
 
@@ -39,14 +39,14 @@ DONE = event("[DONE]")
 """The end of a streamed response."""
 
 
-class StreamOptions(ResponseOptions, total=False):
+class EventStreamOptions(ResponseOptions, total=False):
     """The keyword arguments of a streamed response: those of ResponseOptions, and two more.
 
     ``response_id``, ``model`` and ``created`` are required. ``n``, ``prompt_tokens``,
     ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are optional.
 
-    >>> from streamdec.integrations.openai import ChatCompletionEncoder, StreamOptions
-    >>> options: StreamOptions = {"response_id": "chatcmpl-1", "model": "tiny", "created": 0}
+    >>> from streamdec.integrations.openai import ChatCompletionEncoder, EventStreamOptions
+    >>> options: EventStreamOptions = {"response_id": "chatcmpl-1", "model": "tiny", "created": 0}
     >>> len(ChatCompletionEncoder(**options, n=2).start())
     2
     """
@@ -254,8 +254,8 @@ class ChatCompletionEncoder(_Stream):
     the text as JSON.
 
     The ``options``, ``include_usage`` and ``continuous_usage_stats`` are those of
-    :class:`~streamdec.integrations.openai.StreamOptions`. Raises ValueError for an invalid count,
-    and for a usage without ``prompt_tokens``.
+    :class:`~streamdec.integrations.openai.EventStreamOptions`. Raises ValueError for an invalid
+    count, and for a usage without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatCompletionEncoder
@@ -287,7 +287,7 @@ class CompletionEncoder(_Stream):
     r"""Encodes a streamed completion: ``text_completion`` objects.
 
     Args:
-        options: those of :class:`~streamdec.integrations.openai.StreamOptions`.
+        options: those of :class:`~streamdec.integrations.openai.EventStreamOptions`.
         echo: the text of the prompt, if the client wants it before each sample; or a text for each
             sample. If the prompt ends inside a character, the character belongs to the sample.
         echo_logprobs: those of the prompt's tokens, for each sample
@@ -312,7 +312,7 @@ class CompletionEncoder(_Stream):
         *,
         echo: str | Sequence[str] = "",
         echo_logprobs: Sequence[Sequence[PlacedLogprob]] = (),
-        **options: Unpack[StreamOptions],
+        **options: Unpack[EventStreamOptions],
     ) -> None:
         super().__init__(**options)
         self._echoes = _for_each(len(self._samples), echo, echo_logprobs)

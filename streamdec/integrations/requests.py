@@ -1,12 +1,11 @@
-"""Reads from a request of OpenAI, vLLM or SGLang when its stream ends.
+"""Reads the stop conditions of a request to OpenAI, vLLM or SGLang.
 
 One table for each family of requests maps its keys to the arguments of
-:class:`~streamdec.StopConditions`. Other keys that would end a stream are rejected by name: an
-error is better than a stream that ends in another place than was asked for. All other keys are
-ignored: messages, sampling, ``detokenize=False``, and keys that only change which ids the engine
-generates (``bad_words``, ``thinking_token_budget``, ``response_format``).
-``skip_special_tokens`` is an option of the decoder. A request without a limit has no
-limit, also if its engine has a default.
+:class:`~streamdec.StopConditions`. Other keys that would end a stream raise an error, because
+otherwise the stream would end in the wrong place. All other keys are ignored: messages, sampling,
+``detokenize=False``, and keys that only change which ids the engine generates
+(``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
+option of the decoder. A request without a limit has none, whatever default its engine has.
 
 >>> from streamdec.integrations.requests import from_openai, from_sglang
 >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
@@ -29,15 +28,15 @@ __all__ = ["FurtherConditions", "from_openai", "from_sglang", "from_vllm"]
 
 
 class Dialect(NamedTuple):
-    """How one family of requests says when a stream ends."""
+    """The keys of one family of requests that end a stream."""
 
     name: str
     keys: Mapping[str, str]
-    """Its keys, each with the argument of StopConditions that it is."""
+    """Its keys, and the argument of StopConditions for each."""
     refused: Mapping[str, str] = MappingProxyType({})
-    """Its keys that end a stream in a way we do not have, each with what to do instead."""
+    """Its keys that are not supported, and what to do instead."""
     ignored_with_eos: frozenset[str] = frozenset()
-    """What its ``ignore_eos`` switches off besides end-of-sequence."""
+    """The arguments that its ``ignore_eos`` ignores besides end-of-sequence ids."""
 
 
 OPENAI = Dialect(
@@ -83,7 +82,7 @@ SGLANG = Dialect(
 )
 
 SUPERSEDED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
-"""Keys that do not count beside a newer one. (OpenAI refuses the two together, engines do this.)"""
+"""Keys that are ignored beside a newer one, as in engines. (OpenAI rejects the two together.)"""
 
 WRAPPERS: Mapping[str, str] = {
     "sampling_params": "what ends the stream is inside; give request['sampling_params'] itself",
@@ -91,22 +90,21 @@ WRAPPERS: Mapping[str, str] = {
 }
 
 STRANGERS = frozenset({
-    # StopConditions' own
+    # of StopConditions
     "enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside",
     "eos_token_ids", "max_match_length",
     "visible_stop",
     "visible_stop_token_ids",
-    # and those of others
+    # of other libraries
     "eos_token_id", "max_length", "max_token", "min_length", "min_token",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip
-"""Keys that mean an end of the stream somewhere, as does every key that begins with "stop"."""
-
+"""Keys that end a stream in some API. Each key that begins with "stop" may do so, too."""
 
 IDS = frozenset({
     "eos_token_id", "eos_token_ids", "stop_token_id", "stop_token_ids", "stop_id",
     "visible_stop_token_ids", "enable_stops_after", "disable_stops_after",
 })  # fmt: skip
-"""Of them those that are ids."""
+"""The keys among them whose value is an id, which may be 0."""
 
 
 class FurtherConditions(TypedDict, total=False):
@@ -148,7 +146,7 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
         further: see FurtherConditions; each is as for StopConditions.
 
     Raises:
-        TypeError: ``request`` is no mapping, or StopConditions raises it.
+        TypeError: ``request`` is not a mapping, or StopConditions raises it.
         ValueError: the request has a key that ends a stream and is not supported, two keys
             contradict each other, or StopConditions raises it. Messages name the request's keys.
 
@@ -200,14 +198,13 @@ def _conditions(
 
 @contextmanager
 def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """Return the arguments of StopConditions that ``request`` gives, without those that are None.
+    """Yield the arguments of StopConditions in ``request``, without those that are None.
 
-    Errors that are raised inside also name the request's own keys.
+    Errors that are raised inside the block also name the keys of the request.
 
     Raises:
-        TypeError: ``request`` is no mapping.
-        ValueError: a key that would end the stream in a way that cannot be had, or two keys that
-            contradict each other.
+        TypeError: ``request`` is not a mapping.
+        ValueError: a key that ends a stream is not supported, or two keys contradict each other.
     """
     if not isinstance(request, Mapping):
         raise TypeError(
@@ -232,10 +229,10 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
 
 
 def _check(key: str, value: object, dialect: Dialect) -> None:
-    """ValueError if ``key`` would end a stream and ``dialect`` cannot translate it."""
+    """Raise ValueError if ``key`` would end a stream and ``dialect`` does not have it."""
     is_said = len(value) if isinstance(value, Sized) else value
     if type(value) is int and key in IDS:
-        is_said = True  # 0 is one
+        is_said = True  # 0 is an id
     if not is_said or key in dialect.keys:
         return
     advice = dialect.refused.get(key) or WRAPPERS.get(key)
@@ -251,7 +248,7 @@ def _check(key: str, value: object, dialect: Dialect) -> None:
 
 
 def _names(request: Mapping[str, Any], dialect: Dialect) -> dict[str, str]:
-    """The arguments that are given, each with the key that gives it."""
+    """Return the arguments that are given, and the key of each."""
     given = {key for key in dialect.keys if request.get(key) is not None}
     names: dict[str, str] = {}
     for key, argument in dialect.keys.items():

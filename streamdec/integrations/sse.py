@@ -1,6 +1,6 @@
-"""Server-Sent Events, as the WHATWG's HTML standard frames them (section 9.2.5).
+"""Server-Sent Events, as in section 9.2.5 of the WHATWG's HTML standard.
 
-In: the data of an event, as text or UTF-8. Out: the bytes that are sent. No I/O, and no state.
+In: the data of an event, as text or UTF-8. Out: the bytes to send. No I/O and no state.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("cache-control", "no-cache"),
     ("x-accel-buffering", "no"),
 )
-"""What a response needs, and what keeps caches and nginx from withholding it."""
+"""The headers of a response. The last two prevent caching, and buffering in nginx."""
 
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
-"""Those of the standard, and no others."""
+"""The line ends of the standard."""
 
 
 def event(
@@ -27,16 +27,16 @@ def event(
     event_id: str | None = None,
     retry: int | None = None,
 ) -> bytes:
-    r"""One event. Its data may have any lines; every end of a line arrives as a newline.
+    r"""Return one event. Its data may have several lines; readers see each line end as a newline.
 
     Args:
         data: text, or UTF-8.
-        name: what kind of event it is (``event:``).
-        event_id: what a reader that comes back sends as ``Last-Event-ID``.
-        retry: milliseconds after which a reader that lost the connection comes back.
+        name: the type of the event (``event:``).
+        event_id: the id that a reader sends as ``Last-Event-ID`` when it reconnects.
+        retry: the milliseconds after which a reader reconnects.
 
-    Raises ValueError for a name or an id that is empty, or has an end of a line or a NUL (which
-    readers ignore), and for a ``retry`` less than 0; UnicodeEncodeError for a lone surrogate.
+    Raises ValueError for a name or an id that is empty or contains a line end or a NUL (readers
+    ignore these), and for a ``retry`` below 0; UnicodeEncodeError for a lone surrogate.
 
     >>> from streamdec.integrations.sse import event
     >>> event('{"text":"Hi"}', name="delta")
@@ -58,7 +58,7 @@ def event(
 
 
 def comment(text: str = "") -> bytes:
-    r"""``text`` as lines that readers ignore, which keep a connection from being taken for dead.
+    r"""Return ``text`` as a comment, which readers ignore. Comments keep a connection open.
 
     Raises UnicodeEncodeError for a lone surrogate.
 
@@ -74,7 +74,7 @@ def _lines(data: str | bytes) -> list[bytes]:
 
 
 def _field(what: str, value: str) -> bytes:
-    """A field that is one line."""
+    """Return the value of a field of one line."""
     if not value or any(end in value for end in "\r\n\0"):
         raise ValueError(f"{what} must be one line without NUL, and not empty: {value!r:.80}")
     return value.encode()

@@ -62,9 +62,9 @@ class GenerateStreamer:
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: options of StopConditions, for all rows, and of decoding. ``eos_token_ids`` are the
-            ids at which ``generate`` ends a row, ``()`` without such ids. ``start`` finds them
-            itself, and adds these.
+        options: options of StopConditions, for all rows, and of decoding; ``sections`` and
+            ``keep_markers`` of SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
+            ends a row, ``()`` if there are none. ``start`` finds them itself, and adds these.
 
     Raises:
         TypeError: an argument has the wrong type, or there is no such option.

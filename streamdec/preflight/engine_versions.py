@@ -44,7 +44,7 @@ class Engine:
 
     @property
     def rules_of(self) -> str:
-        """The version of which the rules are: the newest one read that is not newer than this."""
+        """The version whose rules apply: the newest one read that is not newer than this."""
         known = ENGINES[self.name]
         return next((v for v in reversed(known) if not self.before(v)), known[0])
 

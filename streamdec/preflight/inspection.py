@@ -22,19 +22,19 @@ def inspect(
     *,
     render: bool = True,
 ) -> Report:
-    """What engines will do with the snapshot in the folder ``path``, and what is wrong with it.
+    """Report what engines will do with the snapshot in the folder ``path``, and what is wrong.
 
     Args:
-        path: the folder. Its files are read, each up to a size, and nothing in them is run but the
-            chat template, which is rendered in a child process with little memory and time.
-        engines: whose stop tokens are compared, each with a version after ``@`` or the newest that
-            is known. Rules about other readers fire anyway.
-        render: whether the chat template is rendered. Without it, findings that need its text are
+        path: The folder. Its files are read, each up to a size. Only the chat template is run, in a
+            child process with little memory and time.
+        engines: The engines whose stop tokens are compared, each with a version after ``@`` or in
+            its newest known version. Findings about other readers are reported too.
+        render: Whether to render the chat template. Without it, findings that need its text are
             missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
-    Raises :class:`~streamdec.TokenizerLoadError` for what is no folder, ValueError for an unknown
-    engine. Every fault of the folder is a finding. What each code means, and the source that
-    it was read from, is in the reference of findings.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
+    unknown engine. A defect in the folder is a finding. The reference of findings explains each
+    code and names its source.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", "vllm@0.33.0")
@@ -61,7 +61,7 @@ def inspect(
 
 
 def _sources(view: View) -> Iterator[tuple[str, str]]:
-    """Which file decided what."""
+    """Yield each question and the file that decided it."""
     tokens = view.tokens
     for name, role in tokens.roles.items():
         yield name, role.source

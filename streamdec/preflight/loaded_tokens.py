@@ -1,10 +1,10 @@
-"""Which ids added tokens get when they are added to a tokenizer that is already loaded.
+"""The ids of tokens that are added to a loaded tokenizer.
 
-In: the vocabulary of a ``tokenizer.json`` as the library read it, and tokens in the order in which
-they are added. Out: texts, ids and flags as they are then. The rule is the library's own
-(tokenizers 0.23, ``added_vocabulary.rs``): a text that is there keeps its id and takes the new
-flags, another gets the id after the highest of the added tokens, or the first one after the model's
-vocabulary. It is worked out here as loading a large file once more takes as long as all the rest.
+In: the vocabulary of a ``tokenizer.json`` as the library read it, and tokens in the order of their
+addition. Out: texts, ids and flags afterwards. The rule is the library's (tokenizers 0.23,
+``added_vocabulary.rs``). An existing text keeps its id and gets the new flags. A new one gets the
+id after the highest added token, or the first after the model's vocabulary. The rule is repeated
+here because loading a large file a second time takes as long as the rest of a preflight.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ class LoadedTokens:
         model: Mapping[str, int],
         added: Mapping[int, tuple[str, bool]],
     ) -> None:
-        """``model``: texts and ids without added tokens; ``added``: those that are there already.
+        """Begin with a vocabulary.
 
-        These are the added tokens of ``bare``, or none, where only its model's vocabulary is used.
+        Args:
+            bare: The ``tokenizer.json``.
+            model: Its texts and ids without added tokens.
+            added: The added tokens so far: those of ``bare``, or none.
         """
         self._bare = bare
         self._model = model
         self._size = bare.model_size
         self.added = dict(added)
-        """Each added token's id, its text, and whether it is special."""
+        """The text of each added token by id, and whether it is special."""
         self._ids = {text: i for i, (text, _) in self.added.items()}
         self._last = max(self.added, default=-1)
 
     def add(self, tokens: Iterable[Token]) -> None:
-        """Adds tokens, or gives those that are there other flags."""
+        """Add tokens; existing ones get new flags."""
         for token in tokens:
             if not token.content:
                 continue
@@ -50,14 +53,14 @@ class LoadedTokens:
             self.added[found] = (token.content, token.special)
 
     def id_of(self, text: str) -> int | None:
-        """The id of the token that is exactly ``text``."""
+        """Return the id of the token ``text``; None if there is no such token."""
         found = self._ids.get(text)
         return self._model.get(text) if found is None else found
 
     def text_of(self, token_id: int) -> str | None:
-        """The text of a token; None if no token has that id."""
+        """Return the text of a token; None if no token has that id."""
         if token_id in self.added:
             return self.added[token_id][0]
         text = self._bare.text_of(token_id)
-        # An added token that was not taken over is none.
+        # Added tokens of the file that were not taken over do not count.
         return text if text is not None and self._model.get(text) == token_id else None

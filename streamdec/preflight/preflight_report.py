@@ -1,6 +1,6 @@
-"""What a preflight says: findings with their evidence, and which file won for what.
+"""The report of a preflight: findings with their evidence, and the file that decided each question.
 
-In: what the modules of ``streamdec.preflight.findings`` found. Out: a
+In: the findings of the modules of ``streamdec.preflight.findings``. Out: a
 :class:`~streamdec.preflight.Report`: plain data, and JSON.
 """
 
@@ -33,9 +33,9 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
 def shown(value: Any) -> Any:
-    """Any value of a file as it can be shown: small, and strict JSON.
+    """Return a value of a file as short, strict JSON.
 
-    A value with more than one level, or many items, is shown as its kind and size.
+    A value with more than one level, or with many items, is replaced by its type and size.
     """
     if isinstance(value, list) and len(value) <= _MOST_ITEMS and all(map(_is_scalar, value)):
         return [shown(each) for each in value]
@@ -52,13 +52,13 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_odd(value: Any) -> bool:
-    """NaN and Infinity, which JSON does not have and Python's reader takes."""
+    """Return whether ``value`` is NaN or infinite: JSON has neither, but Python reads both."""
     return isinstance(value, float) and not isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a behaviour can be read: an ``engine``, its ``version``, and the source ``file`` in it.
+    """The source of a behaviour: an ``engine``, its ``version``, and a ``file`` in it.
 
     >>> from streamdec.preflight import Reference
     >>> print(Reference("vllm", "0.33.0", "vllm/sampling_params.py"))
@@ -75,7 +75,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen, and where.
+    """One observation and its place.
 
     >>> from streamdec.preflight import Evidence
     >>> print(Evidence("config.json", "/eos_token_id", value=2, ids={2: "</s>"}))
@@ -83,17 +83,17 @@ class Evidence:
     """
 
     file: str = ""
-    """In which file of the snapshot; empty for what no file says."""
+    """The file of the snapshot; empty for a computed value."""
     pointer: str = ""
-    """Where in a JSON file (RFC 6901), ``/eos_token_id``."""
+    """The place in a JSON file (RFC 6901), such as ``/eos_token_id``."""
     line: int | None = None
-    """Where in a text file, from 1."""
+    """The line in a text file, from 1."""
     value: Any = None
-    """What is there, or what was computed; JSON."""
+    """The value at that place, or a computed one; JSON."""
     ids: Mapping[int, str | None] = field(default_factory=dict)
-    """Token ids, with their texts where these are known."""
+    """Token ids and their texts; None for an unknown text."""
     note: str = ""
-    """What it is, in words."""
+    """The meaning, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON, without empty fields."""
@@ -110,7 +110,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule that fires for a snapshot; plain data, and ``str()`` is a line.
+    """One result of a preflight: plain data; ``str()`` is one line.
 
     >>> from streamdec.preflight import inspect
     >>> finding = inspect("path/to/model").findings[-1]
@@ -124,15 +124,15 @@ class Finding:
     """``"error"``: wrong output or no start; ``"warning"``: engines or versions differ; ``"info"``:
     worth knowing."""
     engines: tuple[str, ...]
-    """Who is affected: names of engines, with a span of versions where it is one of them."""
+    """The affected engines, with a range of versions if not all are."""
     evidence: tuple[Evidence, ...]
-    """What was seen, one thing at least."""
+    """The observations, at least one."""
     action: str
-    """What to do."""
+    """The recommended action."""
     reference: tuple[Reference, ...]
-    """Where the behaviour can be read."""
+    """The sources of the behaviour."""
     when: str = ""
-    """What the rule says."""
+    """The condition of the rule."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -156,21 +156,21 @@ class SpecialToken:
     text: str
     id: int | None
     resolved: bool
-    """Whether the id is known. It is looked up after loading, as transformers 5 does it."""
+    """Whether the id is known. It is that after loading, as in transformers 5."""
     source: str
-    """The file that says which text it is, or the tokenizer class of which that is the default."""
+    """The file that declares the text, or the tokenizer class whose default it is."""
     resolved_by: str
-    """The file in which the id was looked for."""
+    """The file in which the id was searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings of a snapshot, and which file decided what; plain data.
+    """All findings of a snapshot, and the files that decided; plain data.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", render=False)
     >>> sorted(report.codes)
-    ['ADDED_TOKENS_DECODER_ABSENT', 'EOS_SOURCES_DISAGREE', 'PAD_EQUALS_EOS']
+    ['ADDED_TOKENS_DECODER_ABSENT', 'PAD_EQUALS_EOS']
     >>> report.at_least("warning"), report.sources["chat_template"]
     ((), 'tokenizer_config.json')
     """
@@ -178,15 +178,15 @@ class Report:
     path: str
     """The folder."""
     engines: tuple[str, ...]
-    """Which were asked about, with their versions: ``sglang@0.5.23``."""
+    """The requested engines with their versions: ``sglang@0.5.23``."""
     findings: tuple[Finding, ...]
-    """The gravest first; those of one severity in the order of their codes."""
+    """The gravest first, then by code."""
     sources: Mapping[str, str]
-    """What was decided by which file: ``eos_token``, ``chat_template``, ``added_tokens`` …"""
+    """The file that decided each question: ``eos_token``, ``chat_template``, ``added_tokens`` …"""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
     """The effective stop tokens of each of the engines."""
     special_tokens: Mapping[str, SpecialToken] = field(default_factory=dict)
-    """Those with a role, by its name: ``eos_token``."""
+    """The tokens with a role, by its name: ``eos_token``."""
 
     @property
     def codes(self) -> frozenset[str]:

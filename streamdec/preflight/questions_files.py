@@ -59,10 +59,15 @@ def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
+    >>> from pathlib import Path
+    >>> from shutil import copytree
+    >>> from tempfile import TemporaryDirectory
     >>> from streamdec.preflight import cross_ref_files
-    >>> for finding in cross_ref_files("path/to/model"):
-    ...     print(finding.code, [evidence.file for evidence in finding.evidence])
-    EOS_SOURCES_DISAGREE ['tokenizer_config.json', 'generation_config.json', 'config.json']
+    >>> with TemporaryDirectory() as folder:
+    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
+    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": 7000}')
+    ...     [found.code for found in cross_ref_files(model)]
+    ['EOS_ID_UNKNOWN', 'EOS_SOURCES_DISAGREE']
     """
     return [found for found in inspect(path, render=False).findings if found.code in COMPARING]
 

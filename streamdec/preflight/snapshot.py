@@ -7,17 +7,22 @@ in another format than its name says. Nothing in a snapshot is run.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from streamdec.backends.folder_files import (
+    FileError,
+    Problem,
+    parse_json,
+    read_file,
+    with_line_feeds,
+)
 from streamdec.errors import TokenizerLoadError
 
 __all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
@@ -32,11 +37,6 @@ TOKEN_FILES = frozenset(
     ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 )
 """The files that contain texts of tokens."""
-MAX_CONTAINERS = 1_000_000
-MAX_VALUES = 2_000_000
-"""The most opening brackets and commas of a JSON file: Python takes 60 bytes or more for each. A
-``tokenizer.json`` of 11 MB (Qwen3) has 153,460 opening brackets and 456,396 commas. The largest
-known vocabulary (XLM-V, 901,629 pieces, each a list) has twice as many commas."""
 MAX_ENTRIES = 10_000
 """The most names of a folder that are read."""
 MAX_TEMPLATES = 16
@@ -44,14 +44,10 @@ MAX_TEMPLATES = 16
 
 _LFS_SIZE = 1024
 """The most bytes of a pointer (the specification of git-lfs)."""
-LFS_LINE = b"version https://git-lfs.github.com/spec/"
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 """A lone surrogate, as JSON escapes it."""
-BOM = b"\xef\xbb\xbf"
-
-Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,7 @@ class Snapshot:
         except UnicodeDecodeError as error:
             self._fail(name, "text", f"not UTF-8: byte {error.start}")
             return None
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+        return with_line_feeds(text)
 
     def json(self, name: str) -> Any:
         """Return the JSON value of a file, by Python's own parser; None if it cannot be read."""
@@ -168,23 +164,12 @@ class Snapshot:
         content = self.content(name)
         if content is None:
             return None
-        if content.startswith(BOM):
-            return self._fail(name, "json", "it begins with a byte order mark", 1)
-        if (containers := content.count(b"[") + content.count(b"{")) > MAX_CONTAINERS:
-            return self._fail(name, "too-large", f"{containers:,} lists and objects, or more")
-        if (values := content.count(b",")) > MAX_VALUES:
-            return self._fail(name, "too-large", f"{values:,} values, or more")
         try:
-            text = content.decode("utf-8")
-            value = json.loads(text)
-            is_of_tokens = name in TOKEN_FILES and _LONE_SURROGATE.search(text)
-            return _whole(value) if is_of_tokens else value
-        except UnicodeDecodeError as error:
-            return self._fail(name, "json", f"not UTF-8: byte {error.start}")
-        except json.JSONDecodeError as error:
-            return self._fail(name, "json", error.msg, error.lineno)
-        except (ValueError, RecursionError) as error:
-            return self._fail(name, "json", str(error))
+            value = parse_json(content)
+        except FileError as error:
+            return self._fail(name, error.problem, str(error), error.line)
+        is_of_tokens = name in TOKEN_FILES and _LONE_SURROGATE.search(content.decode("utf-8"))
+        return _whole(value) if is_of_tokens else value
 
     def _fail(self, name: str, problem: Problem, detail: str, line: int | None = None) -> None:
         self._files[name] = File(name, None, problem, detail[:300], line)
@@ -199,16 +184,9 @@ class Snapshot:
         if not self._is_within(path):
             return File(name, None, "outside", "a link out of the folder")
         try:
-            # Opening a pipe would block until it has a writer; with O_NONBLOCK it does not.
-            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        except OSError as error:
-            gone = error.errno in (errno.ENOENT, errno.ELOOP)
-            detail = "a link to nothing" if gone else error.strerror or str(error)
-            return File(name, None, "unreadable", detail)
-        try:
-            return _content(name, handle, limit)
-        finally:
-            os.close(handle)
+            return File(name, read_file(path, limit))
+        except FileError as error:
+            return File(name, None, error.problem, str(error), error.line)
 
     def _is_within(self, path: Path) -> bool:
         """Return whether ``path`` leads into the folder, or to the blobs of its hub cache."""
@@ -224,22 +202,6 @@ def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': a snapshot is a folder, and this path is empty")
     return Snapshot(Path(path))
-
-
-def _content(name: str, handle: int, limit: int) -> File:
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return File(name, None, "unreadable", "not a regular file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        return File(name, None, "unreadable", error.strerror or str(error))
-    if content.startswith(LFS_LINE):
-        return File(name, None, "lfs", "a pointer of git-lfs instead of the file", 1)
-    if len(content) > limit:
-        return File(name, None, "too-large", f"{status.st_size} bytes; {limit} are read")
-    return File(name, content)
 
 
 def _whole(value: Any) -> Any:

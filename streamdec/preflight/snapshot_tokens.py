@@ -1,15 +1,15 @@
-"""The tokens of a snapshot as transformers 5 has them after loading: roles, added tokens, ids.
+"""The tokens of a snapshot after loading with transformers 5: roles, added tokens, ids.
 
-In: a :class:`Snapshot`. Out: :class:`Tokens`: which token has which role and which file said so,
-the added tokens as each file declares them and as they are after loading, and texts turned to ids.
+In: a :class:`Snapshot`. Out: :class:`Tokens`: the token of each role and the file that declares it,
+the added tokens as each file declares them and after loading, and the ids of texts.
 
-What is said beside ``tokenizer.json`` is worked out where loading a tokenizer does it
-(``streamdec.backends.declared_tokens``). Known here besides, by the tokenizer class (transformers
-5.23.0, ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
+The files beside ``tokenizer.json`` are resolved by the same code as when a tokenizer is loaded
+(``streamdec.backends.folder_tokens``). The tokenizer class matters too (transformers 5.23.0,
+``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
 
-- Roles of which the files are silent may have a token by the class.
-- A class that builds its tokenizer from the vocabulary alone has the declared tokens only, and may
-  make all that are called special so.
+- The class may have tokens for roles that the files do not declare.
+- A class that builds its tokenizer from the vocabulary has only the declared tokens. It may make
+  all tokens special that the files call special.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["Entry", "Resolved", "Role", "Tokens", "is_id"]
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
 MAX_ADDED_TEXT = 2**21
-"""Added tokens and characters of them, beyond which a tokenizer is not built: the library takes
-20 µs for each token, and 80 bytes for each character. The most of a known one is 6,500."""
+"""The most added tokens, and characters of them, for which a tokenizer is built. The library takes
+20 µs for each token, and 80 bytes for each character. Known tokenizers have up to 6,500."""
 MAX_NAMED = 1_000
-"""Tokens with a name that are reported; Gemma 4 has more than 20."""
+"""The most tokens with a name in a report; Gemma 4 has more than 20."""
 _OTHERS = re.compile(
     r"(?:tokenizer|spiece|sentencepiece|sentencepiece\.bpe|source|target)\.(?:model|spm|bpe\.model)"
     r"|tokenizer\.model\.v.*|tekken\.json|vocab\.(?:json|txt|model)|.*\.tiktoken|tiktoken\.model"
@@ -48,7 +48,7 @@ _OTHERS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A token with a role, as ``eos_token``."""
+    """A token with a role, such as ``eos_token``."""
 
     name: str
     text: str
@@ -78,21 +78,21 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A text as an id. ``id`` is None and ``resolved`` False where the files cannot tell it."""
+    """The id of a text. ``id`` is None and ``resolved`` is False if it is unknown."""
 
     id: int | None
     resolved: bool
     source: str
-    """The file it was found in, or was looked for in."""
+    """The file that was searched."""
 
 
 @dataclass
 class Tokens:
-    """All that the files say of tokens."""
+    """The tokens that the files declare."""
 
     snapshot: Snapshot
     refused: str = field(default="", init=False)
-    """Why the library does not read ``tokenizer.json``; empty if it does."""
+    """Why the library cannot read ``tokenizer.json``; empty if it can."""
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ class Tokens:
 
     @cached_property
     def decoder(self) -> Any:
-        """``added_tokens_decoder`` as it is; None without one."""
+        """The value of ``added_tokens_decoder``; None without one."""
         return self.config.get("added_tokens_decoder")
 
     @property
@@ -118,7 +118,7 @@ class Tokens:
 
     @cached_property
     def declared(self) -> list[Entry]:
-        """The entries of ``added_tokens_decoder``, by id; what is malformed is left out."""
+        """The entries of ``added_tokens_decoder`` by id, without malformed ones."""
         if not isinstance(self.decoder, dict):
             return []
         found = (
@@ -140,7 +140,7 @@ class Tokens:
 
     @cached_property
     def legacy(self) -> dict[str, int]:
-        """``added_tokens.json``: texts to ids. Read only where the decoder is absent."""
+        """``added_tokens.json``: texts to ids. It counts only without ``added_tokens_decoder``."""
         found = self.snapshot.object("added_tokens.json") or {}
         return {text: i for text, i in found.items() if is_id(i) and text}
 
@@ -160,7 +160,7 @@ class Tokens:
 
     @cached_property
     def said(self) -> dict[str, tuple[Any, str]]:
-        """What is said under each key, and by which file, once precedence is applied."""
+        """The effective value of each key, and the file that declares it."""
         found = {key: (value, "tokenizer_config.json") for key, value in self.config.items()}
         if not self.has_decoder:
             for key, value in self.special_map.items():
@@ -169,7 +169,7 @@ class Tokens:
 
     @cached_property
     def resolved(self) -> FolderTokens:
-        """What the files beside ``tokenizer.json`` say, as loading a tokenizer takes it."""
+        """The files beside ``tokenizer.json``, resolved as when a tokenizer is loaded."""
         return resolve(
             self.config,
             self.snapshot.object("config.json") or {},
@@ -187,14 +187,17 @@ class Tokens:
 
     @cached_property
     def roles(self) -> dict[str, Role]:
-        """The seven roles, then those that a snapshot names itself, each with its token."""
-        extra, source_of_extra = self.said.get("extra_special_tokens", (None, ""))
+        """The tokens of the seven roles, then those of other names in the files."""
+        key = "extra_special_tokens"
+        if not self.said.get(key, (None, ""))[0]:
+            key = "additional_special_tokens"  # which is read as the other one then
+        extra, source_of_extra = self.said.get(key, (None, ""))
         found: dict[str, Role] = {}
         for name, text in islice(self.beside.names().items(), MAX_NAMED):
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
-                source, pointer = source_of_extra, f"/extra_special_tokens/{_escaped(name)}"
+                source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
             found[name] = Role(name, text, source or f"class {self.chosen.name}", pointer)
         return found
 
@@ -202,7 +205,7 @@ class Tokens:
 
     @property
     def other_vocabularies(self) -> list[str]:
-        """Files of which a tokenizer can be made where there is no ``tokenizer.json``."""
+        """Other files from which a tokenizer can be made."""
         return sorted(name for name in self.snapshot.names if _OTHERS.fullmatch(name))
 
     @property
@@ -239,7 +242,7 @@ class Tokens:
 
     @cached_property
     def loaded(self) -> LoadedTokens | None:
-        """The same after transformers has laid the other files over it."""
+        """The same after transformers applied the other files."""
         if self.bare is None:
             return None
         loaded = LoadedTokens(
@@ -258,7 +261,7 @@ class Tokens:
         return {piece[0]: i for i, piece in enumerate(pieces) if isinstance(piece, list) and piece}
 
     def to_add(self) -> list[Token]:
-        """What transformers adds, in its order."""
+        """Return the tokens that transformers adds, in its order."""
         present = () if self.is_built else {entry.content for entry in self.own}
         return self.resolved.to_add(present)
 
@@ -275,7 +278,7 @@ class Tokens:
         }
 
     def resolve(self, text: str) -> Resolved:
-        """The id of a token's text, as transformers has it."""
+        """Return the id of a token's text after loading."""
         if self.loaded is not None and not self.is_remote:
             found = self.loaded.id_of(text)
             return Resolved(found, found is not None, "tokenizer.json")
@@ -291,24 +294,24 @@ class Tokens:
         return {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
 
     def text_of(self, token_id: int) -> str | None:
-        """The text of an id; None if the files do not tell it."""
+        """Return the text of an id; None if it is unknown."""
         if token_id in self.added:
             return self.added[token_id][0]
         return self.loaded.text_of(token_id) if self.loaded is not None else None
 
     @property
     def knows_all_ids(self) -> bool:
-        """Whether an id without a text is one that the tokenizer does not have."""
+        """Whether the tokenizer lacks an id whose text is unknown."""
         return self.loaded is not None and not self.is_remote
 
 
 def is_id(value: object) -> TypeGuard[int]:
-    """Whether ``value`` is an integer that can be a token's id."""
+    """Return whether ``value`` is an integer that can be a token id."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID
 
 
 def _entry(key: object, value: object, pointer: str) -> Entry | None:
-    """An added token; None if that is none."""
+    """Return an added token; None if the entry is malformed."""
     if isinstance(key, str):
         is_number = key.isascii() and key.isdigit() and len(key) <= 10
         key = int(key) if is_number else None
@@ -318,5 +321,5 @@ def _entry(key: object, value: object, pointer: str) -> Entry | None:
 
 
 def _escaped(key: str) -> str:
-    """A key as part of a JSON pointer (RFC 6901)."""
+    """Return a key as part of a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")

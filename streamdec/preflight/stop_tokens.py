@@ -1,21 +1,21 @@
-"""On which token ids an engine stops by itself: the rules of each engine, applied to the files.
+"""The token ids on which an engine stops without being asked: the rules of each engine.
 
-In: a folder and an engine. Out: :class:`~streamdec.preflight.StopTokens`: ids, and what put each
-there.
+In: a folder and an engine. Out: :class:`~streamdec.preflight.StopTokens`: ids, and the source of
+each.
 
-With T the tokenizer's end-of-sequence id, G what ``generation_config.json`` says (absent if the
-file is missing or no JSON; a null in it is not absence), and C the ``eos_token_id`` of the loaded
-configuration, the default of its class included:
+T is the tokenizer's end-of-sequence id. G is the ``eos_token_id`` of ``generation_config.json``; it
+is absent if the file is missing or not JSON, but not if it is null. C is the ``eos_token_id`` of
+the loaded configuration, with the default of its class:
 
 =============  ==================================================================================
-transformers   G; if absent, ``config.json`` as it is written: top level, else its text part.
-               4.57 applies class defaults there, 5 does not. T plays no part.
-vLLM           T and G; if G is absent, T and C, or the text part's where C has none.
-SGLang         C, G, T, and the ids of a list of texts of its own. A bare 0 in G is dropped. A
+transformers   G; if absent, ``config.json`` as written: top level, else its text part.
+               4.57 applies class defaults there, 5 does not. T is not used.
+vLLM           T and G; if G is absent, T and C, or the text part's if C has none.
+SGLang         C, G, T, and the ids of a built-in list of texts. A bare 0 in G is dropped. A
                configuration without that attribute takes it from its text part.
 dynamo         G, else the top level of ``config.json``, else its text part; and T, if
                ``added_tokens_decoder`` tells its id.
-smg            the top level of ``config.json`` and G, as they are written.
+smg            the top level of ``config.json`` and G, as written.
 mlx-lm         G if it is true, else the top level of ``config.json``, else T.
 =============  ==================================================================================
 """
@@ -47,29 +47,29 @@ __all__ = [
 ]
 
 MAX_SHOWN = 500
-"""Characters of a text that a report shows."""
+"""The most characters of a text in a report."""
 GENERATION = "generation_config.json"
 CONFIG = "config.json"
 _ADDITIONAL_TEXTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("0.5.23", ("<|eom_id|>", "<|content_model_end_sampling|>", "<|ifm|im_end|>")),
     ("0", ("<|eom_id|>",)),
 )
-"""SGLang's own list of texts, from which version on."""
+"""SGLang's built-in list of texts, by its first version."""
 MAX_IDS = 1_000
-"""Ids of a list that are read; real ones have up to ten."""
+"""The most ids of a list that are read; real lists have up to ten."""
 _HARMONY_STOPS = ("<|return|>", "<|call|>")
 _SGLANG_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
-"""Where SGLang looks for the text part of a configuration, in its order."""
+"""The keys of the text part of a configuration in SGLang, in its order."""
 _LOADED_PARTS = ("decoder", "generator", "text_config", "llm_config")
-"""Where transformers looks for it in a loaded one; and what vLLM takes for the same. Models that
-think in a part of that name have it there."""
+"""The same in a loaded configuration of transformers and in vLLM, except for models with a
+``thinker_config``."""
 _WRITTEN_PARTS = ("decoder", "generator", "text_config")
-"""Where transformers looks for it in ``config.json`` as it is written, in its order."""
+"""The same in ``config.json`` as written in transformers, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What put an id into a set of stop tokens.
+    """The source of a stop token.
 
     >>> from streamdec.preflight import effective_stop_tokens
     >>> [source] = effective_stop_tokens("path/to/model", "vllm").sources[0]
@@ -81,19 +81,19 @@ class Source:
     """``tokenizer``, ``generation_config``, ``config``, ``text_config``, ``class_default``,
     ``text_class_default`` or ``built_in``."""
     file: str
-    """The file, or the data of transformers for a default."""
+    """The file, or for a default the model type of transformers."""
     pointer: str = ""
-    """Where in it."""
+    """The place in the file."""
     text: str | None = None
-    """The text that was resolved to the id, if it was one."""
+    """The text whose id it is, if the source is a text."""
     resolved: bool = True
-    """Whether the id is known. False: ``text`` ends a sequence, its id cannot be told; or not even
-    the text can."""
+    """Whether the id is known. If not, ``text`` ends a sequence without a known id, or the text is
+    unknown too."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopTokens:
-    """The ids on which an engine stops by itself, and what put each of them there.
+    """The ids on which an engine stops without being asked, and their sources.
 
     >>> from streamdec.preflight import effective_stop_tokens
     >>> found = effective_stop_tokens("path/to/model", "sglang")
@@ -102,19 +102,19 @@ class StopTokens:
     """
 
     engine: str
-    """Its name: ``sglang``."""
+    """The name of the engine: ``sglang``."""
     version: str
-    """Its version: the one that was asked about."""
+    """The requested version."""
     ids: frozenset[int]
-    """Token ids; empty where the engine stops on none."""
+    """Token ids; empty if the engine stops on none."""
     sources: Mapping[int, tuple[Source, ...]]
-    """What put each id there."""
+    """The sources of each id."""
     texts: Mapping[int, str | None] = field(default_factory=dict)
-    """The text of each id; None if the files do not tell it."""
+    """The text of each id; None if it is unknown."""
     unresolved: tuple[Source, ...] = ()
-    """What would put another id there, if the files told which."""
+    """Sources whose id is unknown."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing of this engine."""
+    """Remarks about this engine."""
 
     @property
     def resolved(self) -> bool:
@@ -166,7 +166,7 @@ def _as_json(value: Any) -> Any:
 
 
 Found = tuple[tuple[int, Source], ...]
-"""Ids, each with what says so."""
+"""Ids, each with its source."""
 
 
 @dataclass
@@ -180,7 +180,7 @@ class EosSources:
 
     @cached_property
     def generation_config(self) -> dict[str, Any] | None:
-        """The file; None if it is missing, or what engines take as missing."""
+        """The file; None if it is missing or invalid, which engines treat alike."""
         return self.snapshot.object(GENERATION)
 
     @property
@@ -190,7 +190,7 @@ class EosSources:
 
     @cached_property
     def generation(self) -> Found:
-        """What it says."""
+        """Its ``eos_token_id``."""
         config = self.generation_config or {}
         return _found(config.get("eos_token_id"), "generation_config", GENERATION, "/eos_token_id")
 
@@ -209,17 +209,17 @@ class EosSources:
 
     @cached_property
     def written(self) -> Found:
-        """The top level of ``config.json`` as it is written."""
+        """The top level of ``config.json`` as written."""
         return _found(self.config.get("eos_token_id"), "config", CONFIG, "/eos_token_id")
 
     @cached_property
     def written_text(self) -> Found:
-        """The text part of ``config.json`` as it is written, where transformers looks."""
+        """The text part of ``config.json`` as written, by the keys of transformers."""
         name = next((n for n in _WRITTEN_PARTS if self._part(n)), "text_config")
         return self.written_part(name)
 
     def written_part(self, name: str) -> Found:
-        """A part of ``config.json`` as it is written."""
+        """Return a part of ``config.json`` as written."""
         value = self._part(name).get("eos_token_id")
         return _found(value, "text_config", CONFIG, f"/{name}/eos_token_id")
 
@@ -229,7 +229,7 @@ class EosSources:
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What the two files have as ``eos_token_id``."""
+        """The ``eos_token_id`` of both files."""
         generation = self.generation_config or {}
         return generation.get("eos_token_id"), self.config.get("eos_token_id")
 
@@ -248,19 +248,19 @@ class EosSources:
 
     @property
     def has_attribute(self) -> bool:
-        """Whether the loaded configuration has the attribute at all, be it None."""
+        """Whether the loaded configuration has the attribute, even if it is None."""
         if "eos_token_id" in self.config:
             return True
         return bool(facts().eos_default(self.model_type).top != ABSENT)
 
     @cached_property
     def lifted(self) -> Found:
-        """The attribute of the part that SGLang takes for the text part."""
+        """The attribute of the text part in SGLang."""
         return self._text_of(_SGLANG_PARTS)
 
     @cached_property
     def loaded_text(self) -> Found:
-        """The attribute of the part that transformers takes for it, once the file is loaded."""
+        """The attribute of the text part in a loaded configuration of transformers."""
         own = facts().eos_default(self.model_type).part
         return self._text_of((own,) if own == "thinker_config" else _LOADED_PARTS)
 
@@ -283,7 +283,7 @@ class EosSources:
         return ()
 
     def _text_default(self, part: Mapping[str, Any]) -> Found:
-        """The text part's class default: of its own type, else of the type of the whole."""
+        """Return the class default of the text part: by its own type, else by the outer type."""
         default = facts().eos_default(self.model_type).text
         name, text_type = self.model_type, part.get("model_type")
         if isinstance(text_type, str) and facts().knows_model(text_type):
@@ -291,14 +291,14 @@ class EosSources:
         return _found(default, "text_class_default", f"transformers: {name}", "")
 
     def or_text(self, value: Found, text: Found) -> Found:
-        """``value`` of the top level, or ``text`` where there is none: an empty list is one."""
+        """Return ``value``, or ``text`` if the top level has no value; an empty list is one."""
         return value if self.config.get("eos_token_id") is not None or value else text
 
     # --- T and A ----------------------------------------------------------------------------------
 
     @cached_property
     def tokenizer(self) -> tuple[Found, tuple[Source, ...]]:
-        """T; and what it would be, if the id cannot be told."""
+        """T, and its source if the id is unknown."""
         tokens = self.tokens
         role = tokens.roles.get("eos_token")
         if role is None:
@@ -311,7 +311,7 @@ class EosSources:
         return (((found.id, source),), ()) if found.id is not None else ((), (source,))
 
     def additional(self, engine: Engine) -> Found:
-        """SGLang's list of texts: those that are added tokens."""
+        """Return the texts of SGLang's list that are added tokens."""
         since = next(s for s, _ in _ADDITIONAL_TEXTS if not engine.before(s))
         texts = dict(_ADDITIONAL_TEXTS)[since]
         file = "sglang: srt/utils/hf_transformers"
@@ -323,15 +323,15 @@ class EosSources:
 
 
 def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopTokens:
-    """On which ids ``engine`` stops, serving the snapshot in the folder ``path``.
+    """Return the ids on which ``engine`` stops when it serves the snapshot in ``path``.
 
-    ``engine``: ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
-    version after ``@`` or the newest that is known. A request can change this: see the notes. The
-    rules of each were read in its source; the head of :mod:`streamdec.preflight.stop_tokens` has
-    them in a table.
+    ``engine`` is ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
+    version after ``@`` or in its newest known version. A request can change the set; see the notes.
+    The rules were read in the source of each engine. The module
+    ``streamdec.preflight.stop_tokens`` begins with a table of them.
 
-    Raises :class:`~streamdec.TokenizerLoadError` for what is no folder, ValueError for an unknown
-    engine.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
+    unknown engine.
 
     >>> from streamdec.preflight import effective_stop_tokens
     >>> found = effective_stop_tokens("path/to/model", "vllm@0.19.1")
@@ -344,15 +344,15 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 
 
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
-    """Conditions under which a stream ends where the engine ends it: its ids as ``eos_token_ids``.
+    """Return conditions that end a stream where the engine ends it, with its ``eos_token_ids``.
 
     ``path`` is the folder of a snapshot, and ``engine`` is as for
     :func:`~streamdec.preflight.effective_stop_tokens`.
 
-    Where not all of them are known (``StopTokens.resolved``), those that are, and a warning
-    (:class:`~streamdec.StreamdecWarning`).
+    If some ids are unknown (``StopTokens.resolved``), warns with
+    :class:`~streamdec.StreamdecWarning`, and uses the others.
 
-    Raises what :func:`~streamdec.preflight.effective_stop_tokens` raises.
+    Raises the errors of :func:`~streamdec.preflight.effective_stop_tokens`.
 
     >>> from streamdec.preflight import stop_conditions
     >>> stop_conditions("path/to/model").eos_token_ids
@@ -370,7 +370,7 @@ def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopC
 
 
 def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
-    """The same for sources that are already read."""
+    """Return the stop tokens of ``engine`` for sources that were read before."""
     found = tuple(_RULES[engine.name](eos, engine))
     sources: dict[int, tuple[Source, ...]] = {}
     for token_id, source in found:
@@ -461,20 +461,20 @@ def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:
 
 
 def _is_old_llava(config: Mapping[str, Any]) -> bool:
-    """Whether SGLang takes the whole configuration for its text part."""
+    """Return whether SGLang uses the whole configuration as its text part."""
     listed = config.get("architectures")
     name = listed[0] if isinstance(listed, list) and listed else ""
     return isinstance(name, str) and name.startswith("Llava") and name.endswith("ForCausalLM")
 
 
 def is_bare_zero(generation_config: Mapping[str, Any] | None) -> bool:
-    """Whether the file has the integer 0 for ``eos_token_id``, which a truth test drops."""
+    """Return whether ``eos_token_id`` is the integer 0, which a truth test drops."""
     value = (generation_config or {}).get("eos_token_id")
     return value == 0 and isinstance(value, int) and not isinstance(value, bool)
 
 
 def _found(value: object, kind: str, file: str, pointer: str) -> Found:
-    """The ids in a value, which may be one or a list; what is no id is left out."""
+    """Return the ids in a value, which is an id or a list; other values are left out."""
     if is_id(value):
         return ((value, Source(kind, file, pointer)),)
     if isinstance(value, list):

@@ -1,7 +1,8 @@
-"""Which chat templates a snapshot has, and which of them a loader ends up with.
+"""The chat templates of a snapshot, and those that a loader uses.
 
-In: a :class:`Snapshot`. Out: :class:`Templates`: what lies in each place, and what transformers
-loads: files replace the inline entry whole (transformers 5.23.0, ``tokenization_utils_base.py``).
+In: a :class:`Snapshot`. Out: :class:`Templates`: the templates of each place, and those that
+transformers loads. Files replace the whole inline entry (transformers 5.23.0,
+``tokenization_utils_base.py``).
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ CONFIG = "tokenizer_config.json"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template and where it is from."""
+    """A template and its place."""
 
     text: str
     file: str
     pointer: str = ""
-    """Where in the file, if that is JSON."""
+    """The place in a JSON file."""
 
 
 @dataclass
 class Templates:
-    """The templates of a snapshot by name; the one without a name is ``default``."""
+    """The templates of a snapshot by name; one without a name is ``default``."""
 
     snapshot: Snapshot
 
@@ -53,30 +54,30 @@ class Templates:
 
     @cached_property
     def inline(self) -> dict[str, Template]:
-        """Those in ``tokenizer_config.json``: one, or a list of named ones."""
+        """The templates in ``tokenizer_config.json``: one, or a list of named ones."""
         return _named((self.snapshot.object(CONFIG) or {}).get("chat_template"), CONFIG)
 
     @cached_property
     def legacy(self) -> dict[str, Template]:
-        """Those in ``chat_template.json``, which processors read and tokenizers do not."""
+        """The templates in ``chat_template.json``, which processors read and tokenizers do not."""
         if LEGACY not in self.snapshot.names:
             return {}
         return _named((self.snapshot.object(LEGACY) or {}).get("chat_template"), LEGACY)
 
     @cached_property
     def files(self) -> dict[str, Template]:
-        """What the files give; a file of the folder wins over ``chat_template.jinja``."""
+        """The templates in files; ``chat_template.jinja`` has the lowest precedence."""
         sidecar = {} if self.sidecar is None else {"default": self.sidecar}
         return sidecar | self.additional
 
     @cached_property
     def loaded(self) -> dict[str, Template]:
-        """What a tokenizer has after loading."""
+        """The templates of a loaded tokenizer."""
         return self.files or self.inline
 
     @property
     def is_single(self) -> bool:
-        """Whether that is one template without a name."""
+        """Whether these are one template without a name."""
         if self.files:
             return set(self.files) == {"default"}
         value = (self.snapshot.object(CONFIG) or {}).get("chat_template")
@@ -84,12 +85,12 @@ class Templates:
 
     @property
     def default(self) -> Template | None:
-        """The one for a conversation without tools; None if none can be chosen."""
+        """The template for a conversation without tools; None without one."""
         return self.loaded.get("default") or (None if self.loaded else self.legacy.get("default"))
 
     @property
     def all(self) -> list[tuple[str, Template]]:
-        """Every template that some loader ends up with, once."""
+        """Every template that some loader uses, once."""
         found = dict(self.loaded)
         for name, template in self.legacy.items():
             found.setdefault(name, template)

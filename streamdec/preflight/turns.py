@@ -23,6 +23,7 @@ __all__ = [
     "ALL",
     "ANSWER",
     "CHILD_DIED",
+    "FAILS",
     "FIRST",
     "QUESTION",
     "STANDARD_NAMES",
@@ -57,6 +58,8 @@ _MOST_BETWEEN = 10_000
 """The most characters searched between two turns, at both ends, where markers are."""
 MOST_SECONDS = 20
 """The most seconds for all conversations of a template; real ones take less than 0.1."""
+FAILS = "CHAT_TEMPLATE_FAILS"
+"""The code of an error that a template raises with some conversations."""
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 """The code of an error that is not about the template."""
 _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")

@@ -114,6 +114,12 @@ class View:
         """The weights in Mistral's own format, with which vLLM takes its Mistral mode."""
         return sorted(n for n in self.snapshot.names if _MISTRAL_WEIGHTS.fullmatch(n))
 
+    def role(self, name: str, ids: Iterable[int]) -> Evidence:
+        """Return the declaration of a role as evidence, with the ids of its token."""
+        role = self.tokens.roles[name]
+        file, note = (role.source, "") if role.pointer else ("", f"default of {role.source}")
+        return Evidence(file, role.pointer, value=role.text, ids=self.ids(ids), note=note)
+
     def ids(self, ids: Iterable[int]) -> dict[int, str | None]:
         """Return ids with their texts."""
         return {i: self.tokens.text_of(i) for i in sorted(set(ids))}

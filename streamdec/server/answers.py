@@ -67,6 +67,7 @@ class Answer:
         is_anthropic: bool = False,
     ) -> None:
         self._front = front
+        self._samples = samples
         self._streams = [each.stream for each in samples]
         self._runs = [each.run for each in samples]
         self._response = None if wire is None else EventStreamResponse(wire, *self._streams)
@@ -115,6 +116,11 @@ class Answer:
                 if self._has_room:
                     self._front.gate.leave(len(self._streams))
                 self._front.end(self)
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of the prompts and the answers so far."""
+        return sum(each.num_tokens for each in self._samples)
 
     def _is_cancelled(self) -> bool:
         """Whether the engines are cancelled."""

@@ -1,8 +1,8 @@
-"""The server as an ASGI application: what stands around its routes. Made of Starlette.
+"""The server as an ASGI application of Starlette: its routes, with the guard before them.
 
-In: a tokenizer, an engine and what is to be served. Out: an application for uvicorn or any other
-ASGI server, on its own: what it is mounted in would not run its lifespan. Tried with Starlette
-1.10.0 on uvicorn 0.54.0.
+In: a tokenizer, an engine and options. Out: an application for uvicorn or any other ASGI server. Do
+not mount it in another application, which would not run its lifespan. Tested with Starlette 1.10.0
+on uvicorn 0.54.0.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from streamdec.backends.tokenizer_report import LoadedTokenizer
 from streamdec.core.options import UnknownIds
 from streamdec.core.stops.conditions import Sections, pairs_of
+from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard, is_anthropic
@@ -48,34 +49,35 @@ def create_app(
     unknown_ids: UnknownIds = "skip",
     page: bool = False,
 ) -> Starlette:
-    """The server as an application for any ASGI server; nothing begins before its lifespan.
+    """Return the server as an application for any ASGI server. It starts with its lifespan.
 
     Args:
-        tokenizer: of the engine's model (:func:`streamdec.load_tokenizer`).
+        tokenizer: the tokenizer of the engine's model (:func:`streamdec.load_tokenizer`).
         engine: see :class:`~streamdec.server.Engine`.
         models: the names of the model; the first is used if a request has none.
-        limits: what clients may ask for.
+        limits: the limits of requests.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: the markers around the model's reasoning, such as
             ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
             ignored, unless a request says otherwise (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
-        api_keys: one of them is needed, if there are some, but for health, metrics and version.
+        api_keys: requests need one of them, if there are any. Paths with information do not.
         hosts: names that the Host header may have; None for all.
-        allow_origins: web pages of which origins may ask (CORS); none if not said.
-        allow_request_templates: whether a request may bring a chat template, which is then
-            rendered in a process of its own.
-        isolate_templates: whether the model's own template is rendered in a process of its own,
-            too, with limits of the operating system.
+        allow_origins: the origins whose web pages may send requests (CORS).
+        allow_request_templates: whether a request may have a chat template of its own, which is
+            rendered in a separate process.
+        isolate_templates: whether the model's own template is rendered in a separate process, too,
+            with limits of the operating system.
         simple_template: whether a model without a template gets lines of role and content.
         unknown_ids: what to do with ids of the engine that the tokenizer does not have, as for
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
-        page: whether ``/`` is a page to try it in a browser; it has a route of its own for traces.
+        page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises ValueError for a key that no header can carry, if there is no name, and if
-    ``separate_reasoning`` has no ``reasoning_markers``; TypeError or ValueError for markers that
-    StopConditions does not accept as ``ignore_stops_between``.
+    Raises ValueError for a key that no header can carry, if there is no name, if
+    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys.
+    Raises TypeError or ValueError for markers that StopConditions does not accept as
+    ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -96,11 +98,14 @@ def create_app(
     markers = pairs_of("reasoning_markers", reasoning_markers)
     if separate_reasoning and not markers:
         raise ValueError("separate_reasoning needs reasoning_markers")
+    limits = limits or ServerLimits()
+    if limits.has_key_limits and not api_keys:
+        raise ValueError("key_concurrent, key_requests and key_tokens need api_keys")
     front = Front(
         tokenizer,
         engine,
         list(models),
-        limits or ServerLimits(),
+        limits,
         tuple(eos_token_ids),
         markers,
         separate_reasoning,
@@ -110,7 +115,8 @@ def create_app(
         unknown_ids=unknown_ids,
     )
     routes = Routes(front, page=page, needs_key=bool(api_keys))
-    middleware = [Middleware(Guard, keys=tuple(api_keys), hosts=hosts)]
+    accounts = {key: Account(front.limits) for key in api_keys}
+    middleware = [Middleware(Guard, accounts=accounts, hosts=hosts)]
     if allow_origins:
         cors = Middleware(
             CORSMiddleware,
@@ -132,7 +138,7 @@ def create_app(
 
 
 def _not_found(request: Request, error: Exception) -> Response:
-    """What Starlette says where there is no route, in the words of the API."""
+    """Return Starlette's errors (no such path or method) in the form of the API."""
     assert isinstance(error, HTTPException)
     told = {404: "there is no such path", 405: "the path has no such method"}
     message = told.get(error.status_code, "the request cannot be served")

@@ -1,7 +1,8 @@
 """Connections: uvicorn's, with timeouts for clients that do nothing, and with cheaper events.
 
 A connection is closed if no request comes on it, or if its client does not read its response.
-uvicorn itself has a timeout for neither. Tested with uvicorn 0.54.0.
+uvicorn itself has a timeout for neither. A request that another server may read differently is
+refused (request smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
 """
 
 from __future__ import annotations
@@ -9,11 +10,66 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from streamdec.integrations._json import json_bytes
 from streamdec.integrations.asgi import IS_BEHIND
+from streamdec.server.problems import RequestError
 
 __all__ = ["Connection"]
+
+_LONGEST_HEAD = 64 << 10
+"""Bytes of the head of a request; uvicorn's default."""
+MOST_FIELDS = 100
+"""Fields of a head, as Apache's default. Each takes h11 some microseconds."""
+FREE_CHUNKS = 200
+"""Chunks of a body of any size. More must have LEAST_CHUNK bytes on average."""
+LEAST_CHUNK = 256
+
+
+class _Reader(h11.Connection):
+    """h11's connection, which also refuses what servers read differently, or read slowly.
+
+    That is: lines that end with LF alone and trailers; and too many fields or too small chunks,
+    which would hold up all other clients, because h11 takes some microseconds for each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, _LONGEST_HEAD)
+        self._received = b""
+        """What was received last, after the end of what came before."""
+        self._chunks_left = 0
+        """Bytes by which the chunks of the body may still be too small."""
+
+    def receive_data(self, data: bytes) -> None:
+        """See h11."""
+        self._received = self._received[-4:] + data
+        super().receive_data(data)
+
+    def next_event(self) -> Any:
+        """See h11."""
+        waiting = self.trailing_data[0] if self.their_state is h11.IDLE else b""
+        if waiting.partition(b"\r\n\r\n")[0].count(b"\n") > MOST_FIELDS:
+            raise h11.RemoteProtocolError(f"the head has more than {MOST_FIELDS} fields")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks_left = FREE_CHUNKS * LEAST_CHUNK
+            self._is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+            head = waiting.removesuffix(self.trailing_data[0])
+            if head.count(b"\n") != head.count(b"\r\n"):
+                raise h11.RemoteProtocolError("a line of the head ends with LF alone")
+        elif isinstance(event, h11.Data) and self._is_chunked:
+            self._chunks_left += len(event.data) - LEAST_CHUNK * event.chunk_start
+            if self._chunks_left < 0:
+                raise h11.RemoteProtocolError("the chunks of the body are too small")
+        elif isinstance(event, h11.EndOfMessage) and self._is_chunked:
+            if event.headers:
+                raise h11.RemoteProtocolError("trailers are not read here")
+            end = self._received.removesuffix(self.trailing_data[0])
+            if not end.endswith(b"\r\n\r\n"):
+                raise h11.RemoteProtocolError("the last chunk ends with LF alone")
+        return event
 
 
 class Connection(H11Protocol):
@@ -25,6 +81,10 @@ class Connection(H11Protocol):
     """Seconds in which a client must read some of what the transport buffers (about 64 KiB)."""
     _head: asyncio.TimerHandle | None = None
     _drain: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _Reader()
 
     def connection_made(self, transport: Any) -> None:
         """See asyncio."""
@@ -41,6 +101,20 @@ class Connection(H11Protocol):
         """See uvicorn."""
         super().on_response_complete()
         self._watch_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, and close the connection. A response that has begun is cut."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = json_bytes(RequestError(msg).body())
+            headers = [("content-type", "application/json"), ("connection", "close")]
+            headers.append(("content-length", str(len(body))))
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """See asyncio."""

@@ -1,9 +1,10 @@
 """One call of an engine: an asynchronous iterator of outputs that can always be left.
 
 In: the call of an engine, which returns an asynchronous iterator, or a plain one for a thread. Out:
-its outputs. A cancellation reaches the engine a bounded number of times. anyio repeats it in every
-turn of the event loop until a task ends, but an engine may catch it and never end. Then the
-engine's current step is moved to a task of its own, and the reader is free.
+its outputs. A cancellation reaches the engine a bounded number of times. anyio and trio repeat it
+in every turn of the event loop until a task ends, but an engine may catch it and never end. Then,
+on asyncio, the engine's current step is moved to a task of its own, and the reader is free. On trio
+no step can move: it is shielded from then on, and the reader waits for its end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from types import coroutine
 from typing import Any, Self
+
+import anyio
 
 from streamdec.errors import FinishedError
 from streamdec.integrations.logprobs import TokenLogprob
@@ -56,7 +59,9 @@ class EngineRun:
         self.outlives = False
         """Whether the engine continues without its reader: its thread, or its step."""
         self.ignores_cancellation = False
-        """Whether the engine's step was left behind."""
+        """Whether the engine's step was left behind, or shielded."""
+        self._cancelled: type[BaseException] | None = None
+        """The exception of a cancellation, once an event loop runs."""
         self._is_abandoned = False
         self._waiter: Wakeup | None = None
         self._step: asyncio.Task[None] | None = None
@@ -66,7 +71,7 @@ class EngineRun:
 
     def __anext__(self) -> Awaitable[Any]:
         """Return the next output. Raises the errors of the engine."""
-        output = self._bounded(self._pull())
+        output = self._protected(self._pull())
         return output if self._reader is None else self._read(output)
 
     async def _read(self, output: Awaitable[Any]) -> Any:
@@ -76,7 +81,7 @@ class EngineRun:
     async def aclose(self) -> None:
         """Close the engine's iterator."""
         if self._step is None:  # which closes it
-            await self._bounded(self._closed())
+            await self._protected(self._closed())
 
     async def over(self) -> None:
         """Wait until the engine has ended that continues without its reader.
@@ -150,26 +155,46 @@ class EngineRun:
 
     # --- cancellation
 
+    def _protected(self, step: Awaitable[Any]) -> Awaitable[Any]:
+        """Return an awaitable of ``step``, a step of the engine, which may ignore cancellation."""
+        if self._cancelled is None:
+            self._cancelled = anyio.get_cancelled_exc_class()
+        is_asyncio = self._cancelled is asyncio.CancelledError
+        return self._bounded(step, None) if is_asyncio else self._guarded(step)
+
+    async def _guarded(self, step: Awaitable[Any]) -> Any:
+        with anyio.CancelScope() as guard:
+            return await self._bounded(step, guard)
+
     @coroutine
-    def _bounded(self, step: Awaitable[Any]) -> Generator[Any, Any, Any]:
-        """Await ``step``, a step of the engine. If it ignores its cancellation, leave it behind."""
+    def _bounded(
+        self, step: Awaitable[Any], guard: anyio.CancelScope | None
+    ) -> Generator[Any, Any, Any]:
+        """Await ``step``. If it ignores its cancellation, shield it by ``guard``, or leave it."""
+        assert self._cancelled is not None
         inner: Any = step.__await__()
         num_cancellations = 0
         try:
             waits_for = inner.send(None)
             while True:
+                raised: BaseException | None = None
                 try:
                     sent = yield waits_for
-                except asyncio.CancelledError as error:
-                    waits_for = inner.throw(error)  # here the engine continues
-                    num_cancellations += self.is_cancelled()
-                    if num_cancellations > MOST_CANCELLATIONS:
-                        self._leave(inner, waits_for)
-                        raise
                 except BaseException as error:  # noqa: BLE001 (it is the engine's)
-                    waits_for = inner.throw(error)
+                    raised = error
+                    waits_for = inner.throw(error)  # here the engine continues
                 else:
                     waits_for = inner.send(sent)
+                    raised = getattr(sent, "error", None)  # trio sends errors in an Outcome
+                if raised is None or not isinstance(raised, self._cancelled):
+                    continue
+                num_cancellations += self.is_cancelled()
+                if num_cancellations > MOST_CANCELLATIONS:
+                    self.ignores_cancellation = True
+                    if guard is None:
+                        self._leave(inner, waits_for)
+                        raise raised
+                    guard.shield = True
         except StopIteration as end:
             return end.value
         except SystemExit as error:  # it would end the server
@@ -177,7 +202,7 @@ class EngineRun:
 
     def _leave(self, inner: Any, waits_for: Any) -> None:
         """Let a task of its own go on with the step ``inner``, which waits for ``waits_for``."""
-        self.outlives = self.ignores_cancellation = True
+        self.outlives = True
         self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
 
     async def _outlive(self, inner: Any, waits_for: Any) -> None:

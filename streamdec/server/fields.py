@@ -1,4 +1,4 @@
-"""Fields of a request, each checked, each error with the name of the parameter."""
+"""Fields of a request, with checks of their types. Errors name the parameter."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ __all__ = ["Fields"]
 
 
 class Fields:
-    """The object of a request. What is null is not there.
+    """The object of a request. A field that is null counts as left out.
 
-    Each method raises :class:`RequestError` for what is of another type or beyond a limit.
+    Each method returns a field, and None if it is left out. It raises :class:`RequestError` if the
+    field has another type or is beyond a limit.
     """
 
     def __init__(self, body: Mapping[str, Any], within: str = "") -> None:
@@ -22,17 +23,17 @@ class Fields:
         self._within = within
 
     def get(self, name: str) -> Any:
-        """The value of any type, or None."""
+        """Return a field of any type."""
         return self.body.get(name)
 
     def wrong(self, name: str, wanted: str, code: str | None = None) -> RequestError:
-        """The error for what ``name`` is."""
+        """Return the error for the field ``name``, which must be ``wanted``."""
         param = self._within + name
         message = f"{param} must be {wanted}, not {shown(self.get(name))}"
         return RequestError(message, param=param, code=code)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True or false."""
+        """Return a field that is true or false."""
         value = self.get(name)
         if value is None:
             return default
@@ -41,7 +42,7 @@ class Fields:
         return value
 
     def integer(self, name: str, least: int | None = None, most: int | None = None) -> int | None:
-        """An integer within bounds."""
+        """Return an integer within bounds."""
         value = self.get(name)
         if value is None:
             return None
@@ -56,7 +57,7 @@ class Fields:
     def number(
         self, name: str, least: float | None = None, most: float | None = None
     ) -> float | None:
-        """A number within bounds."""
+        """Return a number within bounds."""
         value = self.get(name)
         if value is None:
             return None
@@ -70,21 +71,30 @@ class Fields:
         return float(value)
 
     def text(self, name: str) -> str | None:
-        """A string."""
+        """Return a string."""
         value = self.get(name)
         if value is not None and not isinstance(value, str):
             raise self.wrong(name, "a string")
         return value
 
     def mapping(self, name: str) -> dict[str, Any] | None:
-        """An object."""
+        """Return an object."""
         value = self.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(name, "an object")
         return value
 
+    def texts(self, name: str) -> list[str] | None:
+        """Return a list of strings."""
+        value = self.get(name)
+        if value is not None and (
+            not isinstance(value, list) or not all(isinstance(each, str) for each in value)
+        ):
+            raise self.wrong(name, "a list of strings")
+        return value
+
     def objects(self, name: str) -> list[dict[str, Any]] | None:
-        """A list of objects."""
+        """Return a list of objects."""
         value = self.get(name)
         if value is None:
             return None
@@ -93,7 +103,7 @@ class Fields:
         return value
 
     def within(self, name: str) -> Fields:
-        """The fields of the object that ``name`` is; none if there is none."""
+        """Return the fields of the object ``name``; without fields if it is left out."""
         return Fields(self.mapping(name) or {}, f"{self._within}{name}.")
 
 

@@ -64,6 +64,15 @@ class Sample(NamedTuple):
 
     stream: TextStream[Any]
     run: EngineRun
+    num_prompt_tokens: int
+    """The tokens of the prompt, for the first sample of a prompt; 0 for the others."""
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of the prompt, and those that were generated so far."""
+        machine = self.stream.machine
+        generated: int = getattr(machine, "decoder", machine).num_tokens
+        return self.num_prompt_tokens + generated
 
 
 @dataclass(eq=False)
@@ -225,14 +234,14 @@ class Front:
             return_token_ids=asked.return_token_ids,
             finish_reason="stop",  # the server itself ends a stream at max_tokens
         )
-        return Sample(text, run)
+        return Sample(text, run, 0 if index else len(prompt))
 
     def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
         """Return a stream that outputs a chunk for each token, and the tracer that records it."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
         text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
-        return Sample(text, run), tracer
+        return Sample(text, run, len(prompt)), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
         options: dict[str, Any] = {

@@ -10,20 +10,24 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 
 from streamdec.integrations._sending import Message, Receive, Send
+from streamdec.server.accounts import Account
 from streamdec.server.answers import send_json
+from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 
 __all__ = ["Guard", "is_anthropic"]
 
 _log = logging.getLogger("streamdec.server")
-OPEN = frozenset(("/", "/health", "/live", "/metrics", "/ping", "/ready", "/version"))
+OPEN = frozenset(
+    ("/", "/health", "/live", "/metrics", "/openapi.json", "/ping", "/ready", "/version")
+)
 """The paths that need no key."""
 _REQUEST_ID = r"[\w.:-]{1,128}"
 """What a client's own id may be: letters, digits, and signs that separate nothing in a log."""
@@ -35,17 +39,23 @@ class Guard:
 
     Args:
         app: the routes.
-        keys: the API keys. All paths but those of ``OPEN`` need one; without keys none does.
+        accounts: the API keys, each with its account. All paths but those of ``OPEN`` need a key.
+            Without keys none does, and no account is limited.
         hosts: the names that the Host header may have; None for any. This refuses web pages of
             others whose name was made to point to this server (DNS rebinding).
     """
 
     def __init__(
-        self, app: Any, *, keys: Sequence[str] = (), hosts: Collection[str] | None = None
+        self,
+        app: Any,
+        *,
+        accounts: Mapping[str, Account],
+        hosts: Collection[str] | None = None,
     ) -> None:
         self._app = app
-        self._keys = [key.encode("ascii") for key in keys]
+        self._accounts = {key.encode("ascii"): account for key, account in accounts.items()}
         self._hosts = hosts
+        self._free = Account(ServerLimits())
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -53,7 +63,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
+        scope.setdefault("state", {}).update(request_id=request_id, account=self._free)
         has_begun = False
 
         async def sending(message: Message) -> None:
@@ -88,19 +98,21 @@ class Guard:
             raise RequestError(message, headers={"connection": "close"})
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
             raise RequestError("this host is not served here", status=421, code="unknown_host")
-        if not self._keys or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
+        if not self._accounts or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
         found = key.encode("utf-8", "replace")
         # All keys are compared, each in constant time.
-        if not sum(hmac.compare_digest(found, each) for each in self._keys):
+        matching = [each for each in self._accounts if hmac.compare_digest(found, each)]
+        if not matching:
             raise RequestError(
                 "the API key is missing or wrong: Authorization: Bearer KEY",
                 status=401,
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
+        scope["state"]["account"] = self._accounts[matching[0]]
 
 
 def _request_id(scope: Any) -> str:

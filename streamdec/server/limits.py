@@ -57,12 +57,25 @@ class ServerLimits:
     """Requests that wait for room, or are prepared, while ``concurrent`` streams run; more are
     rejected with status 429."""
     waiting_seconds: float = 30.0
-    """Seconds after which a waiting request is rejected."""
+    """Seconds after which a waiting request is refused."""
+    key_concurrent: int | None = None
+    """Requests of one API key that are served at once, also while they wait; None for any."""
+    key_requests: int | None = None
+    """Requests of one API key in a minute; None for any."""
+    key_tokens: int | None = None
+    """Tokens of one API key in a minute, of prompts and answers; None for any. They are counted
+    when an answer ends."""
+
+    @property
+    def has_key_limits(self) -> bool:
+        """Whether the requests of one API key are limited."""
+        limits = (self.key_concurrent, self.key_requests, self.key_tokens)
+        return any(each is not None for each in limits)
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value, least = getattr(self, each.name), 0 if each.name == "waiting" else 1
-            if value is None and each.name == "default_max_tokens":
+            if value is None and each.default is None:
                 continue
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             is_seconds = each.name.endswith("_seconds")

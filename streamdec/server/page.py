@@ -1,8 +1,8 @@
-"""The page at ``/``: to type a prompt, choose stops, and watch each token of the answer.
+"""The page at ``/``, where one types a prompt, chooses stops, and watches each token of the answer.
 
-One document without anything from elsewhere; the drawing is that of a trace
-(:mod:`streamdec.trace.html`). What is allowed is said by a content security policy: its own script
-and style, by their hashes, and requests to where it came from.
+The page is one document that loads nothing else. It draws the answer as a trace
+(:mod:`streamdec.trace.html`). Its content security policy allows its own script and style, by their
+hashes, and requests to its own origin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DRAWING = ("text.js", "story.js", "timeline.js")
 
 
 def page_html(model: str, *, needs_key: bool, max_tokens: int) -> str:
-    """The page; ``model`` is what is asked, for ``max_tokens`` at most."""
+    """Return the page, which asks ``model`` for at most ``max_tokens`` tokens."""
     values = {
         "most": str(max_tokens),
         "value": str(min(max_tokens, _USUAL_TOKENS)),
@@ -35,7 +35,7 @@ def page_html(model: str, *, needs_key: bool, max_tokens: int) -> str:
 
 @cache
 def page_policy() -> str:
-    """The content security policy."""
+    """Return the content security policy."""
     return "; ".join(
         (
             "default-src 'none'",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from streamdec.server.fields import Fields
 from streamdec.server.problems import RequestError
 
-__all__ = ["ANTHROPIC", "CHAT", "COMPLETION", "OWN", "Api", "check_supported"]
+__all__ = ["ANTHROPIC", "CHAT", "COMPLETION", "OWN", "RESPONSES", "Api", "check_supported"]
 
 OWN = ("enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside")
 """Our own parameters: the texts or ids between which stops count or do not count."""
@@ -66,6 +66,7 @@ _PROMPTS = "prompts are messages, text or token ids here"
 _LOGPROBS = "only log probabilities of the likeliest tokens are served here"
 _TEMPLATE = "give it in chat_template_kwargs, if the chat template has such a variable"
 _SERVICE = "there is no such service here"
+_STORED = "nothing is stored here: give all items in input"
 
 _REFUSED: Mapping[str, Refusal] = {
     # OpenAI
@@ -108,7 +109,6 @@ _REFUSED: Mapping[str, Refusal] = {
     "task": Refusal(_TEMPLATE),
     "thinking": Refusal(_TEMPLATE),
     "documents": Refusal("documents are not rendered here", ([],)),
-    "include_reasoning": Refusal("reasoning is not left out here", (True,)),
     **_all(("vllm_xargs", "extra_args", "custom_params", "session_params"), _PASSED_ON, {}),
     **_all(("custom_logit_processor", "logits_processors"), _PASSED_ON, "", []),
     **_all(("kv_transfer_params", "ec_transfer_params"), _PASSED_ON, {}),
@@ -162,14 +162,18 @@ _HARMLESS = frozenset({
 COMPLETION = Api(
     _SAMPLING | {"prompt", "echo", "add_special_tokens"},
     _HARMLESS,
-    {**_REFUSED, "reasoning_effort": Refusal("it is for chats")},
+    {
+        **_REFUSED,
+        "reasoning_effort": Refusal("it is for chats"),
+        "include_reasoning": Refusal("it is for chats", (True,)),
+    },
 )
 """``/v1/completions``."""
 CHAT = Api(
     _SAMPLING
     | {
         *("messages", "tools", "top_logprobs", "max_completion_tokens", "reasoning_effort"),
-        "separate_reasoning",
+        *("separate_reasoning", "include_reasoning"),
         *("add_generation_prompt", "continue_final_message"),
         *("chat_template", "chat_template_kwargs"),
     },
@@ -181,6 +185,36 @@ CHAT = Api(
     },
 )
 """``/v1/chat/completions``."""
+RESPONSES = Api(
+    (_SAMPLING - {"n", "best_of", "logprobs", "max_tokens", "return_token_ids"})
+    | {
+        *("input", "instructions", "max_output_tokens", "text", "reasoning", "include"),
+        *("tools", "top_logprobs", "metadata", "chat_template_kwargs"),
+        "separate_reasoning",
+    },
+    # The answer has no calls of tools, and nothing is stored.
+    (_HARMLESS - {"metadata"}) | {"max_tool_calls", "background_options", "access_programs"},
+    {
+        **{name: why for name, why in _REFUSED.items() if name != "response_format"},
+        **_all(("input_ids", "messages", "prompt"), "use input"),
+        **_all(("max_tokens", "max_completion_tokens"), "use max_output_tokens"),
+        **_all(("background", "enable_response_messages"), _SERVICE, False),
+        **_all(("conversation", "previous_response_id", "previous_response"), _STORED),
+        "previous_input_messages": Refusal("use input"),
+        "context_management": Refusal(_SERVICE, ([],)),
+        "image": Refusal("only text is served here"),
+        "include_reasoning": Refusal("it is for chats", (True,)),
+        "reasoning_effort": Refusal("use reasoning.effort"),
+        "response_format": Refusal("use text.format"),
+        "truncation": Refusal("prompts are not truncated here", ("disabled",)),
+        **_all(("n", "best_of"), "a response is one sample", 1),
+        "logprobs": Refusal("use top_logprobs and include", (False,)),
+        "return_token_ids": Refusal(_NO_PART, (False,)),
+        "echo": Refusal("the input is not repeated here", (False,)),
+        "chat_template": Refusal("it is for chats"),
+    },
+)
+"""``/v1/responses``."""
 ANTHROPIC = Api(
     frozenset({
         "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",

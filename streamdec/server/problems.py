@@ -1,4 +1,4 @@
-"""What is wrong with a request, as the client sees it."""
+"""Errors of requests, as clients get them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamdec.integrations import anthropic, openai
 __all__ = ["RETRY_AFTER", "RequestError", "busy", "shown"]
 
 RETRY_AFTER = {"retry-after": "1"}
-"""Seconds. When there will be room is not known."""
+"""Seconds. (Nobody knows when there will be room.)"""
 _KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 _ANTHROPIC_KINDS = {
     401: "authentication_error",
@@ -23,13 +23,13 @@ _ANTHROPIC_KINDS = {
 
 
 class RequestError(StreamdecError, ValueError):
-    """A request that is not served. The client gets the message.
+    """The server does not serve a request. The client gets the message.
 
     Args:
-        message: what a person reads.
-        status: of HTTP.
-        param: which parameter was wrong.
-        code: what a program reads.
+        message: the message for people.
+        status: the status of HTTP.
+        param: the parameter that was wrong.
+        code: the code for programs.
         headers: more headers of the response.
     """
 
@@ -49,7 +49,7 @@ class RequestError(StreamdecError, ValueError):
         self.headers = dict(headers or {})
 
     def body(self, *, is_anthropic: bool = False) -> dict[str, Any]:
-        """The error as its API gives it."""
+        """Return the error in the form of its API."""
         usual = "invalid_request_error" if self.status < 500 else "server_error"
         message = str(self)
         if is_anthropic:
@@ -60,14 +60,14 @@ class RequestError(StreamdecError, ValueError):
 
 
 def busy(why: str, *, close: bool = False) -> RequestError:
-    """What is said where there is no room; ``close`` if the rest of the body is not read."""
+    """Return the error for a server without room; ``close`` if the rest of the body is not read."""
     headers = {**RETRY_AFTER, "connection": "close"} if close else RETRY_AFTER
     message = f"the server is busy: {why}"
     return RequestError(message, status=429, code="server_busy", headers=headers)
 
 
 def shown(value: object) -> str:
-    """What a client gave, in a few words and on one line."""
+    """Return a client's value in a few words, on one line."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return f"{value!r:.60}"
     return "an object" if isinstance(value, Mapping) else "a list"

@@ -64,6 +64,8 @@ class Generation:
     return_token_ids: bool = False
     separates_reasoning: bool = False
     """Whether the reasoning is a part of its own, without its markers."""
+    hides_reasoning: bool = False
+    """Whether that part is not sent."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""
@@ -304,9 +306,10 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     fields = Fields(body)
     if fields.integer("max_tokens", 1) is None:
         raise RequestError("max_tokens must be there", param="max_tokens")
-    stops = fields.get("stop_sequences")
-    if stops is not None and not isinstance(stops, list):
-        raise fields.wrong("stop_sequences", "a list of strings")
+    stops = fields.texts("stop_sequences")
+    if stops is not None and len(stops) > limits.stops:
+        message = f"stop_sequences must not have more than {limits.stops} stops, not {len(stops)}"
+        raise RequestError(message, param="stop_sequences")
     names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *OWN)
     rest = {name: body[name] for name in names if name in body}
     if stops:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from streamdec.integrations.openai import (
     CompletionResponse,
 )
 from streamdec.metrics import PrometheusMetrics
+from streamdec.server.accounts import Account
 from streamdec.server.admission import Place, Work
 from streamdec.server.answers import Answer
 from streamdec.server.bodies import arrived, object_of
@@ -37,9 +39,17 @@ from streamdec.server.fields import Fields
 from streamdec.server.front import Front
 from streamdec.server.gate import closing
 from streamdec.server.limits import ServerLimits
+from streamdec.server.openapi import openapi_document
 from streamdec.server.page import page_html, page_policy
-from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, check_supported
+from streamdec.server.parameters import (
+    ANTHROPIC,
+    CHAT,
+    COMPLETION,
+    RESPONSES,
+    check_supported,
+)
 from streamdec.server.problems import RequestError
+from streamdec.server.reasoning import WithoutReasoning, without_reasoning
 from streamdec.server.requests import (
     Generation,
     Prompt,
@@ -48,6 +58,8 @@ from streamdec.server.requests import (
     read_messages,
     read_prompts,
 )
+from streamdec.server.response_events import ResponseEncoder
+from streamdec.server.response_requests import LOGPROBS, read_response, repeated
 from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
 
@@ -72,14 +84,18 @@ class _Generating:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         limits, request_id = self._front.limits, scope["state"]["request_id"]
-        with Place(self._front.admission) as place:
+        account: Account = scope["state"]["account"]
+        with account.request(), Place(self._front.admission) as place:
             data = await arrived(Request(scope, receive), limits, place)
             read = partial(_read, data, limits, self._read, request_id)
             work = await place.parsed(len(data), read)
             del data, read  # they may be large
             answer: Answer = await place.prepared(work)
             del work
-            await answer.respond(request_id, receive, send, scope, place.leave)
+            try:
+                await answer.respond(request_id, receive, send, scope, place.leave)
+            finally:
+                account.take_tokens(answer.num_tokens)
 
 
 def _read(data: bytes, limits: ServerLimits, read: Reader, request_id: str) -> Work:
@@ -95,6 +111,7 @@ class Routes:
         self._needs_key = needs_key
         self._created = int(time.time())
         self._registry: Any = None
+        self._openapi = openapi_document(front.limits, needs_key=needs_key)
 
     def all(self) -> list[Route]:
         """Return the routes of all endpoints."""
@@ -102,6 +119,8 @@ class Routes:
         found = [
             self._post("/v1/completions", self.completions),
             self._post("/v1/chat/completions", self.chat),
+            self._post("/v1/responses", self.responses),
+            self._post("/v1/responses/input_tokens", tokenizing.input_tokens),
             self._post("/v1/messages", self.messages),
             self._post("/v1/messages/count_tokens", tokenizing.count_tokens),
             self._post("/tokenize", tokenizing.tokenize),
@@ -114,6 +133,7 @@ class Routes:
             Route("/live", self.live),
             Route("/version", self.version),
             Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
         ]
         if self._has_page:
             found.append(Route("/", self.page))
@@ -173,7 +193,11 @@ class Routes:
             raise RequestError("top_logprobs needs logprobs: true", param="top_logprobs")
         separates = fields.flag("separate_reasoning", default=front.separates_reasoning)
         self._check_separates(separates, "separate_reasoning")
-        asked = self._asked(body, (top or 0) if wants else None, separates)
+        hides = not fields.flag("include_reasoning", default=True)
+        self._check_separates(hides, "include_reasoning")
+        asked = self._asked(body, (top or 0) if wants else None, separates or hides)
+        if hides:
+            asked = without_reasoning(asked)
         self._check_samples(asked.n)
         front.check_chat(chat)
 
@@ -212,6 +236,39 @@ class Routes:
                 else {"whole": anthropic.MessageResponse(**options)}
             )
             return Answer(front, front.samples(asked, [ids]), is_anthropic=True, **formats)
+
+        return Work(prepare, renders=True)
+
+    def responses(self, body: dict[str, Any], request_id: str) -> Work:
+        """``/v1/responses``."""
+        front, fields = self._front, Fields(body)
+        check_supported(fields, RESPONSES)
+        chat, others = read_response(body, front.limits)
+        top = fields.integer("top_logprobs", 0, front.limits.top_logprobs)
+        wants = LOGPROBS in (fields.texts("include") or ())
+        if top and not wants:
+            raise RequestError(f"top_logprobs needs include: [{LOGPROBS!r}]", param="top_logprobs")
+        separates = fields.flag("separate_reasoning", default=bool(front.reasoning_markers))
+        self._check_separates(separates, "separate_reasoning")
+        asked = self._asked(others, (top or 0) if wants else None, separates)
+        if separates and wants:
+            message = "include: log probabilities need separate_reasoning: false"
+            raise RequestError(message, param="include")
+        asked = replace(asked, return_token_ids=separates)  # the encoder counts them
+        told = repeated(fields, asked)
+        front.check_chat(chat)
+
+        def prepare() -> Answer:
+            ids = front.chat_ids(chat)
+            found = ResponseEncoder(
+                response_id=f"resp_{request_id}",
+                model=asked.model,
+                created=int(time.time()),
+                input_tokens=len(ids),
+                asked=told,
+            )
+            formats: Any = {"wire": found} if asked.stream else {"whole": found}
+            return Answer(front, front.samples(asked, [ids]), **formats)
 
         return Work(prepare, renders=True)
 
@@ -288,16 +345,18 @@ class Routes:
         stream: Callable[..., Any],
         whole: Callable[..., Any],
     ) -> Answer:
-        formats: dict[str, Any]
+        found: Any
         if asked.stream:
             usage = {
                 "include_usage": asked.include_usage,
                 "continuous_usage_stats": asked.continuous_usage_stats,
             }
-            formats = {"wire": stream(**options, **usage)}
+            name, found = "wire", stream(**options, **usage)
         else:
-            formats = {"whole": whole(**options, logprobs=asked.logprobs is not None)}
-        return Answer(self._front, self._front.samples(asked, ids), **formats)
+            name, found = "whole", whole(**options, logprobs=asked.logprobs is not None)
+        if asked.hides_reasoning:
+            found = WithoutReasoning(found)
+        return Answer(self._front, self._front.samples(asked, ids), **{name: found})
 
     # --- endpoints with information
 
@@ -333,6 +392,10 @@ class Routes:
     async def version(self, request: Request) -> Response:
         """``/version``."""
         return JSONResponse({"version": versions_of(()).get("streamdec", "not installed")})
+
+    async def openapi(self, request: Request) -> Response:
+        """``/openapi.json``."""
+        return JSONResponse(self._openapi)
 
     async def metrics(self, request: Request) -> Response:
         """``/metrics``, for Prometheus."""

@@ -1,7 +1,7 @@
 """Endpoints that only count, encode or decode: they do not wait for the engine.
 
-The paths and the fields are those of vLLM (``/tokenize``, ``/detokenize``) and of Anthropic
-(``/v1/messages/count_tokens``).
+The paths and the fields are those of vLLM (``/tokenize``, ``/detokenize``), of Anthropic
+(``/v1/messages/count_tokens``) and of OpenAI (``/v1/responses/input_tokens``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from streamdec.server.admission import Work
 from streamdec.server.answers import send_json
 from streamdec.server.fields import Fields
 from streamdec.server.front import LONGEST_MESSAGE, Front
+from streamdec.server.parameters import RESPONSES, check_supported
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
     Prompt,
@@ -23,12 +24,16 @@ from streamdec.server.requests import (
     read_messages,
     served_model,
 )
+from streamdec.server.response_requests import read_response
 
 __all__ = ["Tokenizing"]
 
 
 class _Told:
     """An answer that is ready: a JSON object."""
+
+    num_tokens = 0
+    """The engine is not used."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = body
@@ -57,7 +62,11 @@ class Tokenizing:
         front, fields = self._front, Fields(body)
         served_model(fields, front.models)
         shows = fields.flag("return_token_strs")
+        adds = fields.flag("add_special_tokens", default=True)
+        prompt = fields.text("prompt")
         if fields.get("messages") is not None:
+            if prompt is not None:
+                raise RequestError("give prompt or messages, not both", param="prompt")
             chat = read_chat(body, front.limits)
             front.check_chat(chat)
             return Work(
@@ -65,10 +74,8 @@ class Tokenizing:
                 renders=True,
                 is_isolated=chat.template is not None,
             )
-        prompt = fields.text("prompt")
         if prompt is None:
             raise RequestError("prompt must be a string", param="prompt")
-        adds = fields.flag("add_special_tokens", default=True)
         return Work(
             lambda: self._tokens(front.prompt_ids(Prompt(prompt), add_special_tokens=adds), shows)
         )
@@ -101,6 +108,20 @@ class Tokenizing:
                 raise RequestError(message, param="tokens") from None
 
         return Work(prepare)
+
+    def input_tokens(self, body: dict[str, Any], _request_id: str) -> Work:
+        """OpenAI's ``/v1/responses/input_tokens``."""
+        front = self._front
+        served_model(Fields(body), front.models)
+        check_supported(Fields(body), RESPONSES)
+        chat, _ = read_response(body, front.limits)
+        front.check_chat(chat)
+
+        def prepare() -> _Told:
+            count = len(front.chat_ids(chat))
+            return _Told({"object": "response.input_tokens", "input_tokens": count})
+
+        return Work(prepare, renders=True)
 
     def count_tokens(self, body: dict[str, Any], _request_id: str) -> Work:
         """Anthropic's ``/v1/messages/count_tokens``."""

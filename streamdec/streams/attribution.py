@@ -60,13 +60,14 @@ class TokenAttribution:
         waiting = self._waiting
         known = chunk._with_token_ids
         if known is not None:
-            if waiting:
-                if known.token_ids == (*waiting, token_id):
-                    waiting.clear()
+            ids = known.token_ids
+            if not waiting:
+                if ids[0] == token_id and len(ids) == 1:  # faster than comparing tuples
                     return known
-            elif known.token_ids == (token_id,):
+            elif ids == (*waiting, token_id):
+                waiting.clear()
                 return known
-        waiting.append(token_id.__index__())
+        waiting.append(token_id if type(token_id) is int else token_id.__index__())
         if not chunk.text and chunk.finish_reason is None:
             return chunk
         return self._attributed(chunk, 1)
@@ -106,6 +107,8 @@ class TokenAttribution:
         if not machine.withholds:
             self._waiting = []
             return with_token_ids(chunk, tuple(waiting))
+        if len(waiting) == 1:  # what is withheld began in this token
+            return chunk
         # Bytes that are held after a token with text are its own.
         is_new = num_taken == 1 and not machine.jailed
         size = len(waiting) - (1 if is_new else machine.withheld.tokens)

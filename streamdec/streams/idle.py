@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import anyio
 
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import IdleTimeoutError
 from streamdec.streams.closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine
@@ -45,7 +46,7 @@ class IdleSource:
         source: AsyncIterator[Any],
         close: Callable[[], object] | None,
         seconds: float,
-        machine: Machine,
+        machine: Machine | TextStopDecoder,
     ) -> None:
         self._pull: Callable[[], Awaitable[Any]] = source.__anext__
         self._close = close

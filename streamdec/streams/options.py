@@ -10,6 +10,7 @@ from streamdec.core.options import ByteFallbackMode, UnknownIds
 from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
 
@@ -23,6 +24,7 @@ __all__ = [
     "StreamOptions",
     "decoder_of",
     "new_decoder",
+    "parted_options",
     "sorted_options",
 ]
 
@@ -181,7 +183,8 @@ def decoder_of(
     if not isinstance(decoder, StopSequenceDecoder):
         machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
     if not isinstance(machine, StopSequenceDecoder):
-        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+        hint = "; use wrap(source, decoder)" if isinstance(decoder, TextStopDecoder) else ""
+        raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer
     if prompt_token_ids is not NO_PROMPT:
@@ -199,21 +202,25 @@ def _made_decoder(
 ) -> StopSequenceDecoder:
     if tokenizer is None:
         raise TypeError(f"{what} needs a tokenizer, or a decoder")
-    names = (*DecodingOptions.__annotations__, "spans")
-    decoding = {name: given.pop(name) for name in names if name in given}
     conditions = given.pop("conditions", None)
-    sections: dict[str, Any] = {
-        name: given.pop(name) for name in ("sections", "keep_markers") if name in given
-    }
-    if sections.get("sections") is not None and "starts_inside" in given:
-        sections["starts_inside"] = given["starts_inside"]
-        if not given.get("ignore_stops_between"):
-            del given["starts_inside"]
+    decoding, ending = parted_options(given)
     if conditions is None:
-        conditions = StopConditions(**given)
-    elif given:
-        raise TypeError(f"{what} got conditions, which have their own {', '.join(given)}")
-    return new_decoder(tokenizer, conditions, prompt_token_ids, **sections, **decoding)
+        conditions = StopConditions(**ending)
+    elif ending:
+        raise TypeError(f"{what} got conditions, which have their own {', '.join(ending)}")
+    return new_decoder(tokenizer, conditions, prompt_token_ids, **decoding)
+
+
+def parted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return DecoderOptions as options of ``new_decoder`` and options of StopConditions."""
+    names = {*DecodingOptions.__annotations__, "sections", "keep_markers", "spans"}
+    decoding = {name: value for name, value in options.items() if name in names}
+    ending = {name: value for name, value in options.items() if name not in names}
+    if decoding.get("sections") is not None and "starts_inside" in ending:
+        decoding["starts_inside"] = ending["starts_inside"]
+        if not ending.get("ignore_stops_between"):
+            del ending["starts_inside"]
+    return decoding, ending
 
 
 def new_decoder(

@@ -252,6 +252,7 @@ class OutputReader:
         return (
             f"no token ids in what {whose}, {what:.200}; expected an id, ids, or an output with "
             f"{', '.join((*IDS, NEW_IDS))} or outputs; ids= can say where they are"
+            + ("; wrap(source, TextStopDecoder(...)) reads text" if isinstance(output, str) else "")
         )
 
     # --- cumulative outputs

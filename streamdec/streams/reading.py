@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
+from streamdec.streams.pieces import PieceReader, TextMachine
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 __all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
@@ -20,7 +22,7 @@ __all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
 MAX_TOKENS_AT_ONCE = 256
 """How many tokens one chunk has at most. After as many a stream checks for cancellation."""
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
 class Reading:
@@ -33,7 +35,7 @@ class Reading:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine | TextStopDecoder,
         *,
         ids: Callable[[Any], Any] | None = None,
         cumulative: bool = False,
@@ -49,8 +51,22 @@ class Reading:
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be a number from 0 up, not {index!r:.40}")
-        check_machine(machine)
-        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
+        self.outputs: OutputReader | PieceReader
+        """Reads the ids of outputs."""
+        self.id_type: Any
+        """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
+        stepped: Any = machine
+        if isinstance(machine, TextStopDecoder):
+            about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
+            for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
+                if value is not None and value is not False:
+                    raise ValueError(f"{name} is about token ids; a TextStopDecoder reads text")
+            stepped, self.outputs, self.id_type = TextMachine(machine), PieceReader(), str
+        else:
+            check_machine(machine)
+            self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
+            self.id_type = int if ids is None and not cumulative else None
+        self.stepper = Stepper(stepped, return_token_ids=return_token_ids)
         self.shows_all = chunk_by == "token"
         """Whether chunks without text are output."""
         self.num_taken = 0
@@ -65,12 +81,8 @@ class Reading:
         """Whether the engine has ended, so that it need not be stopped."""
         self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
         """Returns the chunk of an output whose type is ``id_type``."""
-        self.id_type: Any = int if ids is None and not cumulative else None
-        """``int`` if single ids may go to ``step``; None if ``read`` must read all outputs."""
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         """How many tokens a chunk has at most."""
-        self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
-        """Reads the ids of outputs."""
         self._feed = self.stepper.feed
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
@@ -106,7 +118,7 @@ class Reading:
     @property
     def list_type(self) -> Any:
         """``list`` if lists of 1 to ``most`` ids may go to ``take``; None while ``read`` must."""
-        return None if self.id_type is None or self.outputs.may_be_cumulative else list
+        return list if self.id_type is int and not self.outputs.may_be_cumulative else None
 
     def take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the chunk of ``token_ids``. After an error of a step the stream is over."""

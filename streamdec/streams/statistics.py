@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from streamdec.chunks import Chunk, FinishReason, Withheld
+from streamdec.chunks import Chunk, FinishReason, Withheld, joined
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
@@ -40,7 +40,7 @@ class StreamStatistics:
         "_held",
         "_hooks",
         "_jailed",
-        "_last_has_text",
+        "_last",
         "_machine",
         "_most",
         "_not_chunks",
@@ -50,9 +50,9 @@ class StreamStatistics:
         self._machine: Any = getattr(machine, "decoder", machine)
         self._hooks = hooks
         self._not_chunks = 0
-        """Tokens without a chunk of their own."""
-        self._last_has_text: bool | None = None
-        """Whether the last chunk has text; None until it was counted here."""
+        """Tokens without a chunk of their own, minus chunks without a token of their own."""
+        self._last: Chunk | None = None
+        """The last chunk; None until it was counted here."""
         self._held = self._jailed = 0
         """Steps without text after which bytes were held, and after which text was jailed."""
         self._most = Withheld()
@@ -75,14 +75,21 @@ class StreamStatistics:
     def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
         """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""
         self._not_chunks += num_tokens - (bool(chunk.text) if is_end or not num_tokens else 1)
+        self.note_parts(chunk)
         if is_end:
-            self._last_has_text = bool(chunk.text)
+            self._last = chunk
+
+    def note_parts(self, chunk: Chunk) -> None:
+        """Note that ``chunk`` is output in a part for each section."""
+        self._not_chunks -= len(chunk.split()) - 1
 
     def note_flush(self, chunk: Chunk) -> None:
         """Note the ``chunk`` of the flush."""
-        # After an error, the text before it and the flushed text are one chunk, counted once.
-        self._not_chunks -= bool(chunk.text) and not self._last_has_text
-        self._last_has_text = bool(chunk.text)
+        # After an error, the text before it and the flushed text are joined.
+        size = 0 if self._last is None else _num_chunks(self._last)
+        whole = chunk if self._last is None else joined(self._last, chunk)
+        self._not_chunks -= _num_chunks(whole) - size
+        self._last = whole
 
     # --- its end
 
@@ -91,7 +98,7 @@ class StreamStatistics:
         reason: FinishReason = "abort"
         if last is not None and last.finish_reason is not None:
             reason = last.finish_reason
-            self._not_chunks += self._last_has_text is None and not last.text
+            self._not_chunks += self._last is None and not last.text
         if isinstance(error, Exception):
             reason = "error"
         now, before = self._counts(), self._before
@@ -125,3 +132,7 @@ class StreamStatistics:
         if isinstance(match.stop, str):
             return "regex" if match.stop in machine.conditions.stop_regex else "string"
         return "token_sequence" if isinstance(match.stop, tuple) else "token_id"
+
+
+def _num_chunks(chunk: Chunk) -> int:
+    return len(chunk.split()) if chunk.text else 0

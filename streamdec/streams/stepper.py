@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
-from streamdec.chunks import Chunk, FinishReason, Withheld, chunk_before
+from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.pieces import TextMachine
 from streamdec.streams.statistics import StreamStatistics
 
 __all__ = ["Machine", "Stepper", "check_machine"]
@@ -87,8 +88,8 @@ def check_machine(machine: object) -> None:
         return  # checking the protocol would take longer than all else that makes a stream
     if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
         raise TypeError(
-            "a stream runs on a DecodeStream, a Sequence or a StopSequenceDecoder, "
-            f"not on {type(machine).__name__}: {machine!r:.80}"
+            "a stream runs on a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+            f"TextStopDecoder, not on {type(machine).__name__}: {machine!r:.80}"
         )
 
 
@@ -102,7 +103,13 @@ class Stepper:
     """
 
     __slots__ = (
-        *("_stepped", "_uncounted_step", "attribution", "feed", "machine", "statistics", "step"),
+        "_stepped",
+        "_uncounted_step",
+        "attribution",
+        "feed",
+        "machine",
+        "statistics",
+        "step",
     )
 
     step: Callable[[SupportsIndex], Chunk]
@@ -128,15 +135,19 @@ class Stepper:
         else:
             self.step = self._stepped.step_chunk
         self.feed = self._stepped.feed
-        if hooks.installed and not machine.finished:
+        if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
             self.statistics = StreamStatistics(machine, hooks.installed)
             self._uncounted_step, self.step = self.step, self._counted_step
             self.feed = self._counted_feed
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
-        chunk = self._uncounted_step(token_id)
-        if not chunk.text and chunk.finish_reason is None and self.statistics is not None:
-            self.statistics.note_empty_step()
+        chunk, statistics = self._uncounted_step(token_id), self.statistics
+        assert statistics is not None
+        if chunk.text:
+            if type(chunk) is SectionChunk:
+                statistics.note_parts(chunk)
+        elif chunk.finish_reason is None:
+            statistics.note_empty_step()
         return chunk
 
     def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:

@@ -34,8 +34,8 @@ __all__ = ["TextIterator", "iter_chunks"]
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source: an iterator, and a context manager that closes the source.
 
-    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream or a
-    Sequence works too. ``source``, ``machine`` and ``options`` are as for
+    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream, a Sequence
+    and a TextStopDecoder work too. ``source``, ``machine`` and ``options`` are as for
     :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the

@@ -318,7 +318,9 @@ def wrap(
             own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
             Prefer an asynchronous source: a plain one blocks the event loop while it waits.
         machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
-            Sequence can always grow, so the bytes that it holds at the end are not output.)
+            Sequence can always grow, so the bytes that it holds at the end are not output.) Or a
+            TextStopDecoder: then an output is a piece of text, None, or a Chunk, whose
+            ``finish_reason`` ends the stream.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
         idle_timeout: how many seconds the source may take for one output. The source then runs in a
@@ -332,7 +334,8 @@ def wrap(
         IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
         SourceError: while reading, for an output that cannot be read.
 
-    Reading also raises all errors of the source and the decoder.
+    Reading also raises all errors of the source and the decoder. Hooks are not called for streams
+    on a TextStopDecoder, which have no tokens to count.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap

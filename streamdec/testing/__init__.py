@@ -1,4 +1,4 @@
-"""A conformance kit that checks the detokenizer of any engine against the laws of streams.
+"""A conformance kit: checks the detokenizer of any engine against the guarantees of streams.
 
 In: a callable that makes a detokenizer (:class:`Detokenizer` is its interface). Out: a
 :class:`Report` with the result of each known bug of other systems and each law: passed, failed with
@@ -11,15 +11,15 @@ The modules::
 
     checks              check_detokenizer
     bug_cases           bugs of other systems, as the bytes of their tokens
-    laws                what holds for every stream, and the examples that are tried
-    expectations        the text that is expected, by the tokenizer's own decode
-    subjects            tokenizers to try a law on, and the kinds of their ids
+    laws                the guarantees of every stream, and their examples
+    expectations        the expected text, by the tokenizer's own decode
+    subjects            tokenizers for the laws, and the kinds of their ids
     strategies          hypothesis strategies: token ids, cuts, prompts, stops
-    detokenizers        the interface, and how it is driven
+    detokenizers        the interface, and the function that runs a detokenizer
     conformance_report  the results
 
-The oracle is the tokenizer's own library, never a machine of streamdec. No other package of
-streamdec uses hypothesis (the extra ``testing``).
+The oracle is the tokenizer's own library, never a decoder of streamdec. No other package uses
+hypothesis (the extra ``testing``).
 """
 
 from streamdec.testing import _requirements  # noqa: F401 (before anything that imports hypothesis)

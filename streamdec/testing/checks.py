@@ -1,4 +1,4 @@
-"""All bug cases and laws as checks, and ``check_detokenizer``, which makes a report of them.
+"""All bug cases and laws as checks, and ``check_detokenizer``, which runs them.
 
 In: a callable that makes detokenizers. Out: a result for each check.
 """
@@ -27,7 +27,7 @@ __all__ = ["Check", "check_detokenizer", "checks"]
 
 CHANGEABLE = "not so when tried again: what was streamed before changes it, or chance"
 GROUPINGS = 5
-"""How many random groupings of a bug case are tried, beside one by one and all at once."""
+"""Random groupings of a bug case, in addition to single ids and one call."""
 
 
 class _Run(Protocol):
@@ -55,13 +55,13 @@ class Check:
     name: str
     """``law[tokenizer]`` or ``bug_case[id]``."""
     promise: str
-    """What holds; of a bug case its note and source."""
+    """The guarantee; for a bug case its note and source."""
     _run: _Run
 
     def run(self, make: MakeDetokenizer) -> Result:
-        """Tries it on the detokenizers that ``make`` makes.
+        """Run the check on detokenizers made by ``make``.
 
-        Raises nothing that they raise: that is a failure, or a skip (NotImplementedError).
+        Their exceptions are failures, or for NotImplementedError a skip, and are not raised.
         """
         try:
             self._run(make)
@@ -69,24 +69,24 @@ class Check:
             return Result(self.name, "failed", f"{self.promise}\n{error}")
         except NotImplementedError as error:
             lacking = str(error) or "what it needs"
-            return Result(self.name, "skipped", f"the detokenizer has not: {lacking}")
+            return Result(self.name, "skipped", f"the detokenizer lacks: {lacking}")
         except UnjudgedError as error:
             return Result(self.name, "skipped", str(error))
         return Result(self.name, "passed")
 
 
 def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
-    """Tries all bug cases and laws on the detokenizers that ``make`` makes.
+    """Run all bug cases and laws on detokenizers made by ``make``.
 
     Args:
-        make: called with a tokenizer and a :class:`Request` for each stream; returns an object with
-            ``step`` and ``flush`` (:class:`Detokenizer`). What it raises is a failure, except
-            NotImplementedError: then what needs the feature is skipped.
-        options: those of :func:`checks`.
+        make: Called with a tokenizer and a :class:`Request` for each stream. Returns an object with
+            ``step`` and ``flush`` (:class:`Detokenizer`). An exception is a failure, except for
+            NotImplementedError, which skips the checks that need the feature.
+        options: Those of :func:`checks`.
 
-    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for unknown
-    options. By default a run is some 5,000 streams, and takes at most half a minute if the
-    detokenizer is quick; one that hangs hangs the run.
+    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for invalid options. By
+    default a run has about 5,000 streams, and takes at most half a minute with a fast detokenizer.
+    If a detokenizer hangs, the run hangs.
 
     >>> from streamdec.testing import check_detokenizer
     >>> class OneByOne:
@@ -101,7 +101,7 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
     '0 passed, 3 failed, 0 skipped'
     """
     if not callable(make):
-        raise TypeError(f"make must be a callable that makes detokenizers, not {make!r:.80}")
+        raise TypeError(f"make must be a callable that returns detokenizers, not {make!r:.80}")
     return Report(tuple(check.run(make) for check in checks(**options)))
 
 
@@ -113,22 +113,21 @@ def checks(
     seed: int = 0,
     max_examples: int = 100,
 ) -> list[Check]:
-    """Every check by name, bug cases first.
+    """Return all checks, bug cases first.
 
     Args:
-        tokenizers: those to try the laws on, by name: a path of a ``tokenizer.json`` or its
+        tokenizers: The tokenizers for the laws, by name: a path of a ``tokenizer.json`` or its
             folder, a ``tokenizers.Tokenizer``, a fast tokenizer of transformers, a tokenizer of
-            streamdec (what ``load_tokenizer`` gives), or a :class:`Subject`. A path is opened as a
-            ``tokenizers.Tokenizer``; all others reach ``make`` as they are. Default:
+            streamdec (as returned by ``load_tokenizer``), or a :class:`Subject`. A path is opened
+            as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
             :func:`small_tokenizers`. Bug cases have tokenizers of their own.
-        strict: whether the laws are tried that are about latency: nothing is withheld without need.
-        only: names of laws, or ``"bug_case"``: the others are left out, and strict ones need no
-            ``strict``.
-        seed: the same seed, the same examples (with the same versions of hypothesis and Python).
-        max_examples: how many examples of each law on each tokenizer.
+        strict: Whether to include the laws about latency: no text is withheld without need.
+        only: Names of laws, or ``"bug_case"``, to include; strict ones do not need ``strict``.
+        seed: The seed of the examples (for the same versions of hypothesis and Python).
+        max_examples: The number of examples of each law on each tokenizer.
 
-    Raises ValueError for unknown names in ``only``, or ``max_examples`` below 1; TypeError
-    for a tokenizer that is none. Nothing is tried before a check is run.
+    Raises ValueError for an unknown name in ``only``, or ``max_examples`` below 1; TypeError for an
+    invalid tokenizer. Nothing runs before a check is run.
 
     >>> from streamdec.testing import checks
     >>> [check.name for check in checks(only=["prompt"])]
@@ -158,7 +157,7 @@ def _is_in(name: str, only: Collection[str]) -> bool:
 def _settings(max_examples: int) -> settings:
     return settings(
         max_examples=max_examples,
-        database=None,  # what was found before says nothing about another detokenizer
+        database=None,  # earlier examples are of other detokenizers
         deadline=None,
         phases=[Phase.generate, Phase.shrink],
         report_multiple_bugs=False,
@@ -175,9 +174,10 @@ def _check_of_law(law: Law, subject: Subject, seed: int, limits: settings) -> Ch
 def _try_law(
     law: Law, subject: Subject, seed: int, limits: settings, make: MakeDetokenizer, /
 ) -> None:
-    """Raises ConformanceError with the smallest example that fails.
+    """Raise ConformanceError with the smallest example that fails.
 
-    NotImplementedError if the detokenizer could try none, UnjudgedError if there is none to try.
+    Raises NotImplementedError if the detokenizer supports no example, UnjudgedError if the
+    tokenizer has none.
     """
     tried = 0
     lacking: list[NotImplementedError] = []

@@ -1,4 +1,4 @@
-"""What came of the checks: results, and all of them as one report that people can read."""
+"""The results of checks, and a readable report of them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Literal, TypeAlias
 __all__ = ["Outcome", "Report", "Result"]
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
-"""Skipped: the detokenizer lacks what the check needs, or there is no oracle."""
+"""Skipped: the detokenizer lacks a feature that the check needs, or there is no oracle."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One check of one detokenizer; as text its outcome, name and detail.
+    """The result of one check; its text is the outcome, the name and the detail.
 
     >>> from streamdec.testing import Result
-    >>> print(Result("prompt[wordpiece]", "skipped", "the detokenizer has not: prompts"))
+    >>> print(Result("prompt[wordpiece]", "skipped", "the detokenizer lacks: prompts"))
     SKIPPED prompt[wordpiece]
-        the detokenizer has not: prompts
+        the detokenizer lacks: prompts
     """
 
     name: str
-    """The law and the tokenizer in brackets, or ``bug_case`` and which."""
+    """The law and the tokenizer in brackets, or ``bug_case`` and its id."""
     outcome: Outcome
-    """Whether it held, or was not tried."""
+    """The outcome."""
     detail: str = ""
-    """Failed: the promise and the smallest example. Skipped: what is lacking."""
+    """Failed: the guarantee and the smallest example. Skipped: the reason."""
 
     def __str__(self) -> str:
         detail = "".join(f"\n    {line}" for line in self.detail.splitlines())
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All results; as text the failures in full, the skipped by reason, and the counts.
+    """All results; its text has the failures in full, the skipped by reason, and the counts.
 
     >>> from streamdec.testing import Report, Result
     >>> report = Report((Result("prompt[small]", "passed"), Result("unknown_ids[small]", "failed")))
@@ -46,31 +46,31 @@ class Report:
     """
 
     results: tuple[Result, ...]
-    """In the order in which they were tried."""
+    """The results in the order of the checks."""
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
 
     @property
     def passed(self) -> tuple[Result, ...]:
-        """Those that hold."""
+        """The checks that passed."""
         return self._of("passed")
 
     @property
     def failed(self) -> tuple[Result, ...]:
-        """Those that do not."""
+        """The checks that failed."""
         return self._of("failed")
 
     @property
     def skipped(self) -> tuple[Result, ...]:
-        """Those that need what the engine has not."""
+        """The checks that were skipped."""
         return self._of("skipped")
 
     def _of(self, outcome: Outcome) -> tuple[Result, ...]:
         return tuple(result for result in self.results if result.outcome == outcome)
 
     def raise_for_failures(self) -> None:
-        """Raises AssertionError with the whole report if anything failed, or nothing passed."""
+        """Raise AssertionError with the whole report if a check failed, or none passed."""
         if self.failed or not self.passed:
             raise AssertionError(f"\n{self}")
 
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """How many of each, as one line."""
+        """The counts of each outcome, in one line."""
         found = (self.passed, self.failed, self.skipped)
         counts = map(len, found)
         return ", ".join(

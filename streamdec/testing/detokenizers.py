@@ -1,8 +1,8 @@
-"""The interface between the kit and a detokenizer, and how it is driven.
+"""The interface of a detokenizer, and the function that runs one.
 
-In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript: the text after
-each call, the rest, and the stop. The interface is as small as it can be, so that an adapter is a
-few lines for any engine.
+In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript: the text of
+each call, the flushed text, and the stop. The interface is small, so that an adapter for an engine
+has a few lines.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Request:
-    """What a stream is made for; the names mean what they mean in vLLM's ``SamplingParams``.
+    """The parameters of a stream, with the names of vLLM's ``SamplingParams``.
 
-    As text it is what was asked for beyond the default.
+    Its text has only the values that are not defaults.
 
     >>> from streamdec.testing import Request
     >>> Request(stop=("User:",))
@@ -39,15 +39,15 @@ class Request:
     """
 
     prompt_token_ids: tuple[int, ...] = ()
-    """The ids before the generated ones; none of their text is output."""
+    """The ids before the generated ones; their text is not output."""
     skip_special_tokens: bool = True
     """Whether special tokens are left out of the text."""
     stop: tuple[str, ...] = ()
     """Stop strings, none of them empty."""
     include_stop_str_in_output: bool = False
-    """Whether the stop that ends the stream is shown; what follows it never is."""
+    """Whether the stop that ends the stream is output; the text after it never is."""
     min_tokens: int = 0
-    """A stop that this token or an earlier one (counted from 1) completes is ignored, and text."""
+    """A stop that is completed by this token (from 1) or an earlier one is ordinary text."""
 
     def __repr__(self) -> str:
         given = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
@@ -58,9 +58,9 @@ class Request:
 class Detokenizer(Protocol):
     """One stream. It may also have an attribute ``stop_reason``.
 
-    That is None until a stop string is complete, then the string, or True from an engine that does
-    not say which. It is looked at after each call: once it is not None, the stream is over and no
-    call follows. Without the attribute only the text is compared.
+    ``stop_reason`` is None until a stop string is complete, then the string, or True if the engine
+    does not report which. It is read after each call. Once it is not None, no call follows. Without
+    the attribute only the text is compared.
 
     >>> from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
     >>> from streamdec.testing import check_detokenizer
@@ -84,13 +84,13 @@ class Detokenizer(Protocol):
     """
 
     def step(self, token_ids: list[int], /) -> str:
-        """Takes ``token_ids``, one or several; returns the text that is new since the last call."""
+        """Read ``token_ids``, one or several, and return the new text."""
         ...
 
     def flush(self) -> str:
-        """Ends the stream (no more ids, no stop was complete); returns what was withheld.
+        """End a stream without a stop, and return the withheld text.
 
-        May raise NotImplementedError: then what needs it is skipped.
+        May raise NotImplementedError, which skips the checks that need it.
         """
         ...
 
@@ -98,9 +98,9 @@ class Detokenizer(Protocol):
 MakeDetokenizer: TypeAlias = Callable[[Any, Request], Detokenizer]
 """Makes a detokenizer for a tokenizer and a request.
 
-The tokenizer is a ``tokenizers.Tokenizer``, unless others are given to ``check_detokenizer``. An
-engine that has not what a request asks for says so by a NotImplementedError; what needs it is
-skipped. ``flush`` may raise it as well.
+The tokenizer is a ``tokenizers.Tokenizer``, unless ``check_detokenizer`` got others. If the engine
+lacks a feature of the request, raise NotImplementedError, which skips the checks that need it.
+``flush`` may raise it too.
 """
 
 
@@ -110,35 +110,35 @@ class ConformanceError(AssertionError):
 
 @dataclass(frozen=True)
 class Transcript:
-    """What a stream gave."""
+    """The output of a stream."""
 
     texts: tuple[str, ...]
-    """The new text of each call."""
+    """The text of each call."""
     rest: str | None
-    """What ``flush`` gave; None without one."""
+    """The text of ``flush``; None without one."""
     stop_reason: object
-    """As the detokenizer says."""
+    """The detokenizer's ``stop_reason``."""
     tells_stop: bool
-    """Whether it has the attribute."""
+    """Whether the detokenizer has this attribute."""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self.texts) + (self.rest or "")
 
     @property
     def given(self) -> list[str]:
-        """Everything given until then, after each call."""
+        """The text so far, after each call."""
         return list(accumulate(self.texts))
 
 
 def drive(
     make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
 ) -> Transcript:
-    """A new stream, fed with ``groups``, each a call, until a stop is complete.
+    """Make a stream, and step it with ``groups``, one for each call, until a stop is complete.
 
-    Raises ConformanceError if the detokenizer raises, lacks a method, or returns what is no text;
-    NotImplementedError where ``make`` or ``step`` does.
+    Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str;
+    NotImplementedError if ``make`` or ``step`` does.
     """
     detokenizer = call_guarded(make, tokenizer, request)
     for verb in ("step", "flush"):
@@ -170,10 +170,10 @@ def _text(given: object, verb: str) -> str:
 
 
 def call_guarded(call: Callable[..., Any], *args: object) -> Any:
-    """Return what ``call`` returns.
+    """Return the result of ``call``.
 
-    Raises NotImplementedError as it is, and ConformanceError for every other exception, a panic of
-    Rust included.
+    Raises NotImplementedError unchanged, and ConformanceError for every other exception, including
+    a panic of Rust.
     """
     try:
         return guarded(call, *args)

@@ -1,6 +1,6 @@
 """A trace as data: a header, a record for each token, the end, and the verdict.
 
-In: what a :class:`~streamdec.trace.Tracer` saw. Out: plain frozen values, and JSON lines: the
+In: the events of a :class:`~streamdec.trace.Tracer`. Out: plain frozen values, and JSON lines: the
 header, a line for each token, the end.
 """
 
@@ -29,13 +29,13 @@ FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 
 MachineName = Literal["decode_stream", "stop"]
-"""What was traced: a DecodeStream or a StopSequenceDecoder."""
+"""The traced decoder: a DecodeStream or a StopSequenceDecoder."""
 
 Kind = Literal["text", "special", "skipped", "unknown"]
 """``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
 
 PossibleStop = str | tuple[int, ...]
-"""A stop string or a pattern as it was given, or the ids of a sequence."""
+"""A stop string, the source of a pattern, or the ids of a sequence."""
 
 
 _Plain = bool | int | str | None
@@ -45,7 +45,7 @@ Condition = _Plain | tuple[_Plain | tuple[_Plain, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What was traced, and how it was set.
+    """The traced decoder and its options.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer
@@ -55,13 +55,13 @@ class Header:
     """
 
     machine: MachineName
-    """What was traced: a DecodeStream or a StopSequenceDecoder."""
+    """The traced decoder: a DecodeStream or a StopSequenceDecoder."""
     tokenizer: str
-    """Its name, which may be a path; "" if it has none, or if redacted."""
+    """The tokenizer's name, which may be a path; "" without a name, or if redacted."""
     tokenizer_class: str
     """The name of its class, without the module."""
     fingerprint: str | None
-    """Of how the tokenizer decodes; None if it does not tell."""
+    """The fingerprint of the tokenizer's decoding; None if it has none."""
     route: str
     """``"bytes"`` or ``"window"``."""
     options: Mapping[str, bool | str]
@@ -69,16 +69,16 @@ class Header:
     conditions: Mapping[str, Condition] | None
     """The stop conditions as JSON; None without them."""
     after_prompt: bool
-    """Whether tokens came before the trace, so that the decoding may depend on them."""
+    """Whether tokens precede the trace, on which the decoding may depend."""
     versions: Mapping[str, str]
-    """Those of streamdec and ``tokenizers``, by name."""
+    """The versions of streamdec and ``tokenizers``, by name."""
     redacted: bool = False
     """Whether letters, ids and names were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    r"""One token, and how things stood after it.
+    r"""One token, and the state of the decoder after it.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> from streamdec.trace import Tracer
@@ -91,50 +91,49 @@ class TokenRecord:
     """
 
     index: int
-    """Its place among the generated tokens, from 0."""
+    """Its index among the generated tokens, from 0."""
     token_id: int | None
     """None if redacted."""
     piece: str | None
-    """The token's own name in the vocabulary; None if there is none."""
+    """Its name in the vocabulary; None for an unknown id."""
     data: bytes | None
-    """The bytes it gives to the middle of a text; None if that is not known."""
+    """Its bytes in the middle of a text; None if they are unknown."""
     kind: Kind
     """``"text"``, ``"special"`` (shown), ``"skipped"`` (left out), ``"unknown"`` (no token)."""
     position: int
-    """Where its text begins: the code points that were decided before it, output or withheld."""
+    """The number of code points before its text, output or withheld."""
     text: str
-    """What it brought out."""
+    """The text that was output with it."""
     held: bytes
-    """Bytes of an unfinished character, after it."""
+    """The bytes of an unfinished character after it."""
     jailed: str
-    """Decided text that was withheld after it, because it may become a stop."""
+    """The text that is withheld after it because it may become a stop."""
     may_become: tuple[PossibleStop, ...]
-    """The hidden stops that ``jailed`` may become; those that would begin first come first."""
+    """The hidden stops that ``jailed`` may become, by the place where they would begin."""
     chunk: int
-    """Which call to the decoder it came with, from 0. In a stream with an engine that is the
-    engine's output, unless the stream is to say which ids a chunk covers: then each id is a call
-    of its own."""
+    """The index of the call to the decoder, from 0. A stream over an engine makes one call for each
+    output of the engine; with ``return_token_ids`` it makes one for each id."""
     finish_reason: FinishReason | None = None
-    """Why the stream ended with it; None if it went on."""
+    """Why the stream ended with it; None if it continued."""
     stop_reason: StopReason = None
     """The stop that it completed, as in Chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What came without a token: at a flush."""
+    """The output of a flush, which has no token."""
 
     text: str
-    """What came out."""
+    """The text of the flush."""
     finish_reason: FinishReason | None = None
-    """Why the stream ended; None of a DecodeStream, which gives no reasons."""
+    """Why the stream ended; None for a DecodeStream."""
     stop_reason: StopReason = None
     """The stop that the text completed, as in Chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the text is that of the tokenizer's own decode of all ids.
+    """Whether the text equals the tokenizer's own decode of all ids.
 
     As text it is one line for people.
 

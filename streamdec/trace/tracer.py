@@ -1,8 +1,8 @@
-"""The tracer: stands before a decoder, and writes down what happens.
+"""The tracer: a decoder that also records each token.
 
-In: a decoder, and the calls that are meant for it. Out: what the decoder itself gives, unchanged,
-and a :class:`~streamdec.trace.Trace`. The decoder is asked as it would be without; what
-several ids of one call did is found out on a fork.
+In: a decoder and calls of its methods. Out: the decoder's own results, unchanged, and a
+:class:`~streamdec.trace.Trace`. The decoder receives the same calls as without a tracer. For a call
+with several ids, a fork of the decoder shows the effect of each id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Traceable = DecodeStream | StopSequenceDecoder
 """What can be traced."""
 
 _UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
-"""Methods of decoders whose effect a trace has no record for."""
+"""Methods of decoders that a trace has no record for."""
 
 D = TypeVar("D", DecodeStream, StopSequenceDecoder)
 
@@ -89,18 +89,18 @@ class Tracer(Generic[D]):
     def _begin(self) -> None:
         self._header = _header(self.decoder)
         self._prompt = self._given_prompt
-        if self._machine.num_tokens:  # it is under way, and what it was given is not known
+        if self._machine.num_tokens:  # the ids before the trace are unknown
             self._prompt = None
         self._ids: list[int] = []
         self._tokens: list[TokenRecord] = []
         self._given = 0
-        """Code points that came out."""
+        """The number of code points that were output."""
         self._calls = 0
         self._end: End | None = None
         self._error: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name == "decoder":  # before there is one: it would be looked for here again
+        if name == "decoder":  # not set yet; looking it up again would not end
             raise AttributeError(name)
         if name in _UNTRACED:
             raise AttributeError(f"{name}() cannot be traced")
@@ -118,14 +118,14 @@ class Tracer(Generic[D]):
     def __repr__(self) -> str:
         return f"<Tracer of {self.decoder!r}>"
 
-    # --- the decoders' verbs
+    # --- the decoders' methods
 
     def step(self, token_id: SupportsIndex) -> Any:
-        """The decoder's ``step`` of ``token_id``, written down."""
+        """Call the decoder's ``step``, and record ``token_id``."""
         return self._one(self._machine.step, token_id)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Any:
-        """The decoder's ``step_batch`` of ``token_ids``, written down token by token."""
+        """Call the decoder's ``step_batch``, and record each of ``token_ids``."""
         ids = _read(token_ids)
         return self._several(self._machine.step_batch, ids, ids)
 
@@ -137,34 +137,34 @@ class Tracer(Generic[D]):
         return self._flushed(self._machine.flush, *arguments, **named)
 
     def reset(self) -> None:
-        """The decoder's ``reset``; what was written down is forgotten."""
+        """Call the decoder's ``reset``, and begin a new trace."""
         self._machine.reset()
         self._begin()
 
     def snapshot(self) -> dict[str, Any]:
-        """The decoder's ``snapshot``."""
+        """Return the decoder's ``snapshot``."""
         snapshot: dict[str, Any] = self._machine.snapshot()
         return snapshot
 
-    # --- as a stream runs on it
+    # --- methods that streams call
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """The decoder's ``step_chunk`` of ``token_id``, written down."""
+        """Call the decoder's ``step_chunk``, and record ``token_id``."""
         chunk: Chunk = self._one(self._machine.step_chunk, token_id)
         return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """The decoder's ``feed`` of ``token_ids``, written down token by token."""
+        """Call the decoder's ``feed``, and record each of ``token_ids``."""
         chunk: Chunk = self._several(self._machine.feed, token_ids, token_ids)
         return chunk
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """The decoder's ``end`` with ``finish_reason``, written down."""
+        """Call the decoder's ``end`` with ``finish_reason``, and record it."""
         chunk: Chunk = self._flushed(self._machine.end, finish_reason)
         return chunk
 
     def trace(self) -> Trace:
-        """Return what happened so far, with a verdict if the stream has ended."""
+        """Return the trace so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
         machine = self.decoder
         if not machine.finished:
@@ -173,10 +173,10 @@ class Tracer(Generic[D]):
         verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, match)
         return replace(trace, verdict=verdict)
 
-    # --- what is written down
+    # --- recording
 
     def _one(self, call: Callable[[Any], Any], token_id: SupportsIndex) -> Any:
-        """A call with one id: the decoder is then as it was after it."""
+        """Make a call with one id, and record the state of the decoder after it."""
         withheld = _withheld(self.decoder)
         try:
             with self._noting_errors():
@@ -188,7 +188,7 @@ class Tracer(Generic[D]):
         return given
 
     def _several(self, call: Callable[[Any], Any], argument: Any, ids: Iterable[Any]) -> Any:
-        """A call with several: on a fork it is found out what each of them did."""
+        """Make a call with several ids, and record the effect of each on a fork."""
         before = self.decoder.fork()
         with self._noting_errors():
             try:
@@ -214,7 +214,7 @@ class Tracer(Generic[D]):
             raise
 
     def _write_down(self, decoder: Any, ids: Iterable[Any]) -> None:
-        """What the ids that a call took did, one by one, on the decoder as it was before."""
+        """Record the ids that a call took, by stepping ``decoder``, a fork from before the call."""
         taken = self.decoder.num_tokens - decoder.num_tokens
         with self._doing_no_harm():
             for token_id in islice(ids, taken) if taken else ():
@@ -224,14 +224,14 @@ class Tracer(Generic[D]):
 
     @contextmanager
     def _doing_no_harm(self) -> Iterator[None]:
-        """What goes wrong here alone (a regex takes too long) is not seen by the decoder's user."""
+        """Note an error of the recording alone, such as a slow regex, instead of raising it."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
-            self._error = f"not all was written down: {type(error).__name__}: {error}"
+            self._error = f"the record is incomplete: {type(error).__name__}: {error}"
 
     def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, withheld: int) -> None:
-        """What one id did; the decoder is as it was after it, and withheld so much before."""
+        """Record one id. ``decoder`` has taken it; ``withheld`` is its withheld text before."""
         token_id, tokenizer = given_id.__index__(), decoder.tokenizer
         stops = isinstance(decoder, StopSequenceDecoder)
         self._ids.append(token_id)
@@ -280,10 +280,10 @@ def _version(name: str) -> str:
 
 
 def _read(token_ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
-    """The ids, so that they can be read twice; or what raises as they did when it is read."""
+    """Return the ids as a sequence, or an object that raises their error when it is read."""
     try:
         return as_sequence(token_ids)
-    except Exception as error:  # noqa: BLE001 (the decoder raised it)
+    except Exception as error:  # noqa: BLE001 (the decoder raises it)
         return _Unreadable(error)
 
 
@@ -306,7 +306,7 @@ def _withheld(decoder: Any) -> int:
 
 
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
-    """What the tokenizer says, if it can be asked, knows the id, and answers what was asked."""
+    """Return the result of a method of the tokenizer; None without one of type ``kind``."""
     ask = getattr(tokenizer, name, None)
     try:
         found = None if ask is None else ask(token_id)

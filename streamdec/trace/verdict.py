@@ -1,8 +1,8 @@
-"""The verdict on a trace: is its text that of the tokenizer's own decode of all ids?
+"""The verdict on a trace: does its text equal the tokenizer's own decode of all ids?
 
-Neither the decoder that was traced nor its way of finding stops is asked what the text should be:
-``decode()`` says that, of as many ids as a stop leaves. Of a stop it is asked what it was and where
-it began, so that text that was lost before it is seen as well.
+The oracle is ``decode()`` of the ids up to the stop, not the traced decoder or its matcher. The
+decoder only says which stop it found and where it began, so text that was lost before a stop is
+found too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["verdict_on"]
 
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
 _SHOWN = 24
-"""Characters of each text around a difference."""
+"""The number of characters that are shown around a difference."""
 _EXACT = 'but for runs of bad bytes, which byte_fallback="exact" gives as decode() does'
 
 
@@ -31,10 +31,14 @@ def verdict_on(
     prompt: Sequence[int] | None,
     match: StopMatch | None = None,
 ) -> Verdict:
-    """Compare the text of ``trace`` with what ``tokenizer`` decodes.
+    """Compare the text of ``trace`` with the decode of ``tokenizer``.
 
-    ``ids`` are those of the trace; ``prompt`` are those before, if they are known; ``match`` is the
-    stop that ended the stream, if one did.
+    Args:
+        trace: The trace.
+        tokenizer: Its tokenizer.
+        ids: The ids of the trace.
+        prompt: The ids before the trace; None if they are unknown.
+        match: The stop that ended the stream; None without one.
     """
     options = trace.header.options
     for name, value in _UNKNOWN_TO_DECODE.items():
@@ -92,14 +96,14 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
 def _fits(
     text: str, expected: str, generated: str, match: StopMatch | None, *, is_all: bool
 ) -> bool:
-    """Whether ``text`` is ``expected``, or its beginning up to the stop (or to the stop's end)."""
+    """Return whether ``text`` is ``expected``, or its beginning up to the stop or its end."""
     if match is not None and len(generated) != (match.end if match.visible else match.start):
         return False
     return text == expected if is_all else expected.startswith(text)
 
 
 class _Reference:
-    """What the tokenizer's own decode gives."""
+    """The texts of the tokenizer's own decode."""
 
     def __init__(
         self,
@@ -114,24 +118,24 @@ class _Reference:
         # Unknown ids of a prompt are never refused, and those of the stream are not in its ids.
         self._options = {**options, "unknown_ids": "skip"}
         self.before = "".join(DecodeStream(tokenizer, **self._options).step_batch(prompt))
-        """The text that the prompt had decided, which did not come out."""
+        """The text that the prompt decided, which is not output."""
 
     def whole(self, count: int) -> str:
-        """The decode of the prompt and the first ``count`` ids."""
+        """Return the decode of the prompt and the first ``count`` ids."""
         ids = [*self._prompt, *self.ids[:count]]
         skip = self._options["skip_special_tokens"]
         return self._tokenizer.decode(ids, skip_special_tokens=skip)
 
     def texts(self, count: int) -> Iterator[tuple[str, str]]:
-        """The same, and what else is as good, with the reason why it is."""
+        """Yield the same, and other correct texts, each with the reason."""
         whole = self.whole(count)
         yield whole, ""
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
-            # What comes must be what comes of these ids, and the other way with runs be decode()'s.
+            # The text must be the eager one of these ids, and the exact one must be decode()'s.
             yield self._streamed(count, "eager"), _EXACT
 
     def _streamed(self, count: int, byte_fallback: str) -> str:
-        """The whole text of a stream; "" if this tokenizer cannot have these runs."""
+        """Return the whole text of a stream; "" if the tokenizer lacks this policy."""
         try:
             stream = DecodeStream(
                 self._tokenizer, **{**self._options, "byte_fallback": byte_fallback}
@@ -142,10 +146,10 @@ class _Reference:
 
 
 def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
-    """The token after which it first shows that the code point ``at`` goes wrong; None: the flush.
+    """Return the first token after which the code point ``at`` is wrong; None for the flush.
 
-    It is the first that gave out or withheld another one, or after which the right one, though it
-    was decided, was neither out nor withheld.
+    After this token another code point is output or withheld, or the right one is decided and
+    neither output nor withheld.
     """
 
     def is_decided(index: int) -> bool:
@@ -167,7 +171,7 @@ def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> in
 
 
 def _same(one: str, other: str) -> int:
-    """How many first code points are the same."""
+    """Return the number of equal first code points."""
     for position, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return position

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from time import thread_time_ns
@@ -30,6 +30,7 @@ from streamdec import (
 )
 from streamdec.bench.clock import fresh, in_turns, per_token
 from streamdec.bench.entrants import HF
+from streamdec.chunks import chunk_of
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.benchmarks.common import Case, Effort, repeated, role_markers, warm
 from tests.benchmarks.readers import AsyncOpened, engine, per_token_async, read_async
@@ -41,6 +42,10 @@ __all__ = ["ENTRY_CASES"]
 LIST_SIZE = 8
 EVENT = "a chat event as bytes"
 GENERATOR = "an async generator that passes on"
+STEPPING = "an async generator that steps"
+"""The least that a stream has to do: step, look for text and for the finish, and yield."""
+STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
+"""The least that a stream has to do with lists."""
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
 STREAM_RATIO = ("stream", GENERATOR)
@@ -56,6 +61,8 @@ RATIOS = (
     ("step_batch of one id", "step"),
     (EVENT, "step"),
     STREAM_RATIO,
+    (STEPPING, GENERATOR),
+    (STEPPING_LISTS, "iter_chunks"),
     ("stream, 4 stops", GENERATOR),
     ("stream", HF),
     ("wrap(DecodeStream)", "stream"),
@@ -100,8 +107,13 @@ def entry(subject: Subject, effort: Effort, report: Report) -> None:
                 report.compare(f"{subject.name}, {where}, {name}", text, expected)
             repeats = 1 if name == IDLE else times
             cases[name] = partial(per_token_async, reader, token_ids, repeats)
-        for name, passing in {"an async generator": engine, GENERATOR: _passed_on}.items():
-            cases[name] = partial(per_token_async, passing, token_ids, times)
+        generators: dict[str, AsyncOpened] = {
+            "an async generator": engine,
+            GENERATOR: _passed_on,
+            STEPPING: partial(_stepped, subject),
+        }
+        for name, generator in generators.items():
+            cases[name] = partial(per_token_async, generator, token_ids, times)
         cases |= _steps(subject, markers, token_ids, times)
         samples = in_turns(cases, effort.rounds)
         for one, other in RATIOS:
@@ -123,6 +135,7 @@ def _plain(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
         "iter_chunks, lists of 1": lambda ids: read(_lists(ids, 1)),
         "iter_chunks, lists of 8": lambda ids: read(_lists(ids, LIST_SIZE)),
         "iter_chunks, return_token_ids": partial(read, return_token_ids=True),
+        STEPPING_LISTS: lambda ids: _stepped_lists(subject, _lists(ids, LIST_SIZE)),
     }
 
 
@@ -179,6 +192,29 @@ def _lists(token_ids: Sequence[int], size: int) -> list[list[int]]:
 async def _passed_on(token_ids: Sequence[int]) -> Any:
     async for token_id in engine(token_ids):
         yield token_id
+
+
+async def _stepped(subject: Subject, token_ids: Sequence[int]) -> Any:
+    step = StopSequenceDecoder(subject.tokenizer).step
+    async for token_id in engine(token_ids):
+        chunk = step(token_id)
+        if chunk.finish_reason is not None:
+            break
+        if chunk.text:
+            yield chunk
+
+
+def _stepped_lists(subject: Subject, lists: Iterable[Sequence[int]]) -> Iterator[Chunk]:
+    decoder = StopSequenceDecoder(subject.tokenizer)
+    for token_ids in lists:
+        texts = []
+        for token_id in token_ids:
+            chunk = decoder.step(token_id)
+            if chunk.finish_reason is not None:
+                return
+            texts.append(chunk.text)
+        yield chunk_of("".join(texts))
+    yield decoder.flush()
 
 
 def _per_token(opened: Opened, token_ids: Sequence[int], times: int) -> float:

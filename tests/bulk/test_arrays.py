@@ -290,7 +290,7 @@ def test_what_is_no_list_of_integers_is_told(array: Any, kind: str) -> None:
     with pytest.raises(TokenIdError) as caught:
         decode_arrow(array, TOKENIZER)
     assert str(caught.value) == (
-        f"expected lists of integers (such as list<int32>), and this is an array of {kind}"
+        f"expected lists of integers (such as list<int32>), got an array of {kind}"
     )
 
 

@@ -13,8 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tests.chat import functions
-
 DATA = Path(__file__).parent / "data"
 GOLDENS = DATA / "goldens.json"
 NOW = (2026, 3, 5, 14, 7, 9)
@@ -433,31 +431,6 @@ CONTRACT: dict[str, Case] = {
     "recursion": {"template": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"},
 }
 
-TOOLS: dict[str, Case] = {
-    function.__qualname__: {"template": "{{ tools | tojson(indent=1) }}", "tools": [function]}
-    for function in (
-        functions.plain_types,
-        functions.no_arguments,
-        functions.defaults,
-        functions.containers,
-        functions.unions,
-        functions.nested_docs,
-        functions.flat_docs,
-        functions.with_types_in_docs,
-        functions.an_enum,
-        functions.a_class,
-        functions.returns_a_class,
-        functions.no_docstring,
-        functions.no_hint,
-        functions.undocumented,
-        functions.one_tuple,
-        functions.any_tuple,
-        functions.choices_of_numbers,
-        functions.only_args,
-        *functions.METHODS,
-    )
-}
-
 SNAPSHOTS: dict[str, dict[str, Any]] = {
     "inline": {"tokenizer_config.json": {"chat_template": "I"}},
     "inline list": {
@@ -528,8 +501,6 @@ def all_cases() -> Iterator[tuple[str, Case]]:
         for conversation, case in CONVERSATIONS.items():
             yield f"{name}: {conversation}", {"template": f"@{name}", **case}
     yield from CONTRACT.items()
-    for name, case in TOOLS.items():
-        yield f"tool: {name}", case
 
 
 def template_of(case: Case) -> Any:

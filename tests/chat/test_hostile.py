@@ -185,7 +185,7 @@ def test_errors_are_told_by_their_findings() -> None:
     assert error_code(SecurityError("x")) == SANDBOX_VIOLATION
     assert error_code(RecursionError()) == error_code(MemoryError()) == RESOURCE_LIMIT
     assert error_code(ChatTemplateError("x", code="y")) == "y"
-    assert error_code(KeyError("x")) is None
+    assert error_code(KeyError("x")) == "CHAT_TEMPLATE_FAILS"
 
 
 def test_a_request_does_not_choose_the_template() -> None:

@@ -76,7 +76,7 @@ def test_people_read_where_engines_stop_and_what_is_wrong(
     result = run(monkeypatch, "preflight", folder("kimi", warns))
     assert (result.status, result.err) == (0, "")
     rows = result.out.splitlines()
-    assert rows[0] == "kimi   1 warning · 1 info"
+    assert rows[0] == "kimi   1 warning"
     assert rows[2:5] == [
         "  stops on",
         "    vllm 0.33.0          256  <|endoftext|>  generation_config.json",
@@ -88,8 +88,11 @@ def test_people_read_where_engines_stop_and_what_is_wrong(
         "      generation_config.json#/stop_strings  ['User:']",
         "    → vLLM and SGLang never read it: pass the strings as stop with each request.",
     ]
-    assert rows[at + 4].startswith("      vllm 0.33.0: vllm/")
-    assert "  • info    EOS_SOURCES_DISAGREE  readers of a single file" in rows
+    assert rows[-3:] == [
+        "  read in",
+        "    sglang 0.5.23: srt/configs/model_config.py",
+        "    vllm 0.33.0: vllm/sampling_params.py",
+    ]
     assert "    eos_token, pad_token, chat_template  tokenizer_config.json" in rows
     assert not any(row != row.rstrip() for row in rows)
 
@@ -168,7 +171,8 @@ def test_much_evidence_is_cut_and_said_to_be() -> None:
     assert seen.endswith("7 ' 7', and 2 more")
     assert rows[at + 3 : at + 8] == [f"      config.json#/{i}" for i in range(5)]
     assert rows[at + 8] == "      and 4 more (--json has them)"
-    assert rows[at + 9 : at + 11] == ["    → Do it.", "      vllm 0.33.0: a.py"]
+    assert rows[at + 9] == "    → Do it."
+    assert rows[-2:] == ["  read in", "    vllm 0.33.0: a.py"], "once for both findings"
 
 
 def _infos(count: int) -> list[Finding]:
@@ -233,7 +237,7 @@ def test_what_is_no_folder_is_status_2_and_the_others_are_told(
     path = folder("model", warns)
     result = preflight(path / "config.json", path, "missing")
     assert result.status == 2
-    assert result.out.startswith("model   1 warning · 1 info\n")
+    assert result.out.startswith("model   1 warning\n")
     first, second = result.err.splitlines()
     assert "a snapshot is a folder, and this is a file" in first
     assert "a snapshot is a folder, and this is not there" in second
@@ -361,7 +365,7 @@ def test_sarif_of_a_folder_elsewhere_has_a_whole_address(
 def test_sarif_points_at_the_line(folder: Folder, preflight: Command) -> None:
     path = folder("model", warns)
     (path / "generation_config.json").write_text(
-        '{\n "do_sample": true,\n "eos_token_id": [\n  258,\n  256\n ],\n "stop_strings": ["x"]\n}'
+        '{\n "do_sample": true,\n "eos_token_id": [\n  258,\n  900\n ],\n "stop_strings": ["x"]\n}'
     )
     results = json.loads(preflight("--sarif", path).out)["runs"][0]["results"]
     lines = {
@@ -370,7 +374,7 @@ def test_sarif_points_at_the_line(folder: Folder, preflight: Command) -> None:
         for each in (*r["locations"], *r.get("relatedLocations", []))
         if each["physicalLocation"]["artifactLocation"]["uri"] == "model/generation_config.json"
     }
-    assert lines == {("GENERATION_STOP_STRINGS_IGNORED", 7), ("EOS_SOURCES_DISAGREE", 3)}
+    assert lines == {("GENERATION_STOP_STRINGS_IGNORED", 7), ("EOS_ID_UNKNOWN", 5)}
 
 
 TEXT = (

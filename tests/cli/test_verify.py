@@ -13,8 +13,8 @@ from typing import Any, SupportsIndex
 import pytest
 
 from streamdec.backends.fast_path import VARIABLE
-from streamdec.cli import streaming
 from streamdec.cli import verify as verify_module
+from streamdec.cli import verify_streams
 from streamdec.cli.progress import counted
 from streamdec.core.decode_stream import DecodeStream
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run
@@ -129,7 +129,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "my rows.jsonl").write_text(jsonl(ROWS[0][:4], ROWS[0]), "utf-8")
-    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     found = run(monkeypatch, "verify", "--fast=off", TOKENIZER, tmp_path / "my rows.jsonl")
     assert found.status == 1
     heading, *lines, summary = found.out.splitlines()
@@ -152,7 +152,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
 
 
 def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     monkeypatch.setattr(verify_module, "MOST_SHOWN", 2)
     result = verified(monkeypatch, TOKENIZER, stdin=jsonl(*[ROWS[0] * 3] * 5))
     lines = result.out.splitlines()
@@ -166,7 +166,7 @@ def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.Mon
 def test_another_seed_cuts_elsewhere_and_the_same_one_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     rows = jsonl(*[ROWS[0]] * 4)
 
     def told(seed: int) -> str:

@@ -19,6 +19,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
+    TokenIdError,
 )
 from streamdec.chunks import joined
 
@@ -401,3 +402,17 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
     snapshot["sections"] = {**snapshot["sections"], **change}
     with pytest.raises(SnapshotError):
         SectionDecoder.restore(TOKENIZER, snapshot)
+
+
+def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<t>", b"Hm", b"</t>", b"Hi"])
+    decoder = SectionDecoder(tokenizer, sections={"thought": ("<t>", "</t>")})
+    with pytest.raises(TokenIdError) as caught:
+        decoder.step_batch([0, 1, 2, 3, -1, 3])
+    chunk = caught.value.chunk
+    assert chunk is not None
+    assert [(part.section, part.text) for part in chunk.split()] == [
+        ("thought", "Hm"),
+        (None, "Hi"),
+    ]
+    assert (caught.value.num_taken, decoder.num_tokens) == (4, 4)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends import _reading, gguf_metadata, sentencepiece_proto, tokenizer_config
+from streamdec.backends import (
+    _reading,
+    folder_files,
+    gguf_metadata,
+    sentencepiece_proto,
+    tokenizer_config,
+)
 from streamdec.core import byte_table, table, window
 from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.loading import detect
@@ -49,7 +55,7 @@ SERVER = ServerLimits()
             f"{snapshot.MAX_JSON // MIB} MiB, {snapshot.LIMITS['tokenizer.json'] // MIB} MiB, "
             f"{snapshot.MAX_TEXT // MIB} MiB"
         ),
-        f"{snapshot.MAX_CONTAINERS:,} brackets, {snapshot.MAX_VALUES:,} values",
+        f"{folder_files.MAX_CONTAINERS:,} brackets, {folder_files.MAX_VALUES:,} values",
         f"{snapshot.MAX_ENTRIES:,}; {snapshot.MAX_TEMPLATES} |",
         f"{turns.MOST_SECONDS} s, in a child process",
         (

@@ -10,6 +10,7 @@ import anyio.to_thread
 import pytest
 
 from streamdec import Chunk
+from streamdec.chunks import SectionChunk
 from streamdec.integrations._row_feed import RowFeed
 
 
@@ -41,6 +42,17 @@ def test_joined_chunks_cover_the_ids_of_both() -> None:
     feed.put({0: Chunk("a", token_ids=(1, 2))})
     feed.put({0: Chunk("b", "stop", token_ids=(3,))})
     assert feed.take() == (0, Chunk("ab", "stop", token_ids=(1, 2, 3)))
+
+
+def test_waiting_text_in_several_sections_is_taken_in_parts() -> None:
+    feed = RowFeed()
+    parts = ("reasoning", "b"), (None, "c")
+    feed.put({0: SectionChunk("a", section="reasoning"), 1: Chunk("x")})
+    feed.put({0: SectionChunk("bc", parts=parts)})
+    assert feed.take() == (0, SectionChunk("ab", section="reasoning"))
+    feed.put({0: Chunk("d", "stop")})
+    feed.end()
+    assert [*iter(feed.take, None)] == [(0, Chunk("cd", "stop")), (1, Chunk("x"))]
 
 
 def test_all_that_waits_comes_as_one_chunk() -> None:

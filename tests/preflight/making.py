@@ -21,7 +21,8 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 """The folder of real snapshots beside the repository; it may be missing."""
 CHATML = (
     "{%- for m in messages %}"
-    "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{%- endfor %}"
+    "{{ '<|im_start|>' + m['role'] + '\\n' + (m['content'] if m['content'] is string else '') + "
+    "'<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>")

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.preflight import inspect, stop_conditions
+from tests.preflight.changes import CASES
 from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.making import control, shared_snapshots
-from tests.preflight.test_findings import CASES
 
 ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6", "dynamo", "smg", "mlx-lm")
 

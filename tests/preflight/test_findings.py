@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,252 +14,25 @@ from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.preflight_report import SEVERITIES
 from streamdec.preflight.rules import RULES
-from tests.preflight.making import CHATML, Parts, added, control
+from tests.preflight.changes import (
+    CASES,
+    RENDERED,
+    both,
+    config,
+    drop,
+    entry,
+    file,
+    flag,
+    say,
+    template,
+)
+from tests.preflight.making import CHATML, control
 from tests.support.pages import ROOT
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
 """Only the hub can say so."""
 
 
-def _config(**values: Any) -> Callable[[Parts], None]:
-    return lambda parts: parts.config.update(values) if parts.config is not None else None
-
-
-def _generation(**values: Any) -> Callable[[Parts], None]:
-    return lambda p: p.generation.update(values) if p.generation is not None else None
-
-
-def _say(**values: Any) -> Callable[[Parts], None]:
-    return lambda parts: parts.say(**values)
-
-
-def _file(name: str, content: str | bytes | dict[str, Any]) -> Callable[[Parts], None]:
-    return lambda parts: parts.others.update({name: content})
-
-
-def _both(*changes: Callable[[Parts], object]) -> Callable[[Parts], None]:
-    def change(parts: Parts) -> None:
-        for each in changes:
-            each(parts)
-
-    return change
-
-
-def _without(*names: str) -> Callable[[Parts], None]:
-    def change(parts: Parts) -> None:
-        for name in names:
-            setattr(parts, name, None)
-
-    return change
-
-
-def _drop(*keys: str) -> Callable[[Parts], None]:
-    def change(parts: Parts) -> None:
-        for key in keys:
-            assert parts.tokenizer_config is not None
-            parts.tokenizer_config.pop(key, None)
-
-    return change
-
-
-def _flag(index: int, *, special: bool) -> Callable[[Parts], None]:
-    return lambda parts: parts.own[index].update(special=special)
-
-
-def _template(text: str) -> Callable[[Parts], None]:
-    return _say(chat_template=text)
-
-
-def _entry(token_id: int, content: str, *, special: bool = True) -> Callable[[Parts], None]:
-    return lambda parts: parts.decoder.update({str(token_id): added(content, special=special)})
-
-
-def _own(token_id: int, content: str, *, special: bool = True) -> Callable[[Parts], None]:
-    return lambda parts: parts.own.append({"id": token_id, **added(content, special=special)})
-
-
-QUANT = {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
-LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
-GLM = (
-    "{%- for m in messages %}{{ '<|im_start|>' if m.role == 'user' else '<|pad|>' }}{{ m.content }}"
-    "{%- endfor %}{% if add_generation_prompt %}<|pad|>{% endif %}"
-)
-
-CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
-    "EOS_SOURCES_DISAGREE": ("info", _generation(eos_token_id=[256, 258])),
-    "EOS_ENGINES_DISAGREE": ("warning", _say(eos_token="<|endoftext|>")),
-    "EOS_TERMINATOR_NOT_STOPPED": (
-        "error",
-        _both(_say(eos_token="<|pad|>"), _config(eos_token_id=259), _generation(eos_token_id=259)),
-    ),
-    "EOS_TURN_PRIMER_IN_STOP_SET": (
-        "info",
-        _both(_template(GLM), _generation(eos_token_id=[257, 258])),
-    ),
-    "EOS_MISSING_EVERYWHERE": (
-        "error",
-        _both(_drop("eos_token"), _config(eos_token_id=None), _generation(eos_token_id=None)),
-    ),
-    "EOS_TOKEN_NOT_IN_VOCAB": ("error", _say(eos_token="</s>")),
-    "EOS_ID_UNKNOWN": ("error", _generation(eos_token_id=[258, 900])),
-    "EOS_CLASS_DEFAULT_IN_EFFECT": (
-        "warning",
-        lambda parts: parts.config.pop("eos_token_id") if parts.config else None,
-    ),
-    "EOS_TEXT_CONFIG_ONLY": (
-        "warning",
-        lambda parts: setattr(
-            parts, "config", {"model_type": "gemma3", "text_config": {"eos_token_id": 258}}
-        ),
-    ),
-    "EOS_ZERO_DROPPED": ("warning", _generation(eos_token_id=0)),
-    "GENERATION_CONFIG_MISSING": ("info", _without("generation")),
-    "GENERATION_STOP_STRINGS_IGNORED": ("warning", _generation(stop_strings=["END"])),
-    "BOS_SOURCES_DISAGREE": (
-        "warning",
-        _both(_say(bos_token="<|endoftext|>"), _generation(bos_token_id=257)),
-    ),
-    "PAD_EQUALS_EOS": ("info", _say(pad_token="<|im_end|>")),
-    "SPECIAL_FLAG_DRIFT": ("error", _flag(2, special=False)),
-    "ADDED_TOKEN_CONTENT_DRIFT": ("error", _entry(259, "<|padding|>")),
-    "ADDED_TOKEN_ID_DRIFT": (
-        "warning",
-        lambda parts: parts.decoder.update({"261": parts.decoder.pop("259")}),
-    ),
-    "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", _entry(260, "<tool>")),
-    "ADDED_TOKEN_ID_NOT_HONOURED": ("error", _both(_own(270, "<gap>"), _entry(270, "<gap>"))),
-    "ADDED_TOKEN_DUPLICATE_CONTENT": ("warning", _own(260, "<|pad|>")),
-    "ADDED_TOKENS_DECODER_ABSENT": ("info", _drop("added_tokens_decoder")),
-    "ADDED_TOKENS_DECODER_SHAPE": ("error", _say(added_tokens_decoder=[added("<|im_end|>")])),
-    "EXTRA_SPECIAL_TOKENS_LIST": ("info", _say(extra_special_tokens=["<|im_start|>"])),
-    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL": (
-        "warning",
-        _say(extra_special_tokens=["<|im_start|>"], additional_special_tokens=["<|pad|>"]),
-    ),
-    "EXTRA_SPECIAL_NOT_SKIPPED": (
-        "warning",
-        _both(
-            _own(260, "<u>", special=False),
-            _entry(260, "<u>", special=False),
-            _say(additional_special_tokens=["<u>"]),
-        ),
-    ),
-    "SPECIAL_TOKENS_MAP_OVERRIDES": (
-        "warning",
-        _both(
-            _drop("added_tokens_decoder"),
-            _file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
-        ),
-    ),
-    "SPECIAL_TOKENS_MAP_STALE": (
-        "info",
-        _file("special_tokens_map.json", {"eos_token": added("<|endoftext|>")}),
-    ),
-    "STRUCTURAL_TOKEN_NOT_SPECIAL": (
-        "info",
-        _both(_flag(1, special=False), _entry(257, "<|im_start|>", special=False)),
-    ),
-    "TEMPLATE_MARKER_NOT_A_TOKEN": (
-        "warning",
-        _template(CHATML.replace("'<|im_start|>assistant", "'<|im_begin|>assistant")),
-    ),
-    "FILE_INVALID_JSON": ("error", _file("special_tokens_map.json", b"\xef\xbb\xbf{}")),
-    "FILE_LFS_POINTER": ("error", _both(_without("tokenizer"), _file("tokenizer.json", LFS))),
-    "FILE_TOO_LARGE": ("error", _file("chat_template.jinja", b" " * (2**20 + 1))),
-    "FILE_UNREADABLE": ("error", _file("chat_template.jinja", b"\xff\xfe{")),
-    "TOKENIZER_JSON_INVALID": (
-        "error",
-        lambda parts: parts.tokenizer.update(model={"type": "none"}) if parts.tokenizer else None,
-    ),
-    "TOKENIZER_JSON_MISSING": ("error", _without("tokenizer")),
-    "TOKENIZER_CLASS_REQUIRES_V5": ("info", _say(tokenizer_class="TokenizersBackend")),
-    "TOKENIZER_CLASS_UNKNOWN": ("warning", _say(tokenizer_class="AcmeTokenizerFast")),
-    "TOKENIZER_REMOTE_CODE": ("warning", _say(auto_map=["tokenization_acme.Acme", None])),
-    "TOKENIZER_MISTRAL_NATIVE": ("info", _file("tekken.json", "{}")),
-    "ADD_BOS_EOS_FLAG_IGNORED": ("info", _say(add_bos_token=True)),
-    "CHAT_TEMPLATE_MISSING": ("warning", _drop("chat_template")),
-    "CHAT_TEMPLATE_BYPASSED": ("info", _config(model_type="gpt_oss")),
-    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE": (
-        "warning",
-        _file("chat_template.jinja", CHATML.replace("assistant", "model")),
-    ),
-    "CHAT_TEMPLATE_INLINE_LOST": ("error", _file("additional_chat_templates/rag.jinja", CHATML)),
-    "CHAT_TEMPLATE_NO_DEFAULT": (
-        "error",
-        _say(chat_template=[{"name": "tool_use", "template": CHATML}]),
-    ),
-    "CHAT_TEMPLATE_NAMED": (
-        "info",
-        _say(chat_template=[{"name": n, "template": CHATML} for n in ("default", "tool_use")]),
-    ),
-    "CHAT_TEMPLATE_DEFAULT_COLLISION": (
-        "warning",
-        _both(
-            _file("chat_template.jinja", CHATML),
-            _file("additional_chat_templates/default.jinja", CHATML),
-        ),
-    ),
-    "CHAT_TEMPLATE_LEGACY_JSON": (
-        "warning",
-        _file("chat_template.json", {"chat_template": CHATML}),
-    ),
-    "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", _template("{% for m in messages %}{{ m.content }}")),
-    "CHAT_TEMPLATE_UNKNOWN_NAME": (
-        "error",
-        _template(CHATML + "{% if tools %}{{ tools | from_json }}{% endif %}"),
-    ),
-    "CHAT_TEMPLATE_SANDBOX_VIOLATION": (
-        "error",
-        _template(CHATML + "{{ messages.__class__.__mro__ }}"),
-    ),
-    "CHAT_TEMPLATE_RESOURCE_LIMIT": ("error", _template(CHATML + "{{ 'a' * 4000000000 }}")),
-    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT": ("info", _template(CHATML.partition("{%- if")[0])),
-    "CHAT_TEMPLATE_CLOCK_DEPENDENT": ("warning", _template("{{ strftime_now('%d') }}" + CHATML)),
-    "CHAT_TEMPLATE_NEEDS_KWARGS": (
-        "info",
-        _template(CHATML + "{% if enable_thinking %}!{% endif %}"),
-    ),
-    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS": (
-        "info",
-        _template(
-            CHATML + "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
-            "c.function.arguments.items() %}{{ k }}{% endfor %}{% endfor %}{% endfor %}"
-        ),
-    ),
-    "CHAT_TEMPLATE_NONE_CONTENT_LEAK": (
-        "warning",
-        _template(CHATML.replace("+ m['content'] +", "~ m['content'] ~")),
-    ),
-    "CHAT_TEMPLATE_LIST_CONTENT_REPR": (
-        "warning",
-        _template(CHATML.replace("+ m['content'] +", "~ m['content'] ~")),
-    ),
-    "QUANT_NESTED": ("warning", _config(text_config={"quantization_config": QUANT})),
-    "QUANT_SIDECAR_ONLY": (
-        "info",
-        _file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
-    ),
-    "QUANT_MULTIPLE_DISAGREE": (
-        "error",
-        _config(quantization_config={"quant_method": "fp8"}, compression_config=QUANT),
-    ),
-    "QUANT_NO_METHOD": ("warning", _config(quantization_config={"bits": 4})),
-    "QUANT_KV_SCHEME_NULL": (
-        "info",
-        _config(quantization_config={**QUANT, "kv_cache_scheme": None}),
-    ),
-}
-RENDERED = {
-    "EOS_TERMINATOR_NOT_STOPPED",
-    "EOS_TURN_PRIMER_IN_STOP_SET",
-    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
-    "CHAT_TEMPLATE_RESOURCE_LIMIT",
-    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT",
-    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS",
-    "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
-    "CHAT_TEMPLATE_LIST_CONTENT_REPR",
-}
-"""Those for which the template is rendered, which takes a child process."""
 MADE_OTHERWISE = {"FILE_OUTSIDE_FOLDER", "CHAT_TEMPLATE_NOT_INSPECTED", "COMMIT_UNVERIFIED"}
 
 
@@ -299,11 +71,12 @@ def test_a_code_is_declared_once_and_whole() -> None:
         assert rule.when
         assert not rule.when.endswith(".")
         assert rule.action.endswith(".")
+        assert len(re.findall(r"[.!?](?=\s|$)", rule.action)) <= 2, rule.action
         assert rule.engines
 
 
 def test_the_gravest_come_first(tmp_path: Path) -> None:
-    change = _both(CASES["PAD_EQUALS_EOS"][1], CASES["EOS_ID_UNKNOWN"][1], _drop("chat_template"))
+    change = both(CASES["PAD_EQUALS_EOS"][1], CASES["EOS_ID_UNKNOWN"][1], drop("chat_template"))
     report = inspect(control(change).write(tmp_path), render=False)
     order = [SEVERITIES.index(finding.severity) for finding in report.findings]
     assert order == sorted(order, reverse=True)
@@ -312,13 +85,17 @@ def test_the_gravest_come_first(tmp_path: Path) -> None:
 
 
 def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None:
-    report = inspect(control(_flag(2, special=False)).write(tmp_path), render=False)
+    report = inspect(control(flag(2, special=False)).write(tmp_path), render=False)
     [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
     [evidence] = finding.evidence
-    assert evidence.file == "tokenizer_config.json"
-    assert evidence.pointer == "/added_tokens_decoder/258"
+    assert evidence.file == "tokenizer.json"
+    assert evidence.pointer == "/added_tokens/2"
     assert evidence.ids == {258: "<|im_end|>"}
-    assert evidence.value == {"tokenizer.json": False, "tokenizer_config.json": True}
+    assert evidence.value == {
+        "tokenizer.json": False,
+        "tokenizer_config.json": True,
+        "after loading": True,
+    }
     assert "tokenization_utils_tokenizers.py" in str(finding.reference[0])
 
 
@@ -329,7 +106,7 @@ def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
     index: int, token_id: int, name: str, tmp_path: Path
 ) -> None:
     """The one is a stop id, the other is nothing."""
-    report = inspect(control(_flag(index, special=False)).write(tmp_path), render=False)
+    report = inspect(control(flag(index, special=False)).write(tmp_path), render=False)
     [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
     assert finding.severity == ("error" if token_id == 258 else "warning")
     assert finding.evidence[0].ids == {token_id: name}
@@ -338,12 +115,12 @@ def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
 @pytest.mark.parametrize("is_built", [False, True])
 def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> None:
     """But not by a class for which it never was."""
-    change = _entry(257, "<|im_start|>", special=False)
-    change = _both(change, _config(model_type="qwen2")) if is_built else change
+    change = entry(257, "<|im_start|>", special=False)
+    change = both(change, config(model_type="qwen2")) if is_built else change
     report = inspect(control(change).write(tmp_path), render=False)
     [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    note = "effective for transformers: special=false"
-    assert finding.evidence[0].note == (note if is_built else f"{note}, and yet skipped")
+    note = "special"
+    assert finding.evidence[0].note == (note if is_built else f"{note}, and skipped all the same")
     loaded = load_tokenizer(tmp_path, fast="off")
     assert (loaded.decode([257]) == "") != is_built
 
@@ -351,9 +128,9 @@ def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
 def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> None:
     def codes(listed: list[str]) -> frozenset[str]:
-        stale = _file("special_tokens_map.json", {key: listed})
-        same = _say(additional_special_tokens=["<|im_start|>"])
-        return inspect(control(_both(same, stale)).write(tmp_path), render=False).codes
+        stale = file("special_tokens_map.json", {key: listed})
+        same = say(additional_special_tokens=["<|im_start|>"])
+        return inspect(control(both(same, stale)).write(tmp_path), render=False).codes
 
     assert codes(["<|im_start|>"]) == set()
     assert codes(["<|im_start|>", "<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
@@ -363,7 +140,7 @@ def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> Non
 def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
     """Transformers ignores additional_special_tokens beside a list, and not beside names."""
     parts = control(
-        _say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
+        say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
     )
     assert "EXTRA_SPECIAL_SHADOWS_ADDITIONAL" not in inspect(parts.write(tmp_path)).codes
     loaded = load_tokenizer(tmp_path, fast="off")
@@ -371,7 +148,7 @@ def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
 
 
 def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_path: Path) -> None:
-    parts = control(_entry(258, "<|im_end|>", special=False))
+    parts = control(entry(258, "<|im_end|>", special=False))
     assert "SPECIAL_FLAG_DRIFT" not in inspect(parts.write(tmp_path), render=False).codes
 
 
@@ -379,7 +156,7 @@ def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_pa
 def test_what_only_old_versions_refuse_is_an_error_for_them_alone(
     engine: str, tmp_path: Path
 ) -> None:
-    change = _both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
+    change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
     folder = control(change).write(tmp_path)
     for asked, severity in ((engine, "error"), ("sglang@0.5.10", "info")):
         report = inspect(folder, engines=(asked,), render=False)
@@ -391,8 +168,8 @@ def test_what_only_old_versions_refuse_is_an_error_for_them_alone(
 
 def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) -> None:
     """Qwen2Tokenizer takes the added tokens that the config declares, and no others."""
-    change = _both(_config(model_type="qwen2"), lambda parts: parts.decoder.pop("259"))
-    change = _both(change, _drop("pad_token"))
+    change = both(config(model_type="qwen2"), lambda parts: parts.decoder.pop("259"))
+    change = both(change, drop("pad_token"))
     report = inspect(control(change).write(tmp_path), render=False)
     [finding] = [f for f in report.findings if f.code == "ADDED_TOKEN_ID_NOT_HONOURED"]
     assert finding.evidence[0].ids == {259: "<|pad|>"}
@@ -401,7 +178,7 @@ def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) ->
 
 def test_an_unknown_name_in_a_branch_that_asks_for_it_is_none(tmp_path: Path) -> None:
     guarded = "{% if helper is defined %}{{ helper() }}{% endif %}"
-    report = inspect(control(_template(CHATML + guarded)).write(tmp_path), render=False)
+    report = inspect(control(template(CHATML + guarded)).write(tmp_path), render=False)
     assert report.codes == {"CHAT_TEMPLATE_NEEDS_KWARGS"}
 
 
@@ -429,7 +206,7 @@ def test_a_process_that_cannot_be_started_is_no_fault_of_the_template(
 def test_a_named_template_is_rendered_too(tmp_path: Path) -> None:
     hostile = CHATML + "{{ 'a' * 4000000000 }}"
     listed = [{"name": "default", "template": CHATML}, {"name": "rag", "template": hostile}]
-    report = inspect(control(_say(chat_template=listed)).write(tmp_path))
+    report = inspect(control(say(chat_template=listed)).write(tmp_path))
     [finding] = [f for f in report.findings if f.severity == "error"]
     assert finding.code == "CHAT_TEMPLATE_RESOURCE_LIMIT"
     assert finding.evidence[0].pointer == "/chat_template/1/template"
@@ -437,14 +214,14 @@ def test_a_named_template_is_rendered_too(tmp_path: Path) -> None:
 
 def test_a_fault_that_only_some_conversations_meet_names_one(tmp_path: Path) -> None:
     """Kimi K2's own template appends to a list where a tool is called."""
-    template = CHATML + (
+    text = CHATML + (
         "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
         "{% set _ = seen.append(m) %}{% endif %}{% endfor %}"
     )
-    report = inspect(control(_template(template)).write(tmp_path))
+    report = inspect(control(template(text)).write(tmp_path))
     [finding] = [f for f in report.findings if f.severity == "error"]
     assert finding.code == "CHAT_TEMPLATE_SANDBOX_VIOLATION"
-    assert finding.evidence[0].note.startswith("a call of a tool: ")
+    assert finding.evidence[0].note.startswith("a call of a tool, ")
     assert finding.evidence[0].line == 1
 
 
@@ -453,8 +230,8 @@ def test_null_content_is_tried_with_and_without_a_call(content: str, tmp_path: P
     """What OpenAI's API gives for a message that only calls tools has null content."""
     only_calls = "{% if m.tool_calls %}{{ m.content }}{% endif %}"
     leak = "{{ m.content }}" if content == "none" else only_calls
-    template = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
-    report = inspect(control(_template(template)).write(tmp_path))
+    text = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
+    report = inspect(control(template(text)).write(tmp_path))
     assert "CHAT_TEMPLATE_NONE_CONTENT_LEAK" in report.codes
 
 
@@ -465,7 +242,7 @@ def test_a_folder_of_the_hubs_cache_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_sources_tell_which_file_won(tmp_path: Path) -> None:
-    change = _both(CASES["SPECIAL_TOKENS_MAP_OVERRIDES"][1], _file("chat_template.jinja", CHATML))
+    change = both(CASES["SPECIAL_TOKENS_MAP_OVERRIDES"][1], file("chat_template.jinja", CHATML))
     sources = inspect(control(change).write(tmp_path), render=False).sources
     assert sources["eos_token"] == "special_tokens_map.json"
     assert sources["pad_token"] == "tokenizer_config.json"
@@ -478,8 +255,8 @@ def test_sources_tell_which_files_are_read_at_all(tmp_path: Path) -> None:
     sources = inspect(control().write(tmp_path / "a"), render=False).sources
     assert sources["added_tokens"] == "tokenizer.json, then tokenizer_config.json"
     assert "quantization_config" not in sources
-    legacy = _both(_drop("added_tokens_decoder"), _file("added_tokens.json", {"<x>": 260}))
-    quantized = _both(legacy, CASES["QUANT_NESTED"][1], CASES["QUANT_SIDECAR_ONLY"][1])
+    legacy = both(drop("added_tokens_decoder"), file("added_tokens.json", {"<x>": 260}))
+    quantized = both(legacy, CASES["QUANT_NESTED"][1], CASES["QUANT_SIDECAR_ONLY"][1])
     sources = inspect(control(quantized).write(tmp_path / "b"), render=False).sources
     assert sources["added_tokens"] == "tokenizer.json, then added_tokens.json"
     assert sources["quantization_config"] == "hf_quant_config.json: quantization"

@@ -44,7 +44,7 @@ def test_glm_ends_a_turn_with_the_next_and_that_is_no_error(incidents: Path) -> 
     assert "Keep the id" in primer.action
     assert {i for e in primer.evidence for i in e.ids} == {260, 262}
     assert not {"EOS_TERMINATOR_NOT_STOPPED", "EOS_ENGINES_DISAGREE"} & report.codes
-    assert "EOS_SOURCES_DISAGREE" in report.codes, "who reads the tokenizer alone runs on"
+    assert "EOS_SOURCES_DISAGREE" not in report.codes, "each engine stops on all three"
     assert stops(incidents / "glm") == {(256, 260, 262)}
 
 
@@ -84,7 +84,7 @@ def test_glm_needs_transformers_5(incidents: Path) -> None:
 
 def test_gemma_has_an_id_more_in_one_file_and_its_template_in_another(incidents: Path) -> None:
     report = inspect(incidents / "gemma")
-    assert {"EOS_SOURCES_DISAGREE", "ADDED_TOKENS_DECODER_ABSENT"} <= report.codes
+    assert "ADDED_TOKENS_DECODER_ABSENT" in report.codes
     assert "CHAT_TEMPLATE_MISSING" not in report.codes, "the file is loaded"
     assert report.sources["chat_template"] == "chat_template.jinja"
     assert "TOKENIZER_CLASS_UNKNOWN" not in report.codes

@@ -18,8 +18,8 @@ from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from tests.backends.test_apply_tokenizer_config import DRAWN, folder_of
 from tests.backends.test_class_pipelines import ROWS, drawn
+from tests.preflight.changes import CASES
 from tests.preflight.making import SHARED, control
-from tests.preflight.test_findings import CASES
 from tests.preflight.test_snapshot_tokens import DATA, write_loaded
 
 Added = dict[int, tuple[Any, ...]]

@@ -141,7 +141,7 @@ SYSTEM_CLOSES = CHATML.replace(
 def test_a_marker_that_closes_begins_nothing(tmp_path: Path, template: str | None) -> None:
     def change(parts: Parts) -> None:
         parts.say(chat_template=template)
-        parts.generation = {"eos_token_id": [258, 256]}
+        parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
 
     assert is_turn_marker_eos(control(change).write(tmp_path)) == []
 
@@ -225,7 +225,7 @@ def test_files_that_agree_give_nothing(tmp_path: Path) -> None:
 
 def test_files_that_differ_are_told_the_gravest_first(tmp_path: Path) -> None:
     def change(parts: Parts) -> None:
-        parts.generation = {"eos_token_id": [258, 256]}
+        parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
         parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
         parts.others["chat_template.jinja"] = "another"
         parts.own[2]["special"] = False

@@ -12,15 +12,15 @@ import asyncio
 import contextlib
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -94,6 +94,15 @@ async def get(port: int, path: str) -> str:
     return answer.rpartition(b"\r\n\r\n")[2].decode()
 
 
+class Pace(NamedTuple):
+    """What the clients of a server see, in seconds."""
+
+    gap: float
+    """The 99th percentile of the times between the parts of streamed responses."""
+    health: float
+    """The median of the times that ``/health`` takes."""
+
+
 async def gaps_of(port: int, seconds: float) -> list[float]:
     """The times between the parts of a streamed response, from the first part on."""
     body = json.dumps({"prompt": "One", "stream": True}).encode()
@@ -114,36 +123,48 @@ async def gaps_of(port: int, seconds: float) -> list[float]:
         writer.close()
 
 
-async def pace_of(port: int, *, victims: int = 4, seconds: float = 3.0) -> float:
-    """The 99th percentile of the gaps of several streams."""
-    found = await asyncio.gather(*(gaps_of(port, seconds) for _ in range(victims)))
+async def _health_of(port: int, seconds: float) -> list[float]:
+    times, start = [], time.monotonic()
+    while time.monotonic() - start < seconds:
+        begin = time.monotonic()
+        assert '"ok"' in await get(port, "/health")
+        times.append(time.monotonic() - begin)
+        await asyncio.sleep(3 * PACE)
+    return times
+
+
+async def pace_of(port: int, *, victims: int = 4, seconds: float = 1.2) -> Pace:
+    """What several clients see at the same time."""
+    health, *found = await asyncio.gather(
+        _health_of(port, seconds), *(gaps_of(port, seconds) for _ in range(victims))
+    )
     gaps = sorted(gap for each in found for gap in each)
-    return gaps[int(0.99 * len(gaps))]
+    return Pace(gaps[int(0.99 * len(gaps))], median(health))
 
 
-async def attack(port: int, requests: Sequence[bytes], *, seconds: float) -> list[bytes]:
-    """Send each request again and again, each from a connection of its own. Give the responses.
+@contextlib.asynccontextmanager
+async def attack(port: int, request: bytes, count: int) -> AsyncIterator[dict[str, int]]:
+    """Send ``request`` again and again, from ``count`` connections, until the block ends.
 
-    The attackers are a process of their own, so that they do not hold up the victims themselves.
+    Give the counts of the statuses, once it has ended.
     """
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(pool, _attack, port, requests, seconds)
-
-
-def _attack(port: int, requests: Sequence[bytes], seconds: float) -> list[bytes]:
-    end, answers = time.monotonic() + seconds, []
-
-    async def again(data: bytes) -> None:
-        while time.monotonic() < end:
-            answers.append(await ask(port, data))
-
-    async def all_of_them() -> None:
-        async with asyncio.timeout(seconds + 60):
-            await asyncio.gather(*map(again, requests))
-
-    asyncio.run(all_of_them())
-    return answers
+    command = [str(Path(__file__).with_name("attacker.py")), str(port), str(count)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, **pipes)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    statuses: dict[str, int] = {}
+    try:
+        process.stdin.write(request)
+        process.stdin.close()
+        assert await process.stdout.readline() == b"begun\n"
+        yield statuses
+        process.send_signal(signal.SIGINT)
+        statuses.update(json.loads(await process.stdout.read()))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,29 @@
-"""Attacks: what the clients of running streams notice of them, and how much memory they take."""
+"""Attacks: what the clients of running streams notice of them, and how much memory they take.
+
+No test compares a time with a number of seconds. It compares an attacked server with a quiet one
+at the same time, or checks in which order things end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from statistics import median
 
 import pytest
 
-from tests.server.attacked import ask, attack, attacked_server, get, pace_of, request_of
+from tests.server.attacked import Pace, ask, attack, attacked_server, get, pace_of, request_of
 from tests.server.test_errors import CHAT, COMPLETIONS
 
 MOST_MEMORY = 640 << 20
 """Bytes that an attack may take: some 20 times those of all large bodies at once."""
-SLOWER = 5
-"""How many times longer the gaps may be during an attack. (3 on a machine without other load.)"""
-ROUNDS = 3
+SLOWER = 3
+"""How many times longer the gaps of a stream may be during an attack (the 99th percentile)."""
+ROUNDS = 5
+"""The medians of so many attacks are compared."""
+TRIES = 3
+"""How often all rounds are measured if the ratio is too high. On a machine with other load, a
+thread of the attacked server may lose the processor while it holds the interpreter's lock."""
 
 EMPTY_LISTS = b'{"prompt": "One", "max_tokens": 1, "x": [%b []]}' % (b"[]," * 1_390_000)
 IDS = json.dumps({"prompt": [[99] * 32_000] * 16, "max_tokens": 1}).encode()
@@ -25,20 +31,33 @@ LONG_CHAT = json.dumps(
     {"messages": [{"role": "user", "content": "word, and it goes. " * 50_000}] * 4, "max_tokens": 1}
 ).encode()
 SMALL_LISTS = b'{"prompt": "One", "max_tokens": 1, "x": [%b []]}' % (b"[]," * 10_000)
+CLOSED = b'{"x": %b' % (b"]" * (4_000_000))
+ESCAPES = b'{"prompt": "%b", "max_tokens": 1}' % (rb"\\" * 2_000_000)
 
 
-async def slowdown(port: int, attackers: Callable[[], Awaitable[Any]]) -> float:
-    """How many times longer the gaps of running streams are during an attack."""
-    ratios = []
+async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tuple[float, float]:
+    """What the clients of an attacked server see, relative to those of a quiet one.
+
+    Returns how many times longer the gaps are, and how many gaps a request for health takes. Both
+    servers are watched at the same time, so that other load of the machine is in both.
+    """
+    attacked: list[Pace] = []
+    quiet: list[Pace] = []
     for _ in range(ROUNDS):
-        quiet = await pace_of(port)
-        attacking = asyncio.ensure_future(attackers())
-        await asyncio.sleep(1)  # the attackers start
-        ratios.append(await pace_of(port) / quiet)
-        await attacking
-        if ratios[-1] <= SLOWER:
-            break  # other load of the machine is no attack
-    return min(ratios)
+        async with attack(port, request, count) as statuses:
+            paces = await asyncio.gather(pace_of(port), pace_of(quiet_port))
+        attacked.append(paces[0])
+        quiet.append(paces[1])
+        assert sum(statuses.values()) >= count
+        assert {each[:1] for each in statuses} <= {"2", "4"}
+    gap = median(each.gap for each in quiet)
+    of = [median(each.gap for each in attacked), median(each.health for each in attacked)]
+    return of[0] / gap, of[1] / gap
+
+
+HEAD = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+TINY_CHUNKS = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\n \r\n" * 400_000
+MANY_FIELDS = HEAD.encode() + b"a:b\r\n" * 12_000 + b"\r\n"
 
 
 @pytest.mark.thorough
@@ -46,73 +65,60 @@ async def slowdown(port: int, attackers: Callable[[], Awaitable[Any]]) -> float:
     ("path", "body", "count"),
     [
         (COMPLETIONS, EMPTY_LISTS, 16),
-        (COMPLETIONS, IDS, 12),
-        (CHAT, LONG_CHAT, 12),
+        (COMPLETIONS, IDS, 6),
+        (CHAT, LONG_CHAT, 6),
         (COMPLETIONS, SMALL_LISTS, 4),
+        (COMPLETIONS, CLOSED, 6),
+        (COMPLETIONS, ESCAPES, 6),
+        ("", TINY_CHUNKS, 4),
+        ("", MANY_FIELDS, 4),
     ],
-    ids=["lists", "ids", "chats", "small"],
+    ids=["lists", "ids", "chats", "small", "closed", "escapes", "chunks", "fields"],
 )
 def test_heavy_bodies_do_not_hold_up_running_streams(path: str, body: bytes, count: int) -> None:
-    async def main(port: int) -> None:
+    async def main(port: int, quiet_port: int) -> None:
         before = int(await get(port, "/peak"))
-        request = request_of(path, body)
-        times: list[float] = []
-
-        async def healthy() -> None:
-            start = time.monotonic()
-            assert '"ok"' in await get(port, "/health")
-            times.append(time.monotonic() - start)
-
-        async def attackers() -> None:
-            attacking = asyncio.ensure_future(attack(port, [request] * count, seconds=4))
-            while not attacking.done():
-                await healthy()
-                await asyncio.sleep(0.2)
-            answers = attacking.result()
-            assert len(answers) >= count
-            assert {each[9:10] for each in answers if each} <= {b"2", b"4"}
-
-        assert await slowdown(port, attackers) <= SLOWER
+        request = request_of(path, body) if path else body
+        found: list[tuple[float, float]] = []
+        while len(found) < TRIES and (not found or max(found[-1]) > SLOWER):
+            found.append(await slowdown(port, quiet_port, request, count))
+        assert max(found[-1]) <= SLOWER, found
         assert int(await get(port, "/peak")) - before < MOST_MEMORY
-        assert len(times) > 10
-        assert sorted(times)[len(times) // 2] < 1  # it was up to 20 seconds
 
-    with attacked_server() as port:
-        asyncio.run(main(port))
+    with attacked_server() as port, attacked_server() as quiet_port:
+        asyncio.run(main(port, quiet_port))
 
 
 @pytest.mark.thorough
 def test_bodies_that_drip_do_not_lock_out_large_ones() -> None:
+    """A large body is answered while they drip, and they end before a steady body has arrived."""
+    size = 4 << 20
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    head += f"Content-Length: {4 << 20}\r\n\r\n"
+    head += f"Connection: close\r\nContent-Length: {size}\r\n\r\n"
     large = b'{"prompt": "One", "max_tokens": 1}'.ljust(1 << 20)
 
     async def main(port: int) -> None:
-        async def drip() -> bytes:
+        async def send(rate: int) -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(head.encode() + b"{".ljust(40_000))
-            answer = asyncio.ensure_future(reader.read(-1))
+            body = b'{"prompt": "One", "max_tokens": 1}'.ljust(size)
+            writer.write(head.encode() + body[:40_000])
+            answer, sent = asyncio.ensure_future(reader.read(-1)), 40_000
             while not answer.done():
-                writer.write(b" ")
+                writer.write(body[sent : sent + rate // 2])
+                sent += rate // 2
                 await asyncio.wait([answer], timeout=0.5)
             writer.close()
             return answer.result()
 
-        async def timed() -> float:
-            start = time.monotonic()
-            assert (await ask(port, request_of(COMPLETIONS, large))).startswith(b"HTTP/1.1 200")
-            return time.monotonic() - start
-
-        quiet = await timed()
-        drips = [asyncio.ensure_future(drip()) for _ in range(64)]
+        drips = [asyncio.ensure_future(send(2)) for _ in range(64)]
+        steady = asyncio.ensure_future(send(220_000))  # the least rate is 140,000
         await asyncio.sleep(0.5)
-        attacked = await timed()
+        assert (await ask(port, request_of(COMPLETIONS, large))).startswith(b"HTTP/1.1 200")
         assert not any(each.done() for each in drips)
-        assert attacked < 20 * quiet + 0.5  # it was 30 seconds
-        start = time.monotonic()
         for each in drips:
             assert (await each).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - start < 15  # PATIENCE is 5, the limit without a rate 30
+        assert not steady.done()
+        assert (await steady).startswith(b"HTTP/1.1 200")
 
     with attacked_server() as port:
         asyncio.run(main(port))

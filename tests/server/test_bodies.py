@@ -10,6 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.requests import Request
 
 from streamdec.server import ServerLimits, bodies
@@ -170,3 +172,59 @@ def test_requests_are_refused_unread_if_too_many_are_prepared() -> None:
             assert await third.parsed(1, dict) == {}
 
     asyncio.run(main())
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet='"\\[]{},:a\u00e9\n', max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(alphabet='"\\[{a', max_size=4), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def sizes_of(value: Any) -> tuple[int, int]:
+    """The strings, lists and objects of a value, and its levels."""
+    if isinstance(value, str):
+        return 1, 0
+    if not isinstance(value, (list, dict)):
+        return 0, 0
+    inner = [sizes_of(each) for each in (value.values() if isinstance(value, dict) else value)]
+    keys = len(value) if isinstance(value, dict) else 0
+    return 1 + keys + sum(size for size, _ in inner), 1 + max(
+        (depth for _, depth in inner), default=0
+    )
+
+
+@given(
+    value=st.dictionaries(st.text(max_size=3), JSON_VALUES, min_size=1, max_size=3),
+    is_ascii=st.booleans(),
+    indent=st.sampled_from([None, 1]),
+)
+def test_values_and_levels_are_counted_exactly(
+    value: dict[str, Any], is_ascii: bool, indent: int | None
+) -> None:
+    data = json.dumps(value, ensure_ascii=is_ascii, indent=indent).encode("utf-8", "surrogatepass")
+    size, depth = sizes_of(value)
+    assert object_of(data, ServerLimits(values=size, depth=depth)) == value
+    with pytest.raises(RequestError, match=f"more than {size - 1} strings"):
+        object_of(data, ServerLimits(values=size - 1, depth=depth))
+    if depth > 1:
+        with pytest.raises(RequestError, match=f"more than {depth - 1} deep"):
+            object_of(data, ServerLimits(values=size, depth=depth - 1))
+
+
+@given(st.text(alphabet='"\\[]{},:1a ', max_size=40).map(str.encode))
+def test_what_is_no_json_is_refused_as_json_refuses_it(data: bytes) -> None:
+    """Whatever the counts are of what is no JSON."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if isinstance(found, dict):
+        with suppress(RequestError):  # a key that is there twice
+            assert object_of(data, ServerLimits()) == found
+        return
+    with pytest.raises(RequestError):
+        object_of(data, ServerLimits())

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from streamdec.server.running import STUCK
+from streamdec.cli.statuses import STUCK
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
 from tests.server.serving import tokenizer_in, until
 from tests.support.pages import printed_by
@@ -198,6 +198,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--host", "203.0.113.1"], "assign requested address: '203.0.113.1:8000'"),
         (["--text", "not_there.txt"], "not_there.txt"),
         (["--api-key", ""], "not empty"),
+        (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--chat-template", "not_there.jinja"], "not_there.jinja"),
         (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is for the replay"),

@@ -186,3 +186,100 @@ def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"connection: close" in answer
     assert b"Transfer-Encoding and Content-Length" in answer
+
+
+def sent_to(server: Served, *parts: bytes) -> bytes:
+    """Send parts, one after the other. Return all that the server sends until it closes."""
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), 10) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            client.sendall(part)
+        return rest_of(client)
+
+
+BODY = b'{"prompt": "One", "max_tokens": 1}'
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+WHOLE = HEAD.encode() + LENGTH + b"\r\n" + BODY
+BARE = {
+    "all lines": WHOLE.replace(b"\r\n", b"\n"),
+    "the request line": WHOLE.replace(b"1.1\r\n", b"1.1\n"),
+    "one field": WHOLE.replace(b"x\r\n", b"x\n"),
+    "the end": WHOLE.replace(b"\r\n\r\n", b"\r\n\n"),
+    "the last field": WHOLE.replace(b"\r\n\r\n", b"\n\r\n"),
+}
+CHUNKED = HEAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n"
+AFTER = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", BARE.values(), ids=BARE)
+@pytest.mark.parametrize("cut", ["whole", "bytes", "second"])
+def test_a_head_with_bare_line_feeds_is_refused(server: Served, sent: bytes, cut: str) -> None:
+    if cut == "bytes":
+        answer = sent_to(server, *(sent[i : i + 1] for i in range(len(sent) - len(BODY))))
+    elif cut == "second":  # of two requests that come at once
+        answer = sent_to(server, AFTER + sent + AFTER)
+    else:
+        answer = sent_to(server, sent + AFTER)
+    *before, last = answer.split(b"HTTP/1.1 ")[1:]
+    assert [each[:3] for each in before] == ([b"200"] if cut == "second" else [])
+    assert last.startswith(b"400 ")
+    assert json.loads(last.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
+    assert b"connection: close" in last.lower()
+    assert server.engine.runs == []
+
+
+@pytest.mark.parametrize("end", [b"0\r\n\n", b"0\r\nA: b\r\n\r\n", b"0\r\nA: b\n\r\n", b"0\n\r\n"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_last_chunk_that_servers_read_differently_is_refused(
+    server: Served, end: bytes, is_cut: bool
+) -> None:
+    sent = CHUNKED + end
+    parts = [sent[i : i + 1] for i in range(len(sent))] if is_cut else [sent + AFTER]
+    answer = sent_to(server, *parts, *([AFTER] if is_cut else []))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_chunked_body_is_read(server: Served, is_cut: bool) -> None:
+    sent = CHUNKED + b"0\r\n\r\n" + AFTER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    parts = [sent[i : i + 1] for i in range(len(sent))] if is_cut else [sent]
+    answer = sent_to(server, *parts)
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+
+
+def test_a_wrong_chunk_after_the_response_has_begun(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response is over, and the connection is closed without an error in the log."""
+    head = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".replace("json", "html").encode()
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port), 10) as client:
+        client.sendall(head)
+        answer = client.recv(65536)
+        client.sendall(b"no chunk\r\n")
+        answer += rest_of(client)
+    assert answer.startswith(b"HTTP/1.1 415 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1, False), (100, False), (256, True)])
+def test_the_chunks_of_a_body_must_not_be_too_small(
+    server: Served, size: int, is_read: bool
+) -> None:
+    """Two hundred may have any size."""
+    body = BODY.ljust(256 * 256)
+    head = f"{HEAD}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunks = [b"1\r\n \r\n"] * 200
+    chunks += [b"%x\r\n%b\r\n" % (size, body[i : i + size]) for i in range(0, 256 * 256, size)]
+    answer = sent_to(server, head + b"".join(chunks) + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 " if is_read else b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(95, True), (101, False), (9_000, False)])
+def test_the_fields_of_a_head_have_a_limit(server: Served, count: int, is_read: bool) -> None:
+    fields = b"a: b\r\n" * count + b"Connection: close\r\n"
+    answer = sent_to(server, AFTER.replace(b"Host: x\r\n", b"Host: x\r\n" + fields))
+    assert answer.startswith(b"HTTP/1.1 200 " if is_read else b"HTTP/1.1 400 ")

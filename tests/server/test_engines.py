@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 
 from streamdec import SourceError
+from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
 from streamdec.server.engines import EngineError, ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
@@ -133,7 +135,7 @@ class Stubborn:
 
     def __init__(self) -> None:
         self.num_cancellations = 0
-        self.release = asyncio.Event()
+        self.release = anyio.Event()
         self.is_closed = False
 
     async def __call__(self, *_: Any) -> Any:
@@ -142,7 +144,7 @@ class Stubborn:
             while not self.release.is_set():
                 try:
                     await self.release.wait()
-                except asyncio.CancelledError:
+                except anyio.get_cancelled_exc_class():
                     self.num_cancellations += 1
             yield 6
         finally:
@@ -166,6 +168,34 @@ async def test_an_engine_that_ignores_its_cancellation_is_left_behind() -> None:
     await run.over()
     assert (run.outlives, engine.is_closed) == (False, True)
     assert engine.num_cancellations == MOST_CANCELLATIONS + 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+async def test_an_engine_that_ignores_its_cancellation_is_shielded_on_trio() -> None:
+    """It is cancelled as often, and can then wait in peace. Its reader waits for it."""
+    engine, scope = Stubborn(), anyio.CancelScope()
+    run = EngineRun(engine)
+    run.is_cancelled = lambda: scope.cancel_called
+    assert await anext(run) == 5
+    found = []
+
+    async def read() -> None:
+        with scope:
+            found.append(await anext(run))
+            await anyio.lowlevel.checkpoint()
+            found.append(7)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert engine.num_cancellations == MOST_CANCELLATIONS + 1
+        assert run.ignores_cancellation
+        engine.release.set()
+    assert (found, scope.cancelled_caught) == ([6], True)
+    await run.aclose()
+    assert (run.outlives, engine.is_closed) == (False, True)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
@@ -287,3 +317,24 @@ async def test_a_closed_gate() -> None:
     assert told == [503, 503]
     gate.leave(1)
     assert gate.num_running == 0
+
+
+# --- the application on both event loops ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_the_application_serves_on_both_event_loops(tokenizer: Any, is_plain: bool) -> None:
+    async def echo(prompt: list[int], _params: Any) -> Any:
+        for each in prompt:
+            await anyio.lowlevel.checkpoint()
+            yield each
+
+    app = create_app(tokenizer, (lambda prompt, _: iter(prompt)) if is_plain else echo)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        body = {"prompt": "One two three" + " four" * 2_000, "stop": " three"}
+        whole = await client.post("/v1/completions", json=body)
+        assert whole.json()["choices"][0]["text"] == "One two"
+        streamed = await client.post("/v1/completions", json={**body, "stream": True})
+        assert '"stop_reason":" three"' in streamed.text
+        assert streamed.text.endswith("data: [DONE]\n\n")

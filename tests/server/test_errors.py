@@ -58,7 +58,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "min_tokens": 5, "max_tokens": 4}, "min_tokens", "must not exceed"),
         ({"prompt": "a", "enable_stops_after": True}, "enable_stops_after", "is a bool"),
         ({"prompt": "a", "ignore_stops_between": "b"}, "ignore_stops_between", "expected pairs"),
-        ({"prompt": "a", "starts_inside": True}, "starts_inside", "there is none"),
+        ({"prompt": "a", "starts_inside": True}, "starts_inside", "needs ignore_stops_between"),
         ({"prompt": "a", "disable_stops_after": -1}, "disable_stops_after", "is out of range"),
         ({"prompt": "a", "stop": ""}, "stop", "empty"),
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),

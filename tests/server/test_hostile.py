@@ -21,7 +21,9 @@ FIELDS = [
     "tool_choice", "chat_template", "chat_template_kwargs", "add_generation_prompt",
     "continue_final_message", "skip_special_tokens", "return_token_ids", "add_special_tokens",
     "role", "content", "tool_calls", "function", "arguments", "name", "type", "text",
-    "include_usage", "reasoning_content", "image_url",
+    "include_usage", "reasoning_content", "image_url", "include_reasoning", "separate_reasoning",
+    "input", "instructions", "max_output_tokens", "text", "format", "reasoning", "effort",
+    "include", "metadata",
 ]  # fmt: skip
 NAMES = st.one_of(st.sampled_from(FIELDS), st.text(max_size=5))
 LEAVES = st.one_of(
@@ -44,6 +46,7 @@ BODIES = st.dictionaries(NAMES, VALUES, max_size=7)
 GOOD: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"prompt": "One two", "max_tokens": 5},
     CHAT: {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 5},
     "/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
 }
 

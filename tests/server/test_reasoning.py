@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from anthropic import Anthropic
 from click.testing import CliRunner
@@ -115,6 +118,90 @@ def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_strea
     ):
         extra = {"separate_reasoning": asks}
         assert chat(url, THOUGHT, is_streamed=is_streamed, extra_body=extra) == parts
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(("text", "parts"), [*CASES, ("<think>a STOP", ("", ""))])
+def test_a_chat_may_leave_it_out(
+    separating: str, asked_only: str, text: str, parts: tuple[str, str], is_streamed: bool
+) -> None:
+    for url in (separating, asked_only):
+        for more in ({}, {"separate_reasoning": False}, {"separate_reasoning": True}):
+            extra = {"include_reasoning": False, **more}
+            found = chat(url, text, is_streamed=is_streamed, extra_body=extra)
+            assert found == ("", parts[1])
+
+
+def raw(url: str, **more: Any) -> tuple[int, str]:
+    """The status and the body of a chat whose answer has reasoning."""
+    body = {"messages": [{"role": "user", "content": THOUGHT}], "stop": "STOP", **more}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body)
+    return answer.status_code, answer.text
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_left_out_reasoning_is_nowhere_and_counts_in_the_usage(asked_only: str, n: int) -> None:
+    usages = []
+    for includes in (True, False):
+        status, whole = raw(asked_only, include_reasoning=includes, n=n)
+        _, streamed = raw(
+            asked_only,
+            include_reasoning=includes,
+            n=n,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        assert status == 200
+        *events, last, done = streamed.strip().split("\n\n")
+        choices = [json.loads(each.removeprefix("data: "))["choices"][0] for each in events]
+        shown = "".join(each["delta"].get("content", "") for each in choices if not each["index"])
+        assert ("STOP</think>" in whole, "STOP</think>" in shown) == (includes, includes)
+        assert done == "data: [DONE]"
+        usages += [json.loads(whole)["usage"], json.loads(last.removeprefix("data: "))["usage"]]
+    assert usages[0]["completion_tokens"] > 5 * n
+    assert [*map(usages[0].__eq__, usages)] == [True] * 4
+
+
+@pytest.mark.parametrize("more", [{"logprobs": True}, {"return_token_ids": True}])
+def test_what_would_show_the_left_out_reasoning_is_refused(
+    asked_only: str, more: dict[str, bool]
+) -> None:
+    status, text = raw(asked_only, include_reasoning=False, **more)
+    assert (status, json.loads(text)["error"]["param"]) == (400, *more)
+
+
+@pytest.mark.parametrize("includes", [False, True])
+def test_the_withheld_reasoning_of_an_aborted_answer_is_no_content(
+    tokenizer: Any, includes: bool
+) -> None:
+    """It is withheld because it may become the marker."""
+
+    async def engine(*_: Any) -> Any:
+        for each in tokenizer.encode("<think>Hm</th").ids:
+            yield each
+        for answer in list(app.state.front._answering):
+            answer.abort()
+        await asyncio.Event().wait()
+
+    app = create_app(tokenizer, engine, reasoning_markers=[THINK], separate_reasoning=True)
+    with served(app) as url:
+        _, text = raw(url, stream=True, include_reasoning=includes)
+    *events, error, done = text.strip().split("\n\n")
+    assert ('"code":"abort"' in error, done) == (True, "data: [DONE]")
+    deltas = [json.loads(each.removeprefix("data: "))["choices"][0]["delta"] for each in events]
+    assert "".join(each.get("content", "") for each in deltas) == ""
+    reasoning = "".join(each.get("reasoning_content", "") for each in deltas)
+    assert reasoning == ("Hm</th" if includes else "")
+
+
+def test_reasoning_without_markers_cannot_be_left_out(tokenizer: Any) -> None:
+    with TestClient(create_app(tokenizer, EchoEngine())) as client:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "include_reasoning": False}
+        error = client.post("/v1/chat/completions", json=body).json()["error"]
+        assert (error["param"], error["code"]) == ("include_reasoning", "unsupported_parameter")
+        assert client.post(
+            "/v1/chat/completions", json={**body, "include_reasoning": True}
+        ).is_success
 
 
 def test_where_it_starts_may_be_said(separating: str) -> None:

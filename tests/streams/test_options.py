@@ -273,7 +273,7 @@ def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
 
 @pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])
 def test_what_is_no_machine_is_named(machine: Any) -> None:
-    with pytest.raises(TypeError, match="a stream runs on a DecodeStream, a Sequence or a StopSeq"):
+    with pytest.raises(TypeError, match="a stream runs on a DecodeStream, a Sequence, a StopSeq"):
         wrap([1], machine)
 
 

@@ -561,6 +561,11 @@ def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
     assert "ids= can say where they are" in str(raised.value)
 
 
+def test_the_error_for_text_names_the_decoder_of_text() -> None:
+    with pytest.raises(SourceError, match=r"TextStopDecoder\(\.\.\.\)\) reads text"):
+        OutputReader().read("Hi")
+
+
 def test_what_ids_gave_is_named_too() -> None:
     with pytest.raises(SourceError, match="no token ids in what ids= gave, 'text'"):
         OutputReader(ids=lambda output: output["text"]).read({"text": "text"})

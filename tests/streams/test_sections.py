@@ -22,6 +22,7 @@ from streamdec import (
 )
 from streamdec.streams.options import StreamOptions
 from streamdec.trace import Tracer
+from tests.hooks.recording import recording
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -207,3 +208,28 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
         chunk = pool.finish("a")
         assert (chunk.section, chunk.text, chunk.finish_reason) == ("reasoning", "<", "error")
         assert chunk.token_ids == ((0, 4) if return_token_ids else ())
+
+
+@given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
+def test_hooks_count_the_chunks_that_are_output(groups: list[list[int]]) -> None:
+    options: StreamOptions = {"sections": SECTIONS, "stop": "Hi<"}
+    with recording() as hook:
+        for outputs in (groups, [token_id for group in groups for token_id in group]):
+            chunks = [*iter_chunks(outputs, TOKENIZER, **options)]
+            assert hook.streams[-1].chunks == sum(bool(chunk.text) for chunk in chunks)
+
+
+def test_hooks_count_the_outputs_inside_a_section_that_have_no_text() -> None:
+    with recording() as hook:
+        chunks = [*iter_chunks([0, 4, 6, 1], TOKENIZER, sections=SECTIONS)]
+    assert shown(chunks) == [("reasoning", "<\ufffdHm")]
+    event = hook.streams[0]
+    assert (event.chunks, event.jailed_tokens, event.held_tokens) == (1, 2, 1)
+
+
+def test_a_pool_counts_the_chunks_after_split() -> None:
+    pool = DecoderPool(TOKENIZER)
+    with recording() as hook:
+        pool.add("a", sections=SECTIONS)
+        chunks = [pool.step({"a": IDS})["a"], pool.finish("a")]
+    assert hook.streams[0].chunks == len([part for chunk in chunks for part in chunk.split()])

@@ -11,7 +11,7 @@ from streamdec.testing import Report, Result
 
 PASSED = Result("prompt[a]", "passed")
 FAILED = Result("whole_decode[a]", "failed", "the text is right\nexpected  'a'\ngiven     'b'")
-SKIPPED = Result("visible_stop[a]", "skipped", "the detokenizer has not: stop strings")
+SKIPPED = Result("visible_stop[a]", "skipped", "the detokenizer lacks: stop strings")
 
 
 def test_the_results_by_outcome() -> None:
@@ -21,14 +21,14 @@ def test_the_results_by_outcome() -> None:
 
 
 def test_the_text_has_the_failures_in_full_and_the_skipped_by_reason() -> None:
-    other = Result("bug_case[x]", "skipped", "the detokenizer has not: flush")
+    other = Result("bug_case[x]", "skipped", "the detokenizer lacks: flush")
     assert str(Report((PASSED, FAILED, SKIPPED, other, SKIPPED))).splitlines() == [
         "FAILED whole_decode[a]",
         "    the text is right",
         "    expected  'a'",
         "    given     'b'",
-        "SKIPPED 2: the detokenizer has not: stop strings",
-        "SKIPPED 1: the detokenizer has not: flush",
+        "SKIPPED 2: the detokenizer lacks: stop strings",
+        "SKIPPED 1: the detokenizer lacks: flush",
         "1 passed, 1 failed, 3 skipped",
     ]
 

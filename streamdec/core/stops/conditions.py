@@ -248,10 +248,19 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
 def _in_order(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in the caller's order: the first of equal matches wins."""
     texts = _listed(given)
-    for text in texts:
-        _check_text(name, text)
+    if not _are_ascii(texts):
+        for text in texts:
+            _check_text(name, text)
     # Plain strings: those of NumPy and other subclasses may compare in their own way.
     return tuple(dict.fromkeys(map(str.__str__, texts)))
+
+
+def _are_ascii(texts: list[Any]) -> bool:
+    """Whether all ``texts`` are strings, not empty, and ASCII: the usual case, checked quickly."""
+    try:
+        return "".join(texts).isascii() and all(texts)
+    except TypeError:  # not only strings
+        return False
 
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:

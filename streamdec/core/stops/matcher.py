@@ -4,8 +4,8 @@ r"""Finds the first stop in text that comes in pieces, and what of the text must
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stops.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. Making one costs a sorted list of the stops; what is asked often gets a set of all
-prefixes.
+may be simple. Making one costs a set of the stops and of their first letters. A sorted list of the
+stops is made when such a letter comes, and a set of all prefixes once that is asked often.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 __all__ = [
@@ -112,8 +114,6 @@ class StopStrings:
         visible: stops whose text is output.
     """
 
-    __slots__ = ("_begins", "_hidden", "_hides", "_lasts", "_lengths", "_stops", "firsts")
-
     start = ""
     is_cacheable = True
     """A tail is a prefix of a stop, so there are few."""
@@ -121,13 +121,27 @@ class StopStrings:
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
         self._stops = self._hidden.union(visible)
-        self.firsts: frozenset[str] = frozenset(stop[0] for stop in self._stops)
-        self._lasts = frozenset(stop[-1] for stop in self._stops)
-        self._lengths = sorted({len(stop) for stop in self._stops}, reverse=True)
-        self._begins = proper_prefix_test(self._stops)
-        self._hides = (
-            self._begins if self._hidden == self._stops else proper_prefix_test(self._hidden)
-        )
+        self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
+
+    # Made on first use: many sets of stops never see a letter with which a stop begins.
+
+    @cached_property
+    def _lasts(self) -> frozenset[str]:
+        return frozenset(map(itemgetter(-1), self._stops))
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({*map(len, self._stops)}, reverse=True)
+
+    @cached_property
+    def _begins(self) -> Callable[[str], bool]:
+        return proper_prefix_test(self._stops)
+
+    @cached_property
+    def _hides(self) -> Callable[[str], bool]:
+        if self._hidden == self._stops:
+            return self._begins
+        return proper_prefix_test(self._hidden)
 
     @property
     def longest_tail(self) -> int:
@@ -136,7 +150,10 @@ class StopStrings:
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """See Matcher."""
-        begins, firsts, lasts = self._begins, self.firsts, self._lasts
+        firsts = self.firsts
+        if not tail and firsts.isdisjoint(text):
+            return tail, None
+        begins, lasts = self._begins, self._lasts
         for index, letter in enumerate(text, 1):
             if not tail and letter not in firsts:
                 continue

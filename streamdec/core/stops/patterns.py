@@ -1,8 +1,8 @@
 r"""Stop patterns: parsed and checked when stop conditions are made.
 
-A pattern has the syntax of Python's ``re``. The standard library's parser reads it, and it is
-written again from the result, in syntax that ``re`` and ``regex`` read alike. So no pattern has a
-meaning that only ``regex`` knows. (``regex`` defines which characters are letters, digits or
+A pattern has the syntax of Python's ``re``. :mod:`streamdec.core.stops.regex_syntax` reads it, and
+it is written again from the result, in syntax that ``re`` and ``regex`` read alike. So no pattern
+has a meaning that only ``regex`` knows. (``regex`` defines which characters are letters, digits or
 spaces, and which differ only in case.)
 
 A stop must be known to be complete at its last code point. A pattern that depends on the character
@@ -14,8 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from re import _constants, _parser  # type: ignore[attr-defined]
+from math import inf
 from typing import Any, NamedTuple
+
+from streamdec.core.stops.regex_syntax import Parts, Regex, parse, width
 
 __all__ = ["StopPattern", "read_pattern", "read_patterns"]
 
@@ -23,14 +25,6 @@ MAX_PARTS = 4_000
 """Characters and other parts of a pattern, each as often as it must be repeated: an engine may
 write them out."""
 
-CLASSES = {
-    "CATEGORY_DIGIT": r"\d",
-    "CATEGORY_NOT_DIGIT": r"\D",
-    "CATEGORY_SPACE": r"\s",
-    "CATEGORY_NOT_SPACE": r"\S",
-    "CATEGORY_WORD": r"\w",
-    "CATEGORY_NOT_WORD": r"\W",
-}
 CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 UNTESTED = "(?:|(?!))"
 """Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
@@ -80,13 +74,13 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     Raises ValueError, which names the pattern, if it cannot be one.
     """
     try:
-        tree = _parser.parse(source)
+        tree = parse(source)
         spelled, open_ended = _Speller(), _Speller(is_open=True)
         inner = _Speller(is_inner=True), _Speller(is_open=True, is_inner=True)
-        least, most = tree.getwidth()
+        least, most = width(tree.parts)
         pattern = StopPattern(
             source,
-            most if max_match_length is None else min(most, max_match_length),
+            _longest(most, max_match_length),
             0,
             spelled.whole(tree),
             open_ended.whole(tree),
@@ -101,7 +95,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
         raise _refused(source, str(error)) from None
     if least == 0:
         raise _refused(source, "may match the empty string, which would match everywhere")
-    if most >= _constants.MAXREPEAT and max_match_length is None:
+    if most == inf and max_match_length is None:
         raise _refused(
             source,
             "can match text of any length: set max_match_length, which bounds what is withheld",
@@ -112,6 +106,11 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
     return pattern._replace(reach=spelled.reach, looks_to_place=spelled.looks_to_place)
+
+
+def _longest(most: float, max_match_length: int | None) -> int:
+    limits = [each for each in (most, max_match_length) if each is not None and each != inf]
+    return int(min(limits, default=0))
 
 
 def _refused(source: str, why: str) -> ValueError:
@@ -144,24 +143,23 @@ class _Speller:
         self._is_inner = is_inner
         self._parts = 0
 
-    def whole(self, tree: Any) -> str:
+    def whole(self, tree: Regex) -> str:
         """The pattern with its global flags; ``(?V0)`` is ``re``'s own syntax in ``regex``."""
-        flags = tree.state.flags
-        spelled = self._spell(tree, _Place(flags))
+        flags = tree.flags
+        spelled = self._spell(tree.parts, _Place(flags))
         spelled = f"(?i:{spelled})" if flags & re.IGNORECASE else f"(?:{spelled})"
         return f"(?V0)(?a){spelled}" if flags & re.ASCII else f"(?V0){spelled}"
 
-    def _spell(self, tree: Any, place: _Place) -> str:
+    def _spell(self, parts: Parts, place: _Place) -> str:
         found = []
         follow, run = place.follow, 0
-        for part in reversed(tree.data):
-            (op, value), here = part, place._replace(follow=follow)
-            found.append(self._part(op.name, value, here))
-            run = run + 1 if op.name in CHARACTERS else 0
+        for part in reversed(parts):
+            found.append(self._part(part.name, part.value, place._replace(follow=follow)))
+            run = run + 1 if part.name in CHARACTERS else 0
             if run == LONGEST_RUN:
                 found.append(UNTESTED)
                 run = 0
-            follow += _parser.SubPattern(tree.state, [part]).getwidth()[0]
+            follow += part.least
         return "".join(reversed(found))
 
     def _part(self, name: str, value: Any, place: _Place) -> str:
@@ -176,9 +174,9 @@ class _Speller:
             case "ANY":
                 return "(?s:.)" if place.flags & re.DOTALL else "."
             case "IN":
-                return f"[{''.join(_member(kind.name, what) for kind, what in value)}]"
+                return f"[{''.join(_member(kind, what) for kind, what in value)}]"
             case "BRANCH":
-                choices = [self._spell(each, place) for each in value[1]]
+                choices = [self._spell(each, place) for each in value]
                 return f"(?:{'|'.join(map(_untested, choices))})"
             case "SUBPATTERN":
                 return self._group(value, place)
@@ -192,7 +190,7 @@ class _Speller:
                     "uses a conditional group such as (?(1)a|b), which stop patterns do not support"
                 )
             case "AT":
-                return self._anchor(value.name, place)
+                return self._anchor(value, place)
             case "ASSERT" | "ASSERT_NOT":
                 return self._look(value, place, wanted=name == "ASSERT")
             case "ATOMIC_GROUP" | "POSSESSIVE_REPEAT":
@@ -205,10 +203,10 @@ class _Speller:
         raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
     def _group(self, value: Any, place: _Place) -> str:
-        number, add, remove, tree = value
+        number, add, remove, inner = value
         if (add | remove) & (re.ASCII | re.UNICODE):
             raise _RefusedError("changes (?a) or (?u) inside: flags of the alphabet are global")
-        spelled = self._spell(tree, place._replace(flags=(place.flags | add) & ~remove))
+        spelled = self._spell(inner, place._replace(flags=(place.flags | add) & ~remove))
         if add & re.IGNORECASE:
             spelled = f"(?i:{spelled})"
         elif remove & re.IGNORECASE:
@@ -216,14 +214,14 @@ class _Speller:
         return f"(?:{spelled})" if number is None else f"(?P<g{number}>{spelled})"
 
     def _repeat(self, value: Any, place: _Place) -> str:
-        least, most, tree = value
+        least, most, inner = value
         times = place.times * max(least, 1)
         if times > MAX_PARTS:
             raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
-        spelled = self._spell(tree, place._replace(times=times))
-        if self._is_open and not (len(tree) == 1 and tree[0][0].name in CHARACTERS):
+        spelled = self._spell(inner, place._replace(times=times))
+        if self._is_open and not (len(inner) == 1 and inner[0].name in CHARACTERS):
             spelled = UNTESTED + spelled
-        return f"(?:{spelled}){{{least},{'' if most == _constants.MAXREPEAT else most}}}"
+        return f"(?:{spelled}){{{least},{'' if most == inf else most}}}"
 
     def _anchor(self, name: str, place: _Place) -> str:
         self._look_back(place.back + 1)
@@ -246,17 +244,12 @@ class _Speller:
         return first
 
     def _look(self, value: Any, place: _Place, *, wanted: bool) -> str:
-        direction, tree = value
-        if not tree.data and not wanted:
-            raise _RefusedError(NEVER)
+        direction, inner = value
         if direction > 0:
             raise _RefusedError("looks ahead, at text that is not known yet")
-        least, most = tree.getwidth()
-        if least != most:
-            raise _RefusedError("looks behind by a width that is not fixed")
-        back = place.back + most
+        back = place.back + width(inner)[0]  # re refuses a width that is not fixed
         self._look_back(back)
-        spelled = self._spell(tree, place._replace(back=back, follow=0))
+        spelled = self._spell(inner, place._replace(back=back, follow=0))
         return f"(?<={spelled})" if wanted else f"(?<!{spelled})"
 
     def _look_back(self, width: int) -> None:
@@ -277,7 +270,7 @@ def _member(kind: str, value: Any) -> str:
             return _letter(value)
         case "RANGE":
             return "-".join(map(_escaped, value))
-    return CLASSES[value.name]
+    return str(value)
 
 
 def _letter(code: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from streamdec.core.stops.conditions import Marker, StopConditions
@@ -152,9 +153,10 @@ def skipped_ids(
     """
     if not table.options.skip_special_tokens:
         return {}
+    ids_of = getattr(tokenizer, "skipped_ids", None) or partial(_skipped_id, tokenizer)
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        if isinstance(text, str) and (ids := _ids_of(tokenizer, text)):
+        if isinstance(text, str) and (ids := tuple(ids_of(text))):
             found[text] = ids
             if _said.first(tokenizer, ids):
                 logger.info(
@@ -163,11 +165,8 @@ def skipped_ids(
     return found
 
 
-def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The ids of all skipped special tokens whose text is ``text``."""
-    ids_by_text = getattr(tokenizer, "skipped_ids", None)
-    if ids_by_text is not None:
-        return tuple(ids_by_text(text))
+def _skipped_id(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The id of the skipped special token whose text is ``text``, if the tokenizer can tell."""
     token_to_id = getattr(tokenizer, "token_to_id", None)
     is_skipped = getattr(tokenizer, "is_skipped", None)
     if token_to_id is None or is_skipped is None:

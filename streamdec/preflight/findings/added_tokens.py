@@ -23,7 +23,7 @@ _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _flags(view)
     yield from _declared(view)
     yield from _own(view)
@@ -34,28 +34,29 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _flags(view: View) -> Iterator[Finding]:
+    """Tokens of ``tokenizer.json`` whose flag is another one after loading."""
     tokens = view.tokens
-    own = {(entry.id, entry.content): entry for entry in tokens.own}
-    named = {role.text for role in tokens.roles.values()}
-    drifted: list[Entry] = []
+    if not tokens.knows_all_ids or tokens.bare is None:
+        return
+    bare, said = tokens.bare.added(), {(e.id, e.content): e for e in tokens.declared}
     found: dict[int, Evidence] = {}
-    for entry in tokens.declared:
-        other = own.get((entry.id, entry.content))
-        # With a role it becomes special, also if the config says otherwise.
-        effective = entry.special or entry.content in named
-        if other is None or other.special == effective:
-            continue
-        drifted.append(entry)
-        found[entry.id] = Evidence(
-            _CONFIG,
-            entry.pointer,
-            value={_JSON: other.special, _CONFIG: entry.special},
-            ids={entry.id: entry.content},
-            note=f"effective for transformers: special={str(effective).lower()}"
-            + (", and yet skipped" if other.special and not tokens.is_built else ""),
-        )
-    written = view.written_in_template(entry.content for entry in drifted)
-    is_grave = {e.id for e in drifted if e.id in view.stop_ids or e.content in written}
+    for entry in tokens.own:
+        is_special = bare.get(entry.id, ("", False))[1]
+        after = tokens.added.get(entry.id)
+        if bare.get(entry.id) != (entry.content, entry.special) or after is None:
+            continue  # another entry with its text or its id counts
+        if after == (entry.content, not is_special):
+            value = {_JSON: is_special, "after loading": after[1]}
+            declared = said.get((entry.id, entry.content))
+            if declared is not None:
+                value[_CONFIG] = declared.special
+            note = "special"
+            if is_special and not tokens.is_built:
+                note += ", and skipped all the same"
+            ids = {entry.id: entry.content}
+            found[entry.id] = Evidence(_JSON, entry.pointer, value=value, ids=ids, note=note)
+    written = view.written_in_template(tokens.added[i][0] for i in found)
+    is_grave = {i for i in found if i in view.stop_ids or tokens.added[i][0] in written}
     evidence = sorted(found, key=lambda token_id: token_id not in is_grave)
     if evidence:
         severity: Severity = "error" if is_grave else "warning"
@@ -162,7 +163,7 @@ def _shape(view: View) -> Iterator[Finding]:
 def _extra(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     extra, source = tokens.said.get("extra_special_tokens", (None, _CONFIG))
-    additional, _ = tokens.said.get("additional_special_tokens", (None, _CONFIG))
+    additional, source_of_additional = tokens.said.get("additional_special_tokens", (None, _CONFIG))
     if isinstance(extra, list):
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
@@ -171,19 +172,30 @@ def _extra(view: View) -> Iterator[Finding]:
     if extra and additional and not isinstance(extra, dict):
         yield RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"](
             Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),
-            Evidence(_CONFIG, "/additional_special_tokens", value=shown(_names(additional))),
+            Evidence(
+                source_of_additional, "/additional_special_tokens", value=shown(_names(additional))
+            ),
         )
-    named = dict.fromkeys((*_names(extra), *_names(additional)))
-    flags = {entry.content: entry for entry in tokens.own}
-    flags |= {entry.content: entry for entry in tokens.declared}
-    roles = {role.text for name, role in tokens.roles.items() if name in ROLES}
+    skipped = _skipped_all_the_same(tokens)
     unskipped = [
-        Evidence(_CONFIG, flags[text].pointer, ids={flags[text].id: text}, note="special=false")
-        for text in named
-        if text in flags and not flags[text].special and text not in roles
+        Evidence(source, f"/{key}", ids={found: text}, note="special=false after loading")
+        for key, listed, source in (
+            ("extra_special_tokens", extra, source),
+            ("additional_special_tokens", additional, source_of_additional),
+        )
+        for text in dict.fromkeys(_names(listed))
+        if (found := tokens.resolve(text).id) is not None
+        and tokens.added.get(found) == (text, False)
+        and text not in skipped
     ]
     if unskipped:
         yield RULES["EXTRA_SPECIAL_NOT_SKIPPED"](*_some(unskipped))
+
+
+def _skipped_all_the_same(tokens: Tokens) -> set[str]:
+    """The texts that the library skips whatever flag they get last: it was set once."""
+    own = () if tokens.is_built else (entry.token for entry in tokens.own)
+    return {token.content for token in (*own, *tokens.to_add()) if token.special}
 
 
 def _called_special(said: Mapping[str, object]) -> list[str]:

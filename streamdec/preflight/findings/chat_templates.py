@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from streamdec.backends.folder_files import with_line_feeds
 from streamdec.errors import ChatTemplateError
-from streamdec.preflight.preflight_report import Evidence, Finding
+from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, probe
+from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
@@ -16,14 +17,21 @@ __all__ = ["check"]
 _MOST_RENDERED = 3
 """Templates besides the default: each takes a process of its own."""
 
-_BY_CODE = {
-    rule.code: rule
-    for rule in (
-        RULES["CHAT_TEMPLATE_SYNTAX_ERROR"],
-        RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"],
-        RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"],
-    )
+_SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
+_ONCE = (
+    _SYNTAX_ERROR,
+    RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"].code,
+    RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"].code,
+)
+"""Failures that are about the template and not about a conversation."""
+_GRAVER: Mapping[str, Severity] = {
+    "CHAT_TEMPLATE_REFUSES": "warning",
+    "CHAT_TEMPLATE_FAILS": "error",
+    CHILD_DIED: "warning",
 }
+"""The severity of a failure with an ordinary conversation."""
+_ORDINARY = frozenset(("prompt", "generation", "answered", "followed"))
+"""Conversations of questions and answers that are text."""
 _OWN_CODE = {
     "gpt_oss": "harmony",
     "deepseek_v32": "an encoder of their own for DeepSeek V3.2",
@@ -39,7 +47,7 @@ _ARCHITECTURES = {
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _places(view)
     rendered = 0
     for name, template in view.templates.all:
@@ -64,11 +72,9 @@ def _places(view: View) -> Iterator[Finding]:
     yield from _shadowed(view)
     if templates.loaded and not templates.is_single:
         names = Evidence(value=sorted(templates.loaded)[:20], note="names")
-        yield (
-            RULES["CHAT_TEMPLATE_NAMED"]
-            if "default" in templates.loaded
-            else RULES["CHAT_TEMPLATE_NO_DEFAULT"]
-        )(names)
+        yield RULES["CHAT_TEMPLATE_NAMED"](names)
+        if "default" not in templates.loaded:
+            yield RULES["CHAT_TEMPLATE_NO_DEFAULT"](names)
     if templates.sidecar is not None and "default" in templates.additional:
         yield RULES["CHAT_TEMPLATE_DEFAULT_COLLISION"](
             Evidence(FILE), Evidence(f"{DIRECTORY}/default.jinja")
@@ -101,7 +107,7 @@ def _shadowed(view: View) -> Iterator[Finding]:
     differing = [
         Evidence(template.file, note=f"{name} differs from the inline one")
         for name, template in files.items()
-        if name in inline and _lines(inline[name].text) != _lines(template.text)
+        if name in inline and with_line_feeds(inline[name].text) != template.text
     ]
     lost = sorted(set(inline) - set(files))
     if differing or lost:
@@ -109,10 +115,6 @@ def _shadowed(view: View) -> Iterator[Finding]:
         yield RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"](
             Evidence(CONFIG, "/chat_template", note=note), *differing[:20]
         )
-
-
-def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:
@@ -124,23 +126,7 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
     if probes.unavailable:
         yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](_at(template, note=probes.unavailable))
         return
-    failed = [(error, f"{WHAT[name]}: ") for name, error in probes.failed.items()]
-    if probes.error is not None and probes.error not in probes.failed.values():
-        failed.append((probes.error, ""))
-    found = {error.code: (error, where) for error, where in reversed(failed)}
-    for code, (error, where) in found.items():
-        if code == CHILD_DIED:
-            yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](
-                _at(template, note=_said(error)), severity="warning"
-            )
-        # What a compiler says of an unknown name is said below, and better.
-        is_name = (
-            probes.static is not None
-            and probes.static.unknown
-            and code == RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
-        )
-        if code in _BY_CODE and not is_name:
-            yield _BY_CODE[code](_at(template, line=error.line, note=where + _said(error)))
+    yield from _failures(template, probes)
     if probes.static is None:
         return
     if probes.static.unknown:
@@ -153,6 +139,40 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
         yield RULES["CHAT_TEMPLATE_NEEDS_KWARGS"](
             _at(template, note=name, value=sorted(probes.static.undeclared))
         )
+
+
+def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
+    """A finding for each kind of failure, with the conversations that failed."""
+    failed = dict(probes.failed)
+    if "call" in probes.rendered:
+        failed.pop("call_string", None)  # CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS
+    by_code: dict[str, dict[str, ChatTemplateError]] = {}
+    for name, error in failed.items():
+        by_code.setdefault(error.code or FAILS, {})[name] = error
+    if probes.error is not None and probes.error not in failed.values():
+        by_code.setdefault(probes.error.code or FAILS, {})[""] = probes.error
+    unknown = probes.static.unknown if probes.static is not None else {}
+    for code, errors in by_code.items():
+        if code == CHILD_DIED:
+            rule, graver = RULES["CHAT_TEMPLATE_NOT_INSPECTED"], True
+        else:
+            rule, graver = RULES[code], not _ORDINARY.isdisjoint(errors)
+        severity = _GRAVER.get(code, rule.severity) if graver else rule.severity
+        if unknown and (
+            code == _SYNTAX_ERROR
+            or all(
+                any(f"'{name}' is undefined" in str(e) for name in unknown) for e in errors.values()
+            )
+        ):
+            continue  # CHAT_TEMPLATE_UNKNOWN_NAME says it better
+        seen: dict[tuple[str, int | None], list[str]] = {}
+        for name, error in errors.items():
+            seen.setdefault((_said(error), error.line), []).extend([WHAT[name]] if name else [])
+        evidence = [
+            _at(template, line=line, note=": ".join(filter(None, (", ".join(names), said))))
+            for (said, line), names in seen.items()
+        ]
+        yield rule(*(evidence[:1] if code in _ONCE else evidence), severity=severity)
 
 
 def _rendered(view: View) -> Iterator[Finding]:

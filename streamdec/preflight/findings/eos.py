@@ -1,21 +1,27 @@
-"""Rules about ends of sequences: which ids stop an engine, and who says so."""
+"""Rules about ends of sequences: the ids that stop an engine, and their sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot_tokens import is_id
-from streamdec.preflight.stop_tokens import CONFIG, GENERATION, Found, is_bare_zero
+from streamdec.preflight.stop_tokens import (
+    CONFIG,
+    GENERATION,
+    Found,
+    StopTokens,
+    is_bare_zero,
+)
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     yield from _sources(view)
     yield from _sets(view)
     yield from _turns(view)
@@ -25,30 +31,48 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _sources(view: View) -> Iterator[Finding]:
+    """Where the files disagree, and an engine stops on fewer ids than they declare together."""
     eos = view.eos
-    declared = {
-        "tokenizer": _ids_of(eos.tokenizer[0]),
-        GENERATION: _ids_of(eos.generation),
-        CONFIG: _ids_of(eos.or_text(eos.loaded, eos.lifted)),
-    }
+    text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
+    config = eos.or_text(eos.written, text)
+    declared: list[tuple[frozenset[int], Evidence]] = []
     # What is not there, or cannot be told, disagrees with nothing; a null in a file does.
-    is_said = {
-        "tokenizer": bool(eos.tokenizer[0]),
-        GENERATION: not eos.generation_is_absent,
-        CONFIG: bool(declared[CONFIG]) or "eos_token_id" in eos.config,
-    }
-    said = {name: ids for name, ids in declared.items() if is_said[name]}
-    if len(set(said.values())) > 1:
+    if eos.tokenizer[0]:
+        ids = _ids_of(eos.tokenizer[0])
+        declared.append((ids, view.role("eos_token", ids)))
+    if eos.generation_config is not None:
+        value = eos.generation_config.get("eos_token_id")
+        declared.append(_declared(view, GENERATION, "/eos_token_id", value, eos.generation))
+    if config or "eos_token_id" in eos.config:
+        is_text = bool(config) and config[0][1].kind == "text_config"
+        pointer = _without_index(config[0][1].pointer) if is_text else "/eos_token_id"
+        value = [i for i, _ in config] if is_text else eos.config.get("eos_token_id")
+        declared.append(_declared(view, CONFIG, pointer, value, config))
+    together = frozenset[int]().union(*(ids for ids, _ in declared))
+    changing = [found for found in view.stop.values() if not together <= found.ids]
+    if len({ids for ids, _ in declared}) > 1 and changing:
         yield RULES["EOS_SOURCES_DISAGREE"](
-            *(_declares(view, name, ids) for name, ids in said.items())
+            *(evidence for _, evidence in declared),
+            *(view.seen(found) for found in changing),
+            engines=_names(changing),
         )
 
 
-def _declares(view: View, name: str, ids: frozenset[int]) -> Evidence:
-    if name != "tokenizer":
-        return Evidence(name, "/eos_token_id", value=sorted(ids), ids=view.ids(ids))
-    role = view.tokens.roles["eos_token"]
-    return Evidence(role.source, role.pointer, value=role.text, ids=view.ids(ids))
+def _declared(
+    view: View, file: str, pointer: str, value: object, found: Found
+) -> tuple[frozenset[int], Evidence]:
+    ids = _ids_of(found)
+    note = "null" if value is None else ""
+    return ids, Evidence(file, pointer, value=shown(value), ids=view.ids(ids), note=note)
+
+
+def _without_index(pointer: str) -> str:
+    """A pointer to a list, for one to an item of it."""
+    return pointer.partition("/eos_token_id")[0] + "/eos_token_id"
+
+
+def _names(stops: Iterable[StopTokens]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found.engine for found in stops))
 
 
 def _sets(view: View) -> Iterator[Finding]:
@@ -56,9 +80,9 @@ def _sets(view: View) -> Iterator[Finding]:
     if len(sets) > 1:
         yield RULES["EOS_ENGINES_DISAGREE"](
             *(view.seen(found) for found in view.stop.values()),
-            engines=tuple(dict.fromkeys(found.engine for found in view.stop.values())),
+            engines=_names(view.stop.values()),
         )
-    # A tokenizer whose end has no known id has one anyway.
+    # A tokenizer whose end-of-sequence id is unknown has one nevertheless.
     if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
         yield RULES["EOS_MISSING_EVERYWHERE"](
             Evidence(note="no source declares one", value=sorted(view.stop))
@@ -83,7 +107,7 @@ def _turns(view: View) -> Iterator[Finding]:
                     ids={terminator.id: terminator.text},
                 ),
                 *(view.seen(found) for found in lacking),
-                engines=tuple(dict.fromkeys(found.engine for found in lacking)),
+                engines=_names(lacking),
             )
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
@@ -100,7 +124,7 @@ def _ids(view: View) -> Iterator[Finding]:
         found = tokens.resolve(role.text)
         ids = {} if found.id is None else {found.id: role.text}
         yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
-            Evidence(role.source, role.pointer, value=role.text),
+            view.role("eos_token", ()),
             Evidence(note="its id after loading", ids=ids),
         )
     seen: dict[tuple[str, str], Evidence] = {}
@@ -109,12 +133,15 @@ def _ids(view: View) -> Iterator[Finding]:
             seen[file, pointer] = Evidence(file, pointer, value=shown(value), note="not an id")
         elif tokens.knows_all_ids and tokens.text_of(value) is None:
             seen[file, pointer] = Evidence(file, pointer, ids={value: None}, note="no such token")
+    missing = [i for i in sorted(_class_defaults(view)) if tokens.text_of(i) is None]
+    if missing and tokens.knows_all_ids:
+        seen[CONFIG, "/model_type"] = _class_default_evidence(view, missing)
     if seen:
         yield RULES["EOS_ID_UNKNOWN"](*seen.values())
 
 
 def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
-    """Every value that is declared as the end of a sequence: file, pointer, value."""
+    """Yield each declared end of a sequence: file, pointer, value."""
     places = [
         (GENERATION, "/eos_token_id", (view.eos.generation_config or {}).get("eos_token_id")),
         (CONFIG, "/eos_token_id", view.eos.config.get("eos_token_id")),
@@ -131,16 +158,9 @@ def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
 
 def _fallbacks(view: View) -> Iterator[Finding]:
     eos = view.eos
-    default = eos.class_default
-    if not default and "eos_token_id" not in eos.config and not eos.has_attribute:
-        # SGLang lifts the default of the text part's class in the same way.
-        default = tuple(f for f in eos.lifted if f[1].kind == "text_class_default")
-    if default:
-        ids = _ids_of(default)
-        evidence = Evidence(
-            CONFIG, "/model_type", value=eos.model_type, ids=view.ids(ids), note="class default"
-        )
-        yield RULES["EOS_CLASS_DEFAULT_IN_EFFECT"](evidence)
+    defaults = _class_defaults(view)
+    if defaults:
+        yield RULES["EOS_CLASS_DEFAULT_IN_EFFECT"](_class_default_evidence(view, defaults))
     text = eos.lifted
     is_written = any(source.kind == "text_config" for _, source in text)
     if is_written and not eos.written and "eos_token_id" not in eos.config:
@@ -154,6 +174,29 @@ def _fallbacks(view: View) -> Iterator[Finding]:
         )
     if view.snapshot.file(GENERATION) is None:
         yield RULES["GENERATION_CONFIG_MISSING"](Evidence(GENERATION, note="not there"))
+
+
+def _class_defaults(view: View) -> frozenset[int]:
+    """The ids that only the configuration's class says, and on which an engine stops."""
+    eos = view.eos
+    found = eos.class_default
+    if not found and "eos_token_id" not in eos.config and not eos.has_attribute:
+        # SGLang lifts the default of the text part's class in the same way.
+        found = eos.lifted
+    said = [
+        (i, source) for stop in view.stop.values() for i in stop.ids for source in stop.sources[i]
+    ]
+    return frozenset(i for i, source in (*found, *said) if source.kind.endswith("class_default"))
+
+
+def _class_default_evidence(view: View, ids: Iterable[int]) -> Evidence:
+    return Evidence(
+        CONFIG,
+        "/model_type",
+        value=view.eos.model_type,
+        ids=view.ids(ids),
+        note="the default of its class",
+    )
 
 
 def _others(view: View) -> Iterator[Finding]:
@@ -173,16 +216,13 @@ def _others(view: View) -> Iterator[Finding]:
 
 
 def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:
-    """Each file that declares the ids of a role, with what it declares."""
+    """Yield each file that declares ids of a role, with the ids and the evidence."""
     role = view.tokens.roles.get(name)
-    # No file declares the default of the tokenizer class, but it is used as padding.
+    # A default of the tokenizer class is not declared, but it is used for padding.
     if role is not None and (role.pointer or name == "pad_token"):
         found = view.tokens.resolve(role.text)
         if found.id is not None:
-            evidence = Evidence(
-                role.source, role.pointer, value=role.text, ids={found.id: role.text}
-            )
-            yield "tokenizer", (frozenset({found.id}), evidence)
+            yield "tokenizer", (frozenset({found.id}), view.role(name, [found.id]))
     for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
         value = (config or {}).get(f"{name}_id")
         listed = value if isinstance(value, list) else [value]

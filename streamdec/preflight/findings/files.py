@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from streamdec.backends.folder_files import Problem
 from streamdec.backends.tokenizer_class import auto_map_of
 from streamdec.backends.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
 from streamdec.preflight.rules import RULES, Rule
-from streamdec.preflight.snapshot import Problem
 from streamdec.preflight.view import View
 
 __all__ = ["check"]
@@ -20,7 +20,7 @@ _OBJECTS = (
     *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
     *("hf_quant_config.json", "processor_config.json", "preprocessor_config.json"),
 )
-"""Files that are JSON objects and that engines read; also those of which nothing else is asked."""
+"""Files that engines read and that must be JSON objects."""
 _JSON = "tokenizer.json"
 _SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -35,7 +35,7 @@ _BY_PROBLEM: Mapping[Problem, Rule] = {
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot, once the other rules have read its files."""
+    """Yield the findings of this module. The other modules have read their files before."""
     yield from _problems(view)
     yield from _tokenizer_json(view)
     yield from _class(view)

@@ -1,4 +1,4 @@
-"""Rules about quantisation: where it is declared, and whether those who look there find it."""
+"""Rules about quantisation: the places of its declaration, and who reads them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_NODES = 100_000
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:
-    """Every ``quantization_config`` below the top level: its dotted path, and what is there.
+    """Return every ``quantization_config`` below the top level: its dotted path and its value.
 
-    Objects and lists are walked; at most 100,000 values of a file are looked at.
+    At most 100,000 values of a file are examined.
     """
     found = []
     level: list[tuple[str, Any]] = [("", config)]
@@ -46,7 +46,7 @@ def nested_quantization(config: Any) -> list[tuple[str, Any]]:
 
 
 def quantization_places(view: View) -> list[tuple[str, str, dict[str, Any]]]:
-    """All declarations in the order in which they win: file, dotted path, what is there."""
+    """Return all declarations by precedence: file, dotted path, value."""
     config = view.eos.config
     places: list[tuple[str, str, Any]] = [(_CONFIG, _KEY, config.get(_KEY))]
     if _SIDECAR in view.snapshot.names:
@@ -61,7 +61,7 @@ def quantization_places(view: View) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def check(view: View) -> Iterator[Finding]:
-    """All that this module's rules say of a snapshot."""
+    """Yield the findings of this module."""
     places = quantization_places(view)
     if not places:
         return
@@ -75,9 +75,7 @@ def check(view: View) -> Iterator[Finding]:
     widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
     if len(methods) > 1 or len(widths) > 1:
         yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:20]))
-    silent = [place for place in places if not _method(place[2])]
-    if silent:
-        yield RULES["QUANT_NO_METHOD"](*(_evidence(*place) for place in silent[:20]))
+    yield from _without_method(view, places)
     null = [
         (file, f"{path}.{key}".strip("."))
         for file, path, value in places
@@ -88,6 +86,44 @@ def check(view: View) -> Iterator[Finding]:
         yield RULES["QUANT_KV_SCHEME_NULL"](
             *(Evidence(file, _pointer(path)) for file, path in null[:20])
         )
+
+
+def _without_method(view: View, places: list[tuple[str, str, dict[str, Any]]]) -> Iterator[Finding]:
+    """Declarations in which an engine finds no method.
+
+    An algorithm (``quant_algo``) alone is enough in two cases: for SGLang in
+    ``hf_quant_config.json``, and for vLLM where ``producer`` is modelopt and the algorithm is in
+    ``quantization``, in either file. vLLM 0.33.0: ``model_arch_config_convertor.py``. SGLang
+    0.5.23: ``model_config.py``.
+    """
+    rule = RULES["QUANT_NO_METHOD"]
+    has_top = (_CONFIG, _KEY) in {(file, path) for file, path, _ in places}
+    sidecar = (view.snapshot.object(_SIDECAR) or {}) if _SIDECAR in view.snapshot.names else {}
+    lacking: dict[str, list[Evidence]] = {}
+    for file, path, value in places:
+        if _is_name(value.get("quant_method")) or (file == _SIDECAR and has_top):
+            continue  # nobody reads hf_quant_config.json then
+        whole = sidecar if file == _SIDECAR else value
+        for engine in rule.engines if file != _SIDECAR else ("vllm", "sglang"):
+            inner = whole.get("quantization")
+            has_algorithm = isinstance(inner, dict) and _is_name(inner.get("quant_algo"))
+            reads = (engine == "vllm" and _is_modelopt(whole)) or (
+                engine == "sglang" and file == _SIDECAR
+            )
+            if not (has_algorithm and reads):
+                lacking.setdefault(engine, []).append(_evidence(file, path, value))
+    if lacking:
+        evidence = {str(each): each for found in lacking.values() for each in found}
+        yield rule(*list(evidence.values())[:20], engines=lacking)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_modelopt(value: Mapping[str, Any]) -> bool:
+    producer = value.get("producer")
+    return isinstance(producer, dict) and producer.get("name") == "modelopt"
 
 
 def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
@@ -104,7 +140,7 @@ def _pointer(path: str) -> str:
 
 
 def _method(value: dict[str, Any]) -> str:
-    """The method in one word; what NVIDIA's tools write has an algorithm and may have no method."""
+    """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
     method = value.get("quant_method")
     if isinstance(method, str) and method:
         name = method.lower().replace("_", "-")
@@ -113,7 +149,7 @@ def _method(value: dict[str, Any]) -> str:
 
 
 def _bits(value: dict[str, Any]) -> Any:
-    """How wide the weights are, or the algorithm, where it is said in one place."""
+    """Return the width of the weights, or the algorithm."""
     for key in ("quant_algo", "bits", "w_bit", "num_bits"):
         found = value.get(key)
         if isinstance(found, str | int) and not isinstance(found, bool):

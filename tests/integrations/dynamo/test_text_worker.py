@@ -12,6 +12,7 @@ import pytest
 
 from streamdec import (
     HuggingFaceTokenizer,
+    MockTokenizer,
     SnapshotError,
     StopConditions,
     TokenIdError,
@@ -356,3 +357,60 @@ def test_a_state_that_is_none_is_refused(state: Any) -> None:
     worker = TextWorker(Engine(IDS), TOKENIZER)
     with pytest.raises(SnapshotError):
         run(lambda: all_of(worker.generate({STATE: state})))
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+THINKING = MockTokenizer.from_tokens([b"<think>", b"Hm", b".</think>", b"Hi", b" STOP"])
+SECTIONS = {"reasoning": ("<think>", "</think>")}
+
+
+async def _thinking(*_: object) -> AsyncIterator[int]:
+    for token_id in (0, 1, 2, 3, 4, 3):
+        yield token_id
+
+
+def test_objects_have_the_section_of_their_text() -> None:
+    async def answer() -> list[Any]:
+        worker = TextWorker(_thinking, THINKING, sections=SECTIONS)
+        return [item async for item in worker.generate({"stop": " STOP"})]
+
+    items = asyncio.run(answer())
+    assert [(item.get("section"), item["text"]) for item in items] == [
+        *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
+    ]
+    assert items[-1]["finish_reason"] == "stop"
+
+
+def test_an_encoder_gets_the_sections() -> None:
+    def wire(_: Any) -> ChatCompletionEncoder:
+        return ChatCompletionEncoder(response_id="chatcmpl-1", model="tiny", created=0)
+
+    async def answer() -> list[Any]:
+        worker = TextWorker(_thinking, THINKING, wire=wire, sections=SECTIONS)
+        return [item async for item in worker.generate({})]
+
+    deltas = [choice["delta"] for item in asyncio.run(answer()) for choice in item["choices"]]
+    reasoning = "".join(delta.get("reasoning_content") or "" for delta in deltas)
+    content = "".join(delta.get("content") or "" for delta in deltas)
+    assert (reasoning, content) == ("Hm.", "Hi STOPHi")
+
+
+def test_a_worker_that_starts_inside_a_section() -> None:
+    async def answer() -> list[Any]:
+        worker = TextWorker(_thinking, THINKING, sections=SECTIONS, starts_inside=False)
+        return [item async for item in worker.generate({}) if item["text"]]
+
+    assert asyncio.run(answer())[0] == {
+        "text": "Hm",
+        "finish_reason": None,
+        "stop_reason": None,
+        "section": "reasoning",
+    }
+
+
+def test_options_that_a_worker_cannot_have() -> None:
+    with pytest.raises(ValueError, match="resumable does not work with sections"):
+        TextWorker(_thinking, THINKING, sections=SECTIONS, resumable=True)
+    with pytest.raises(TypeError, match="conditions=; remove stop, max_tokens="):
+        TextWorker(_thinking, THINKING, stop="x", max_tokens=3)

@@ -106,6 +106,30 @@ def test_hooks_are_told_of_each_row() -> None:
     assert reasons == ["stop", "stop", "stop", "error", "stop", "abort"]
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_each_chunk_is_in_one_section(waits: bool) -> None:
+    """Also if the reader comes late, so that all text of a row waits."""
+    model = model_saying("<think>ab</think>c", "d<think>e")
+    streamer = GenerateStreamer(
+        model.tokenizer, sections={"reasoning": ("<think>", "</think>")}, return_token_ids=True
+    )
+    with started(model, streamer, 2):
+        if waits:
+            streamer.result()
+        found = [*streamer]
+    texts = {
+        (row, section): "".join(
+            chunk.text for at, chunk in found if (at, chunk.section) == (row, section)
+        )
+        for row in range(2)
+        for section in ("reasoning", None)
+    }
+    assert texts == {(0, "reasoning"): "ab", (0, None): "c", (1, "reasoning"): "e", (1, None): "d"}
+    for row in range(2):
+        ids = [each for at, chunk in found if at == row for each in chunk.token_ids]
+        assert ids == [*model.rows[row], model.eos]
+
+
 def test_an_error_before_the_first_token_comes_too() -> None:
     model = model_saying("abc")
     streamer = GenerateStreamer(model.tokenizer)

@@ -323,7 +323,7 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
             tracker.put([TokenLogprob(65, wrong)])
         with pytest.raises(ValueError, match="NaN or infinite"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
-    with pytest.raises(ValueError, match="under way"):
+    with pytest.raises(ValueError, match="was stepped already"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))

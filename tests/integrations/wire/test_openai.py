@@ -220,3 +220,26 @@ def test_an_echo_for_each_sample() -> None:
     choices = answer.body()["choices"]
     assert [each["text"] for each in choices] == ["Say:abcd", "abcd"]
     assert [each["logprobs"]["text_offset"] for each in choices] == [[0, 3, 7], [3]]
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "what"),
+    [
+        (openai.ChatCompletionEncoder, {**HEAD, "num_samples": 2}, "has no option 'num_samples'"),
+        (openai.CompletionEncoder, {"model": "m", "created": 0}, "needs response_id="),
+        (openai.ChatResponse, {**HEAD, "prompt_token": 3}, "did you mean prompt_tokens"),
+        (openai.CompletionResponse, {}, "needs response_id=, model=, created="),
+        (anthropic.MessageEncoder, {**MESSAGE, "stop_sequence": ["x"]}, "mean stop_sequences"),
+        (anthropic.MessageResponse, {"model": "m"}, "needs response_id=, input_tokens="),
+    ],
+)
+def test_options_that_are_unknown_or_missing_are_named(
+    make: Any, options: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"{make.__name__}\(\) .*{what}"):
+        make(**options)
+
+
+def test_more_streams_than_samples_are_named() -> None:
+    with pytest.raises(ValueError, match="not 1: CompletionEncoder was made with n=1"):
+        openai.CompletionEncoder(**HEAD).step(Chunk("a"), 1)

@@ -1,4 +1,4 @@
-"""The bytes of tokens in, the span of each token in the text out (guarantee 17)."""
+"""The span of each token of a row in its text (guarantee 17), from the bytes of the tokens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ def spans_of(text: str, data: bytes, sizes: Iterable[int]) -> list[TokenSpan] | 
     r"""Return the span of each token in ``text``.
 
     Args:
-        text: the beginning of what ``data`` spells, up to a stop.
-        data: the bytes of the tokens, joined.
-        sizes: how many bytes each token gave.
+        text: The text of ``data`` up to a stop.
+        data: The joined bytes of the tokens.
+        sizes: The number of bytes of each token.
 
-    Returns None if ``data`` has ill-formed bytes (but for an unfinished character at its end), or
-    does not spell ``text``.
+    Returns None if ``data`` has ill-formed bytes before its end, or does not spell ``text``.
 
-    >>> from streamdec.bulk.spans import spans_of
+    >>> from streamdec.bulk.row_spans import spans_of
     >>> spans = spans_of("caf\xe9", "caf\xe9!".encode(), [4, 0, 1, 1])
     >>> [(span.start, span.end) for span in spans]
     [(0, 4), (3, 3), (3, 4), (4, 4)]
@@ -59,15 +58,15 @@ def spans_of(text: str, data: bytes, sizes: Iterable[int]) -> list[TokenSpan] | 
 
 
 def _spans(characters: list[int], ends: list[int]) -> list[TokenSpan]:
-    """The spans of tokens of whole characters."""
+    """Return the spans of tokens of whole characters."""
     rows = zip(count(), characters, characters[1:], ends, ends[1:], strict=False)
     return [*map(NEW_SPAN, rows)]
 
 
 def _widened(place: int, first: int, last: int, begins: bytes, characters: list[int]) -> TokenSpan:
-    """The span of a token with the bytes from ``first`` to ``last``, some of a shared character.
+    """Return the span of a token whose bytes, ``first`` to ``last``, share a character.
 
-    ``characters``: how many characters begin before each byte.
+    ``characters`` is the number of characters that begin before each byte.
     """
     start = begins.rindex(1, 0, first + 1)
     end = start if first == last else begins.index(1, last)

@@ -11,8 +11,8 @@ import pytest
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer
 from streamdec.chunks import Chunk
-from streamdec.cli import streaming
-from streamdec.cli.streaming import Difference, Streaming
+from streamdec.cli import verify_streams
+from streamdec.cli.verify_streams import Difference, Streaming
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError, TokenizerLibraryError
@@ -151,14 +151,14 @@ class ForgetsThePrompt(StopSequenceDecoder):
 def test_what_is_broken_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, broken: type, how: str
 ) -> None:
-    monkeypatch.setattr(streaming, name, broken)
+    monkeypatch.setattr(verify_streams, name, broken)
     assert found().how.startswith(how)
 
 
 def test_the_character_is_the_first_that_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streaming, "DecodeStream", LosesInStep)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesInStep)
     one = found()
     texts = DecodeStream(HuggingFaceTokenizer(TOKENIZER)).step_batch(IDS)
     before = "".join(texts[:LOST])
@@ -174,14 +174,14 @@ def test_the_character_is_the_first_that_differs(
 
 
 def test_what_is_raised_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "DecodeStream", Raises)
+    monkeypatch.setattr(verify_streams, "DecodeStream", Raises)
     one = found()
     assert one.position is None
     assert one.error == "ZeroDivisionError: the fourth"
 
 
 def test_what_is_found_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "DecodeStream", Raises)
+    monkeypatch.setattr(verify_streams, "DecodeStream", Raises)
     tried = Streaming(HuggingFaceTokenizer(TOKENIZER))
     one = tried.difference(IDS, random.Random("0"))
     assert one is not None
@@ -233,7 +233,7 @@ def test_eager_text_of_bad_bytes_is_compared_with_itself(monkeypatch: pytest.Mon
     assert tried.difference(bad, random.Random("0")) is None
     assert tried.unjudged == 1
     # Its ways are compared all the same.
-    monkeypatch.setattr(streaming, "DecodeStream", LosesInBatches)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     assert tried.difference(bad, random.Random("0")) is not None
 
 
@@ -253,7 +253,7 @@ def test_eager_text_of_whole_characters_is_judged_by_the_library(
     tried = Streaming(HuggingFaceTokenizer(library))
     assert tried.difference(ids, random.Random("0")) is None
     assert tried.unjudged == 0
-    monkeypatch.setattr(streaming, "DecodeStream", LosesWhenEager)
+    monkeypatch.setattr(verify_streams, "DecodeStream", LosesWhenEager)
     tried.options = [one for one in tried.options if one["byte_fallback"] == "eager"]
     one = tried.difference(ids, random.Random("0"))
     assert one is not None

@@ -1,0 +1,102 @@
+"""The reader of the files of a model's folder: each whole, up to a size.
+
+In: a path. Out: its bytes, or its JSON value. A folder may be from a stranger: a file may be a
+pipe, larger than the memory, or a pointer of git-lfs. Loading tokenizers, chat templates and
+``streamdec.preflight`` all read with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = [
+    "BOM",
+    "MAX_CONTAINERS",
+    "MAX_VALUES",
+    "FileError",
+    "Problem",
+    "parse_json",
+    "read_file",
+    "with_line_feeds",
+]
+
+MAX_CONTAINERS = 1_000_000
+MAX_VALUES = 2_000_000
+"""The most opening brackets and commas of a JSON file: Python takes 60 bytes or more for each. A
+``tokenizer.json`` of 11 MB (Qwen3) has 153,460 opening brackets and 456,396 commas. The largest
+known vocabulary (XLM-V, 901,629 pieces, each a list) has twice as many commas."""
+_LFS_LINE = b"version https://git-lfs.github.com/spec/"
+BOM = b"\xef\xbb\xbf"
+
+Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
+
+
+class FileError(Exception):
+    """A file that cannot be read; the message says why. Callers raise an error of their own."""
+
+    def __init__(self, problem: Problem, detail: str, line: int | None = None) -> None:
+        super().__init__(detail[:300])
+        self.problem = problem
+        self.line = line
+        """The line of the problem, if the file is text."""
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the content of ``path``.
+
+    Raises FileError if it is not a regular file, cannot be read, is a pointer of git-lfs, or has
+    more than ``limit`` bytes.
+    """
+    # Opening a pipe would block until it has a writer; with O_NONBLOCK it does not.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError("unreadable", "not a regular file")
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                content = file.read(limit + 1)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        is_gone = getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP)
+        detail = "a link to nothing" if is_gone and path.is_symlink() else _reason(error)
+        raise FileError("unreadable", detail) from error
+    if content.startswith(_LFS_LINE):
+        raise FileError("lfs", "a pointer of git-lfs instead of the file (run git lfs pull)", 1)
+    if len(content) > limit:
+        raise FileError("too-large", f"{status.st_size} bytes, more than {limit}")
+    return content
+
+
+def parse_json(content: bytes) -> Any:
+    """Return the JSON value of a file, by Python's own parser. Raises FileError."""
+    if content.startswith(BOM):
+        raise FileError("json", "it begins with a byte order mark", 1)
+    if (containers := content.count(b"[") + content.count(b"{")) > MAX_CONTAINERS:
+        raise FileError("too-large", f"{containers:,} lists and objects, or more")
+    if (values := content.count(b",")) > MAX_VALUES:
+        raise FileError("too-large", f"{values:,} values, or more")
+    try:
+        return json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FileError("json", f"not UTF-8: byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise FileError("json", error.msg, error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise FileError("json", str(error)) from error
+
+
+def with_line_feeds(text: str) -> str:
+    """Return ``text`` as Python reads text files: lines end in a line feed."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)

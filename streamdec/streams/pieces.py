@@ -1,0 +1,64 @@
+"""Pieces of text, read as if each were a token: for streams on a TextStopDecoder.
+
+In: the pieces that an API sends. Out: what :mod:`streamdec.streams.reading` needs to make chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.errors import SourceError
+from streamdec.streams.outputs import Delta
+
+__all__ = ["PieceReader", "TextMachine"]
+
+
+class PieceReader:
+    """Reads the pieces of one source; it has the methods of an OutputReader.
+
+    A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
+    """
+
+    may_be_cumulative = False
+
+    def read(self, piece: Any) -> Delta:
+        """Return the text and the finish reason of ``piece``. Raises SourceError for others."""
+        if piece is None:
+            return Delta()
+        if isinstance(piece, str):
+            return Delta((piece,))  # type: ignore[arg-type]
+        if isinstance(piece, Chunk):
+            return Delta((piece.text,), piece.finish_reason)  # type: ignore[arg-type]
+        raise SourceError(
+            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
+            f"not {piece!r:.200}"
+        )
+
+
+class TextMachine:
+    """A TextStopDecoder with the methods of a machine that streams call."""
+
+    def __init__(self, decoder: TextStopDecoder) -> None:
+        self._decoder = decoder
+        self.step_chunk = decoder.step
+
+    def feed(self, pieces: Sequence[str]) -> Chunk:
+        """Return the chunk of the one piece in ``pieces``."""
+        return self._decoder.step(pieces[0])
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the stream: return what was withheld, with the reason."""
+        return self._decoder.flush(finish_reason)
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``end`` would return."""
+        return self._decoder.jailed
+
+    @property
+    def finished(self) -> bool:
+        """Whether the decoder has ended."""
+        return self._decoder.finished

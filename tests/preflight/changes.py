@@ -1,0 +1,276 @@
+"""Changes to the control, and for each finding the change that makes it fire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.preflight.making import CHATML, Parts, added
+
+__all__ = [
+    "CASES",
+    "GLM",
+    "QUANT",
+    "RENDERED",
+    "both",
+    "config",
+    "drop",
+    "entry",
+    "file",
+    "flag",
+    "generation",
+    "own",
+    "say",
+    "template",
+    "without",
+]
+
+
+def config(**values: Any) -> Callable[[Parts], None]:
+    return lambda parts: parts.config.update(values) if parts.config is not None else None
+
+
+def generation(**values: Any) -> Callable[[Parts], None]:
+    return lambda p: p.generation.update(values) if p.generation is not None else None
+
+
+def say(**values: Any) -> Callable[[Parts], None]:
+    return lambda parts: parts.say(**values)
+
+
+def file(name: str, content: str | bytes | dict[str, Any]) -> Callable[[Parts], None]:
+    return lambda parts: parts.others.update({name: content})
+
+
+def both(*changes: Callable[[Parts], object]) -> Callable[[Parts], None]:
+    def change(parts: Parts) -> None:
+        for each in changes:
+            each(parts)
+
+    return change
+
+
+def without(*names: str) -> Callable[[Parts], None]:
+    def change(parts: Parts) -> None:
+        for name in names:
+            setattr(parts, name, None)
+
+    return change
+
+
+def drop(*keys: str) -> Callable[[Parts], None]:
+    def change(parts: Parts) -> None:
+        for key in keys:
+            assert parts.tokenizer_config is not None
+            parts.tokenizer_config.pop(key, None)
+
+    return change
+
+
+def flag(index: int, *, special: bool) -> Callable[[Parts], None]:
+    return lambda parts: parts.own[index].update(special=special)
+
+
+def template(text: str) -> Callable[[Parts], None]:
+    return say(chat_template=text)
+
+
+def entry(token_id: int, content: str, *, special: bool = True) -> Callable[[Parts], None]:
+    return lambda parts: parts.decoder.update({str(token_id): added(content, special=special)})
+
+
+def own(token_id: int, content: str, *, special: bool = True) -> Callable[[Parts], None]:
+    return lambda parts: parts.own.append({"id": token_id, **added(content, special=special)})
+
+
+QUANT = {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4}}}}
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+GLM = (
+    "{%- for m in messages %}{{ '<|im_start|>' if m.role == 'user' else '<|pad|>' }}{{ m.content }}"
+    "{%- endfor %}{% if add_generation_prompt %}<|pad|>{% endif %}"
+)
+
+TEXT = "(m['content'] if m['content'] is string else '')"
+
+CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
+    "EOS_SOURCES_DISAGREE": ("info", config(eos_token_id=[256, 258])),
+    "EOS_ENGINES_DISAGREE": ("warning", say(eos_token="<|endoftext|>")),
+    "EOS_TERMINATOR_NOT_STOPPED": (
+        "error",
+        both(say(eos_token="<|pad|>"), config(eos_token_id=259), generation(eos_token_id=259)),
+    ),
+    "EOS_TURN_PRIMER_IN_STOP_SET": (
+        "info",
+        both(template(GLM), generation(eos_token_id=[257, 258])),
+    ),
+    "EOS_MISSING_EVERYWHERE": (
+        "error",
+        both(drop("eos_token"), config(eos_token_id=None), generation(eos_token_id=None)),
+    ),
+    "EOS_TOKEN_NOT_IN_VOCAB": ("error", say(eos_token="</s>")),
+    "EOS_ID_UNKNOWN": ("error", generation(eos_token_id=[258, 900])),
+    "EOS_CLASS_DEFAULT_IN_EFFECT": (
+        "warning",
+        lambda parts: parts.config.pop("eos_token_id") if parts.config else None,
+    ),
+    "EOS_TEXT_CONFIG_ONLY": (
+        "warning",
+        lambda parts: setattr(
+            parts, "config", {"model_type": "gemma3", "text_config": {"eos_token_id": 258}}
+        ),
+    ),
+    "EOS_ZERO_DROPPED": ("warning", generation(eos_token_id=0)),
+    "GENERATION_CONFIG_MISSING": ("info", without("generation")),
+    "GENERATION_STOP_STRINGS_IGNORED": ("warning", generation(stop_strings=["END"])),
+    "BOS_SOURCES_DISAGREE": (
+        "warning",
+        both(say(bos_token="<|endoftext|>"), generation(bos_token_id=257)),
+    ),
+    "PAD_EQUALS_EOS": ("info", say(pad_token="<|im_end|>")),
+    "SPECIAL_FLAG_DRIFT": ("error", flag(2, special=False)),
+    "ADDED_TOKEN_CONTENT_DRIFT": ("error", entry(259, "<|padding|>")),
+    "ADDED_TOKEN_ID_DRIFT": (
+        "warning",
+        lambda parts: parts.decoder.update({"261": parts.decoder.pop("259")}),
+    ),
+    "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", entry(260, "<tool>")),
+    "ADDED_TOKEN_ID_NOT_HONOURED": ("error", both(own(270, "<gap>"), entry(270, "<gap>"))),
+    "ADDED_TOKEN_DUPLICATE_CONTENT": ("warning", own(260, "<|pad|>")),
+    "ADDED_TOKENS_DECODER_ABSENT": ("info", drop("added_tokens_decoder")),
+    "ADDED_TOKENS_DECODER_SHAPE": ("error", say(added_tokens_decoder=[added("<|im_end|>")])),
+    "EXTRA_SPECIAL_TOKENS_LIST": ("info", say(extra_special_tokens=["<|im_start|>"])),
+    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL": (
+        "warning",
+        say(extra_special_tokens=["<|im_start|>"], additional_special_tokens=["<|pad|>"]),
+    ),
+    "EXTRA_SPECIAL_NOT_SKIPPED": (
+        "warning",
+        both(
+            own(260, "<u>", special=False),
+            entry(260, "<u>", special=False),
+            say(additional_special_tokens=["<u>"]),
+        ),
+    ),
+    "SPECIAL_TOKENS_MAP_OVERRIDES": (
+        "warning",
+        both(
+            drop("added_tokens_decoder"),
+            file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
+        ),
+    ),
+    "SPECIAL_TOKENS_MAP_STALE": (
+        "info",
+        file("special_tokens_map.json", {"eos_token": added("<|endoftext|>")}),
+    ),
+    "STRUCTURAL_TOKEN_NOT_SPECIAL": (
+        "info",
+        both(flag(1, special=False), entry(257, "<|im_start|>", special=False)),
+    ),
+    "TEMPLATE_MARKER_NOT_A_TOKEN": (
+        "warning",
+        template(CHATML.replace("'<|im_start|>assistant", "'<|im_begin|>assistant")),
+    ),
+    "FILE_INVALID_JSON": ("error", file("special_tokens_map.json", b"\xef\xbb\xbf{}")),
+    "FILE_LFS_POINTER": ("error", both(without("tokenizer"), file("tokenizer.json", LFS))),
+    "FILE_TOO_LARGE": ("error", file("chat_template.jinja", b" " * (2**20 + 1))),
+    "FILE_UNREADABLE": ("error", file("chat_template.jinja", b"\xff\xfe{")),
+    "TOKENIZER_JSON_INVALID": (
+        "error",
+        lambda parts: parts.tokenizer.update(model={"type": "none"}) if parts.tokenizer else None,
+    ),
+    "TOKENIZER_JSON_MISSING": ("error", without("tokenizer")),
+    "TOKENIZER_CLASS_REQUIRES_V5": ("info", say(tokenizer_class="TokenizersBackend")),
+    "TOKENIZER_CLASS_UNKNOWN": ("warning", say(tokenizer_class="AcmeTokenizerFast")),
+    "TOKENIZER_REMOTE_CODE": ("warning", say(auto_map=["tokenization_acme.Acme", None])),
+    "TOKENIZER_MISTRAL_NATIVE": ("info", file("tekken.json", "{}")),
+    "ADD_BOS_EOS_FLAG_IGNORED": ("info", say(add_bos_token=True)),
+    "CHAT_TEMPLATE_MISSING": ("warning", drop("chat_template")),
+    "CHAT_TEMPLATE_BYPASSED": ("info", config(model_type="gpt_oss")),
+    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE": (
+        "warning",
+        file("chat_template.jinja", CHATML.replace("assistant", "model")),
+    ),
+    "CHAT_TEMPLATE_INLINE_LOST": ("error", file("additional_chat_templates/rag.jinja", CHATML)),
+    "CHAT_TEMPLATE_NO_DEFAULT": (
+        "error",
+        say(chat_template=[{"name": "tool_use", "template": CHATML}]),
+    ),
+    "CHAT_TEMPLATE_NAMED": (
+        "info",
+        say(chat_template=[{"name": n, "template": CHATML} for n in ("default", "tool_use")]),
+    ),
+    "CHAT_TEMPLATE_DEFAULT_COLLISION": (
+        "warning",
+        both(
+            file("chat_template.jinja", CHATML),
+            file("additional_chat_templates/default.jinja", CHATML),
+        ),
+    ),
+    "CHAT_TEMPLATE_LEGACY_JSON": (
+        "warning",
+        file("chat_template.json", {"chat_template": CHATML}),
+    ),
+    "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
+    "CHAT_TEMPLATE_UNKNOWN_NAME": (
+        "error",
+        template(CHATML + "{% if tools %}{{ tools | from_json }}{% endif %}"),
+    ),
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION": (
+        "error",
+        template(CHATML + "{{ messages.__class__.__mro__ }}"),
+    ),
+    "CHAT_TEMPLATE_RESOURCE_LIMIT": ("error", template(CHATML + "{{ 'a' * 4000000000 }}")),
+    "CHAT_TEMPLATE_FAILS": ("error", template(CHATML + "{{ messages[0].content.gone.x }}")),
+    "CHAT_TEMPLATE_REFUSES": (
+        "info",
+        template(CHATML + "{% if tools %}{{ raise_exception('no tools') }}{% endif %}"),
+    ),
+    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT": ("info", template(CHATML.partition("{%- if")[0])),
+    "CHAT_TEMPLATE_CLOCK_DEPENDENT": ("warning", template("{{ strftime_now('%d') }}" + CHATML)),
+    "CHAT_TEMPLATE_NEEDS_KWARGS": (
+        "info",
+        template(CHATML + "{% if enable_thinking %}!{% endif %}"),
+    ),
+    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS": (
+        "info",
+        template(
+            CHATML + "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
+            "c.function.arguments.items() %}{{ k }}{% endfor %}{% endfor %}{% endfor %}"
+        ),
+    ),
+    "CHAT_TEMPLATE_NONE_CONTENT_LEAK": (
+        "warning",
+        template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
+    ),
+    "CHAT_TEMPLATE_LIST_CONTENT_REPR": (
+        "warning",
+        template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
+    ),
+    "QUANT_NESTED": ("warning", config(text_config={"quantization_config": QUANT})),
+    "QUANT_SIDECAR_ONLY": (
+        "info",
+        file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
+    ),
+    "QUANT_MULTIPLE_DISAGREE": (
+        "error",
+        config(quantization_config={"quant_method": "fp8"}, compression_config=QUANT),
+    ),
+    "QUANT_NO_METHOD": ("warning", config(quantization_config={"quant_algo": "FP8"})),
+    "QUANT_KV_SCHEME_NULL": (
+        "info",
+        config(quantization_config={**QUANT, "kv_cache_scheme": None}),
+    ),
+}
+RENDERED = {
+    "EOS_TERMINATOR_NOT_STOPPED",
+    "EOS_TURN_PRIMER_IN_STOP_SET",
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
+    "CHAT_TEMPLATE_RESOURCE_LIMIT",
+    "CHAT_TEMPLATE_FAILS",
+    "CHAT_TEMPLATE_REFUSES",
+    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT",
+    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS",
+    "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
+    "CHAT_TEMPLATE_LIST_CONTENT_REPR",
+}
+"""Those for which the template is rendered, which takes a child process."""

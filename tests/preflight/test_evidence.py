@@ -1,0 +1,359 @@
+"""The evidence of each finding is true, and says what its rule claims.
+
+Folders are drawn: the control with some changes. The oracle is what is in the files, and what the
+tokenizers library makes of them; nothing of preflight but the stop tokens, which have an oracle of
+their own.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from streamdec import HybridTokenizer, load_tokenizer
+from streamdec.errors import StreamdecError, StreamdecWarning
+from streamdec.preflight import Evidence, Finding, Report, inspect
+from streamdec.preflight.rules import RULES
+from tests.preflight.changes import CASES, config, entry, file, flag, generation, own, say
+from tests.preflight.making import SPECIAL, Parts, control
+
+EOS = ("eos_token_id",)
+FILES = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
+TEMPLATE_FILES = ("tokenizer_config.json", "chat_template.jinja")
+
+
+@dataclass
+class Folder:
+    """A folder as its files and the library tell it."""
+
+    path: Path
+    report: Report
+
+    def json(self, name: str) -> Any:
+        """The content of a file; None if it is not there or is no JSON."""
+        try:
+            return json.loads((self.path / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def at(self, name: str, pointer: str) -> Any:
+        """The value at a pointer. Raises LookupError if there is none."""
+        value = self.json(name)
+        for key in pointer.split("/")[1:]:
+            key = key.replace("~1", "/").replace("~0", "~")
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        return value
+
+    @cached_property
+    def bare(self) -> Tokenizer:
+        """``tokenizer.json`` alone."""
+        return Tokenizer.from_file(str(self.path / "tokenizer.json"))
+
+    @cached_property
+    def loaded(self) -> Tokenizer | None:
+        """The library's tokenizer with the other files applied; None if none is made."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StreamdecWarning)
+            try:
+                tokenizer = load_tokenizer(self.path, fast="off")
+            except StreamdecError:
+                return None
+        return tokenizer._tokenizer if isinstance(tokenizer, HybridTokenizer) else None
+
+    @property
+    def stops(self) -> set[int]:
+        """All ids on which an engine stops."""
+        return {i for stop in self.report.stop_tokens.values() for i in stop.ids}
+
+    @property
+    def template(self) -> str:
+        """All that may be a template."""
+        texts = [(self.path / name).read_bytes() for name in FILES if (self.path / name).is_file()]
+        texts += [path.read_bytes() for path in self.path.rglob("*.jinja")]
+        return b"".join(texts).decode("utf-8", "replace")
+
+
+def special_of(tokenizer: Tokenizer, token_id: int) -> bool | None:
+    token = tokenizer.get_added_tokens_decoder().get(token_id)
+    return None if token is None else token.special
+
+
+def ids_at(folder: Folder, name: str, pointer: str) -> set[int]:
+    value = folder.at(name, pointer)
+    value = value["content"] if isinstance(value, dict) else value
+    if isinstance(value, str):
+        assert folder.loaded is not None
+        found = folder.loaded.token_to_id(value)
+        return set() if found is None else {found}
+    listed = value if isinstance(value, list) else [value]
+    return {i for i in listed if isinstance(i, int) and not isinstance(i, bool) and i >= 0}
+
+
+# --- what each rule claims ------------------------------------------------------------------------
+
+Claim = Callable[[Folder, Finding], object]
+
+
+def sources_disagree(folder: Folder, finding: Finding) -> bool:
+    short = [e for e in finding.evidence if e.note.endswith(" stops on")]
+    declared = [
+        ids_at(folder, e.file, e.pointer) if e.file else set(e.ids)
+        for e in finding.evidence
+        if e not in short
+    ]
+    together = set[int]().union(*declared)
+    named = {f"{stop.engine} {stop.version} stops on": stop for stop in stops(folder)}
+    assert {named[e.note].engine for e in short} == set(finding.engines)
+    return (
+        len({frozenset(ids) for ids in declared}) > 1
+        and bool(short)
+        and all(set(e.ids) == named[e.note].ids and together - set(e.ids) for e in short)
+    )
+
+
+def stops(folder: Folder) -> list[Any]:
+    return list(folder.report.stop_tokens.values())
+
+
+def each(claim: Callable[[Folder, Evidence, int, str], object]) -> Claim:
+    """A claim about each id of the evidence, with its text."""
+
+    def check(folder: Folder, finding: Finding) -> bool:
+        found = [(e, i, text) for e in finding.evidence for i, text in e.ids.items()]
+        return bool(found) and all(claim(folder, e, i, text or "") for e, i, text in found)
+
+    return check
+
+
+def after(folder: Folder) -> Tokenizer:
+    assert folder.loaded is not None
+    return folder.loaded
+
+
+def id_unknown(folder: Folder, finding: Finding) -> bool:
+    for e in finding.evidence:
+        if e.ids:
+            assert all(after(folder).id_to_token(i) is None for i in e.ids)
+        else:
+            value = folder.at(e.file, e.pointer)
+            assert isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32
+    return bool(finding.evidence)
+
+
+def drifts(folder: Folder, _: Evidence, i: int, text: str) -> bool:
+    before = special_of(folder.bare, i)
+    assert folder.bare.id_to_token(i) == after(folder).id_to_token(i) == text
+    return before is not None and before != special_of(after(folder), i)
+
+
+def content_drifts(folder: Folder, e: Evidence, i: int, text: str) -> bool:
+    assert folder.at(e.file, e.pointer)["content"] == text
+    other = folder.bare.id_to_token(i)
+    return folder.bare.token_to_id(text) is None and other not in (None, text)
+
+
+def only_in_config(folder: Folder, e: Evidence, i: int, text: str) -> bool:
+    assert folder.at(e.file, e.pointer)["content"] == text
+    return folder.bare.token_to_id(text) is None and folder.bare.id_to_token(i) is None
+
+
+def not_honoured(folder: Folder, e: Evidence, i: int, text: str) -> bool:
+    assert folder.at(e.file, e.pointer)["id"] == i
+    return i != folder.bare.token_to_id(text) or i != after(folder).token_to_id(text)
+
+
+def not_skipped(folder: Folder, e: Evidence, i: int, text: str) -> bool:
+    listed = folder.at(e.file, e.pointer)
+    listed = list(listed.values()) if isinstance(listed, dict) else listed
+    assert text in [each["content"] if isinstance(each, dict) else each for each in listed]
+    return after(folder).decode([i], skip_special_tokens=True) != ""
+
+
+def structural(folder: Folder, _: Evidence, i: int, text: str) -> bool:
+    return special_of(after(folder), i) is False and json.dumps(text)[1:-1] in folder.template
+
+
+def duplicates(_: Folder, finding: Finding) -> bool:
+    contents = [(e.file, *e.ids.values()) for e in finding.evidence]
+    return all(contents.count(content) > 1 for content in contents)
+
+
+def map_differs(folder: Folder, finding: Finding) -> bool:
+    has_decoder = "added_tokens_decoder" in (folder.json("tokenizer_config.json") or {})
+    assert has_decoder == (finding.code == "SPECIAL_TOKENS_MAP_STALE")
+    values = [list(e.value.values()) for e in finding.evidence]
+    return all(first != second for first, second in values)
+
+
+def quant_lacks_method(folder: Folder, finding: Finding) -> bool:
+    return all(
+        not (folder.at(e.file, e.pointer) if e.pointer else folder.json(e.file)).get("quant_method")
+        for e in finding.evidence
+    )
+
+
+CLAIMS: Mapping[str, Claim] = {
+    "EOS_SOURCES_DISAGREE": sources_disagree,
+    "EOS_ENGINES_DISAGREE": lambda folder, _: len({stop.ids for stop in stops(folder)}) > 1,
+    "EOS_MISSING_EVERYWHERE": lambda folder, _: not folder.stops,
+    "EOS_TOKEN_NOT_IN_VOCAB": lambda folder, finding: (
+        folder.bare.token_to_id(finding.evidence[0].value) is None
+    ),
+    "EOS_ID_UNKNOWN": id_unknown,
+    "EOS_CLASS_DEFAULT_IN_EFFECT": lambda folder, _: "eos_token_id" not in folder.json(FILES[2]),
+    "EOS_TEXT_CONFIG_ONLY": lambda folder, _: "eos_token_id" not in folder.json(FILES[2]),
+    "EOS_ZERO_DROPPED": lambda folder, _: folder.at(FILES[3], "/eos_token_id") == 0,
+    "GENERATION_CONFIG_MISSING": lambda folder, _: not (folder.path / FILES[3]).exists(),
+    "GENERATION_STOP_STRINGS_IGNORED": lambda folder, _: folder.at(FILES[3], "/stop_strings"),
+    "BOS_SOURCES_DISAGREE": lambda folder, finding: (
+        len({frozenset(ids_at(folder, e.file, e.pointer)) for e in finding.evidence}) > 1
+    ),
+    "PAD_EQUALS_EOS": lambda folder, finding: all(
+        folder.stops & set(e.ids) for e in finding.evidence
+    ),
+    "SPECIAL_FLAG_DRIFT": each(drifts),
+    "ADDED_TOKEN_CONTENT_DRIFT": each(content_drifts),
+    "ADDED_TOKEN_ID_DRIFT": each(
+        lambda folder, _, i, text: folder.bare.token_to_id(text) not in (None, i)
+    ),
+    "ADDED_TOKEN_ONLY_IN_CONFIG": each(only_in_config),
+    "ADDED_TOKEN_ID_NOT_HONOURED": each(not_honoured),
+    "ADDED_TOKEN_DUPLICATE_CONTENT": duplicates,
+    "ADDED_TOKENS_DECODER_ABSENT": lambda folder, _: (
+        "added_tokens_decoder" not in folder.json(FILES[1])
+    ),
+    "EXTRA_SPECIAL_TOKENS_LIST": lambda folder, finding: isinstance(
+        folder.at(finding.evidence[0].file, "/extra_special_tokens"), list
+    ),
+    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL": lambda folder, finding: all(
+        folder.at(e.file, e.pointer) for e in finding.evidence
+    ),
+    "EXTRA_SPECIAL_NOT_SKIPPED": each(not_skipped),
+    "SPECIAL_TOKENS_MAP_OVERRIDES": map_differs,
+    "SPECIAL_TOKENS_MAP_STALE": map_differs,
+    "STRUCTURAL_TOKEN_NOT_SPECIAL": each(structural),
+    "TEMPLATE_MARKER_NOT_A_TOKEN": lambda folder, finding: all(
+        marker in folder.template and after(folder).token_to_id(marker) is None
+        for marker in finding.evidence[0].value
+    ),
+    "QUANT_NO_METHOD": quant_lacks_method,
+    "QUANT_NESTED": lambda folder, _: "quantization_config" not in folder.json(FILES[2]),
+    "QUANT_SIDECAR_ONLY": lambda folder, _: "quantization_config" not in folder.json(FILES[2]),
+    "QUANT_MULTIPLE_DISAGREE": lambda folder, finding: (
+        len({str(folder.at(e.file, e.pointer)) for e in finding.evidence if e.pointer}) > 1
+    ),
+    "QUANT_KV_SCHEME_NULL": lambda folder, finding: all(
+        folder.at(e.file, e.pointer) is None for e in finding.evidence
+    ),
+}
+DECLARED = ("ADDED_TOKEN", "EOS_TOKEN_NOT_IN_VOCAB")
+"""Codes about ids that a file declares and loading does not give."""
+
+
+def check_places(folder: Folder, finding: Finding) -> None:
+    """Files and pointers exist, a simple value is what is there, and texts are those of the ids."""
+    for e in finding.evidence:
+        is_absent = e.note.startswith(("not there", "no ")) or finding.code.endswith("_MISSING")
+        if e.file and not is_absent and "/" not in e.file:
+            assert (folder.path / e.file).exists(), (finding.code, e)
+        if e.file.endswith(".json") and e.pointer:
+            there = folder.at(e.file, e.pointer)
+            if isinstance(e.value, str | int | bool) and isinstance(there, str | int | bool):
+                assert e.value == there, (finding.code, e)
+        if not finding.code.startswith(DECLARED) and folder.loaded is not None:
+            for i, text in e.ids.items():
+                assert folder.loaded.id_to_token(i) == text, (finding.code, e)
+
+
+def check(path: Path) -> Report:
+    report = inspect(path, render=False)
+    folder = Folder(path, report)
+    is_remote = "TOKENIZER_REMOTE_CODE" in report.codes
+    has_tokenizer = not report.codes & {"TOKENIZER_JSON_MISSING", "TOKENIZER_JSON_INVALID"}
+    for finding in report.findings:
+        if has_tokenizer and not is_remote and folder.loaded is not None:
+            check_places(folder, finding)
+            if finding.code in CLAIMS:
+                assert CLAIMS[finding.code](folder, finding), str(finding)
+    return report
+
+
+# --- drawn folders --------------------------------------------------------------------------------
+
+TEXTS = st.sampled_from((*SPECIAL, "<u>", "<tool>", "</s>", "a"))
+IDS = st.sampled_from((0, 97, 256, 257, 258, 259, 260, 261, 900, None, "x", [], [258], [256, 258]))
+ROLES = st.sampled_from(("eos_token", "bos_token", "pad_token", "image_token"))
+LISTS = st.one_of(st.lists(TEXTS, max_size=2), st.dictionaries(ROLES, TEXTS, max_size=2))
+CHANGES: st.SearchStrategy[Callable[[Parts], object]] = st.one_of(
+    st.sampled_from([change for _, change in CASES.values()]),
+    st.builds(flag, st.integers(0, 3), special=st.booleans()),
+    st.builds(own, st.integers(260, 262), TEXTS, special=st.booleans()),
+    st.builds(entry, st.integers(256, 262), TEXTS, special=st.booleans()),
+    st.builds(lambda name, text: say(**{name: text}), ROLES, TEXTS),
+    st.builds(lambda listed: say(extra_special_tokens=listed), LISTS),
+    st.builds(lambda listed: say(additional_special_tokens=listed), LISTS),
+    st.builds(lambda ids: config(eos_token_id=ids), IDS),
+    st.builds(lambda ids: generation(eos_token_id=ids), IDS),
+    st.builds(lambda ids: config(text_config={"eos_token_id": ids}), IDS),
+    st.builds(lambda name: config(model_type=name), st.sampled_from(("qwen2", "gemma", "gpt2"))),
+    st.builds(lambda name, text: file("special_tokens_map.json", {name: text}), ROLES, TEXTS),
+)
+
+
+LISTED = st.lists(CHANGES, min_size=1, max_size=5)
+
+
+def check_drawn(changes: list[Callable[[Parts], object]]) -> None:
+    parts = control()
+    for change in changes:
+        try:
+            change(parts)
+        except (AssertionError, KeyError, TypeError, AttributeError):
+            continue  # an earlier change took away what this one changes
+    with TemporaryDirectory() as name:
+        check(parts.write(Path(name)))
+
+
+@given(LISTED)
+def test_the_evidence_of_drawn_folders_is_true(changes: list[Callable[[Parts], object]]) -> None:
+    check_drawn(changes)
+
+
+@pytest.mark.thorough
+@given(LISTED)
+@settings(max_examples=300)
+def test_the_evidence_of_many_drawn_folders_is_true(
+    changes: list[Callable[[Parts], object]],
+) -> None:
+    check_drawn(changes)
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_the_evidence_of_each_finding_is_true(code: str, tmp_path: Path) -> None:
+    check(control(CASES[code][1]).write(tmp_path))
+
+
+def test_a_claim_is_made_about_a_rule() -> None:
+    assert set(CLAIMS) <= set(RULES)
+    assert len(CLAIMS) >= 30
+
+
+def test_a_claim_that_is_not_true_is_found(tmp_path: Path) -> None:
+    """The checks can fail."""
+    path = control(flag(2, special=False)).write(tmp_path)
+    folder = Folder(path, inspect(path, render=False))
+    wrong = Evidence("tokenizer.json", "/added_tokens/0", ids={256: SPECIAL[0]})
+    for code in ("SPECIAL_FLAG_DRIFT", "STRUCTURAL_TOKEN_NOT_SPECIAL", "ADDED_TOKEN_ID_DRIFT"):
+        finding = Finding(code, "info", (), (wrong,), "", ())
+        assert not CLAIMS[code](folder, finding)

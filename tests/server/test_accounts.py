@@ -1,0 +1,129 @@
+"""The limits of one API key: what one holder uses up does not hold up another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+
+from streamdec.server import ServerLimits, accounts, create_app
+from tests.server.serving import EchoEngine, served, until
+
+COMPLETIONS = "/v1/completions"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that accounts read, in seconds: set it."""
+    now = [1_000.0]
+    monkeypatch.setattr(accounts, "monotonic", lambda: now[0])
+    return now
+
+
+@contextmanager
+def asking(tokenizer: Any, engine: Any = None, **limits: Any) -> Iterator[Callable[..., Any]]:
+    """Ask a server as the holder of a key: "one" or "two"."""
+    options: Any = {"api_keys": ["one", "two"], "limits": ServerLimits(**limits)}
+    app = create_app(tokenizer, engine or EchoEngine(), **options)
+    with served(app) as url, httpx.Client(base_url=url, timeout=20) as http:
+
+        def ask(key: str, path: str = COMPLETIONS, **body: Any) -> httpx.Response:
+            headers = {"authorization": f"Bearer {key}"}
+            return http.post(path, json={"prompt": "One", **body}, headers=headers)
+
+        ask.url = url  # type: ignore[attr-defined]
+        yield ask
+
+
+def test_requests_in_a_minute(tokenizer: Any, clock: list[float]) -> None:
+    with asking(tokenizer, key_requests=6) as ask:
+        assert [ask("one").status_code for _ in range(8)] == [200] * 6 + [429] * 2
+        refused = ask("one")
+        assert refused.headers["retry-after"] == "10"
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert ask("two").status_code == 200
+        assert ask("one", "/tokenize").status_code == 429
+        clock[0] += 9.5
+        assert ask("one").headers["retry-after"] == "1"
+        clock[0] += 0.5
+        assert [ask("one").status_code for _ in range(2)] == [200, 429]
+        clock[0] += 3_600  # no more than a minute's requests are saved
+        assert [ask("one").status_code for _ in range(7)] == [200] * 6 + [429]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_tokens_in_a_minute(tokenizer: Any, clock: list[float], is_streamed: bool) -> None:
+    """They are those of the usage."""
+    with asking(tokenizer, key_tokens=600) as ask:
+        used = ask("two", prompt=["One " * 50, "Two"], n=2).json()["usage"]["total_tokens"]
+        assert used < 600
+        count = 0
+        while (
+            answer := ask("one", prompt=["One " * 50, "Two"], n=2, stream=is_streamed)
+        ).is_success:
+            count += 1
+        assert count == -(-600 // used)
+        assert answer.headers["retry-after"] == str(-(-(count * used - 599) // 10))
+        clock[0] += int(answer.headers["retry-after"])
+        assert ask("one").status_code == 200
+
+
+HANGS = "One two three four"
+
+
+async def hanging(prompt: list[int], _params: Any) -> AsyncIterator[int]:
+    """Echo the prompt, and never end after a long one."""
+    for each in prompt:
+        yield each
+    if len(prompt) > 5:
+        await asyncio.Event().wait()
+
+
+@contextmanager
+def hanging_answer(ask: Any) -> Iterator[None]:
+    """A stream of the holder of "one" that has given its text and does not end."""
+    headers, body = {"authorization": "Bearer one"}, {"prompt": HANGS, "stream": True}
+    with httpx.stream("POST", ask.url + COMPLETIONS, json=body, headers=headers) as response:
+        lines = response.iter_lines()  # which closes the response when it is forgotten
+        while "four" not in next(lines):
+            pass
+        yield
+
+
+@pytest.mark.usefixtures("clock")
+def test_tokens_of_an_answer_that_its_client_left_are_counted(tokenizer: Any) -> None:
+    with asking(tokenizer, hanging, key_tokens=10) as ask:
+        with hanging_answer(ask):
+            assert ask("one").status_code == 200
+        until(lambda: ask("one").status_code == 429)
+
+
+def test_requests_at_once(tokenizer: Any) -> None:
+    with asking(tokenizer, hanging, key_concurrent=1) as ask:
+        with hanging_answer(ask):
+            assert ask("one").headers["retry-after"] == "1"
+            assert ask("two").status_code == 200
+        until(lambda: ask("one").status_code == 200)
+        assert ask("one", prompt=5).status_code == 400
+        assert ask("one").status_code == 200
+
+
+def test_openais_client_gets_its_own_error(tokenizer: Any) -> None:
+    with asking(tokenizer, key_requests=1) as ask:
+        url = ask.url + "/v1"  # type: ignore[attr-defined]
+        with OpenAI(api_key="one", base_url=url, max_retries=0) as client:
+            client.completions.create(model="model", prompt="One")
+            with pytest.raises(openai.RateLimitError, match="too many requests in one minute"):
+                client.completions.create(model="model", prompt="One")
+
+
+def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
+    with pytest.raises(ValueError, match="need api_keys"):
+        create_app(tokenizer, EchoEngine(), limits=ServerLimits(key_tokens=5))

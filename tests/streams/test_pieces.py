@@ -1,0 +1,204 @@
+"""Streams of text: pieces from an API, up to a stop of a TextStopDecoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import (
+    Chunk,
+    Hook,
+    IdleTimeoutError,
+    SourceError,
+    StopConditions,
+    TextIterator,
+    TextStopDecoder,
+    TextStream,
+    add_hook,
+    stream,
+    wrap,
+)
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
+
+CONDITIONS = StopConditions(stop="\nUser:")
+PIECES = ["It is", None, "", " 42.\nUs", "er: ", "and more"]
+LETTERS = "ab\n"
+
+
+def decoder() -> TextStopDecoder:
+    return TextStopDecoder(CONDITIONS)
+
+
+def shown(chunks: list[Chunk]) -> list[tuple[str, str | None]]:
+    return [(chunk.text, chunk.finish_reason) for chunk in chunks]
+
+
+async def put_into(texts: list[str], chunks: TextStream[Any]) -> None:
+    async for chunk in chunks:
+        texts.append(chunk.text)  # noqa: PERF401 (an error comes after it)
+
+
+ENDED = [("It is", None), (" 42.", None), ("", "stop")]
+
+
+@pytest.mark.anyio
+async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> None:
+    script, stops = Script(PIECES), []
+    chunks: list[Chunk] = []
+    async with wrap(
+        async_generator(script), decoder(), on_stop=lambda: stops.append(len(chunks))
+    ) as reader:
+        async for chunk in reader:
+            assert script.closings == (chunk.finish_reason is not None)
+            chunks.append(chunk)
+    assert shown(chunks) == ENDED
+    assert chunks[-1].stop_reason == "\nUser:"
+    assert script.pulls == 5, "a piece was pulled after the stop"
+    assert stops == [2]
+    assert reader.machine.match is not None
+    assert reader.machine.match.start == len("It is 42.")
+
+
+def test_a_plain_source_is_closed_at_the_stop() -> None:
+    source = PlainEngine(PIECES)
+    assert shown([*TextIterator(source, decoder())]) == ENDED
+    assert source.closings == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("end", "reason"), [([], "length"), ([Chunk("!", "abort"), "more"], "abort")]
+)
+async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reason: str) -> None:
+    """A Chunk as a piece has the API's own finish reason."""
+    source = Engine(["Hi", Chunk(" you\nUs"), *end])
+    chunks = [chunk async for chunk in wrap(source, decoder())]
+    assert "".join(chunk.text for chunk in chunks) == "Hi you\nUs" + "!" * bool(end)
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [reason]
+    chunks = [chunk async for chunk in wrap(Engine(["Hi"]), decoder(), finish_reason="stop")]
+    assert chunks[-1].finish_reason == "stop"
+
+
+@pytest.mark.anyio
+async def test_text_of_a_stream_of_ids_can_be_the_source() -> None:
+    async def api() -> Any:
+        yield Chunk("a\nUs")
+        yield Chunk("er:", "length")
+
+    chunks = [chunk async for chunk in wrap(api(), decoder())]
+    assert shown(chunks) == [("a", None), ("", "stop")]
+
+
+@given(cuts=st.lists(st.text(LETTERS, max_size=5), max_size=8))
+def test_how_the_text_was_cut_makes_no_difference(cuts: list[str]) -> None:
+    judge = TextStopDecoder(StopConditions(stop="a\nb"))
+    whole = judge.step("".join(cuts))
+    expected = whole.text + ("" if judge.finished else judge.flush().text)
+    chunks = [*TextIterator(cuts, TextStopDecoder(StopConditions(stop="a\nb")))]
+    assert "".join(chunk.text for chunk in chunks) == expected
+    assert chunks[-1].stop_reason == whole.stop_reason
+    assert all(chunk.text or chunk.finish_reason for chunk in chunks)
+
+
+@pytest.mark.anyio
+async def test_an_error_of_the_source_comes_after_its_text_and_the_rest_can_be_continued() -> None:
+    reader = wrap(Engine(["Hi\nUs"], error=BoomError()), decoder())
+    texts: list[str] = []
+    with pytest.raises(BoomError):
+        await put_into(texts, reader)
+    assert texts == ["Hi"]
+    assert reader.pending_text == "\nUs"
+    again = TextStopDecoder.restore(json.loads(json.dumps(reader.snapshot())))
+    chunks = [chunk async for chunk in wrap(Engine(["ual"]), again)]
+    assert "".join(chunk.text for chunk in chunks) == "\nUsual"
+
+
+@pytest.mark.anyio
+async def test_other_tasks_run_while_the_source_never_waits() -> None:
+    turns: list[None] = []
+
+    async def other() -> None:
+        while True:
+            turns.append(None)
+            await checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        async for _ in wrap(Engine(["a"] * 4 * MAX_TOKENS_AT_ONCE), decoder()):
+            pass
+        group.cancel_scope.cancel()
+    assert len(turns) >= 3
+
+
+@pytest.mark.anyio
+async def test_a_source_that_is_idle_for_too_long() -> None:
+    async def api() -> Any:
+        yield "Hi\nUs"
+        await anyio.sleep_forever()
+
+    texts: list[str] = []
+    with pytest.raises(IdleTimeoutError) as caught:
+        await put_into(texts, wrap(api(), decoder(), idle_timeout=0.01))
+    assert texts == ["Hi"]
+    assert TextStopDecoder.restore(caught.value.snapshot).jailed == "\nUs"
+
+
+@pytest.mark.anyio
+async def test_a_decoder_that_has_ended_reads_nothing() -> None:
+    ended = decoder()
+    ended.flush("abort")
+    source = Engine(["Hi"])
+    assert shown([chunk async for chunk in wrap(source, ended)]) == [("", "abort")]
+    assert source.pulls == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("piece", [7, [1, 2], b"Hi", {"text": "Hi"}])
+async def test_a_piece_that_is_no_text(piece: Any) -> None:
+    texts: list[str] = []
+    with pytest.raises(SourceError, match=r"pieces of text .*, not"):
+        await put_into(texts, wrap(Engine(["Hi", piece]), decoder()))
+    assert texts == ["Hi"]
+
+
+OPTIONS: dict[str, Any] = {
+    "ids": lambda output: output,
+    "cumulative": True,
+    "index": 0,
+    "return_token_ids": True,
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("make", [TextStream, TextIterator])
+def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is about token ids"):
+        make([], decoder(), **{name: OPTIONS[name]})
+
+
+def test_stream_takes_only_decoders_of_ids() -> None:
+    ended: Any = decoder()
+    with pytest.raises(TypeError, match=r"wrap\(source, decoder\)"):
+        stream([], decoder=ended)
+
+
+def test_hooks_are_not_told_of_text_without_tokens() -> None:
+    class Ends(Hook):
+        def stream_ended(self, event: Any) -> None:
+            events.append(event)
+
+    events: list[Any] = []
+    remove = add_hook(Ends())
+    try:
+        assert shown([*TextIterator(["Hi"], decoder())]) == [("Hi", None), ("", "length")]
+    finally:
+        remove()
+    assert events == []

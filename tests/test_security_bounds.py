@@ -1,0 +1,113 @@
+"""Bounds of the page on security that no other test exceeds: each just within it, and beyond."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from streamdec import StopConditions, TokenizerLoadError, detect_format, load_tokenizer
+from streamdec.backends.sentencepiece_proto import MAX_MODEL
+from streamdec.core.stops.patterns import MAX_PARTS
+from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
+from streamdec.preflight.templates import Templates
+from tests.cli.running import TOKENIZER
+from tests.support import files
+from tests.support.pages import ROOT, Page
+
+
+def model_in(folder: Path) -> Path:
+    (folder / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond"),
+    [
+        ("x" * MAX_PARTS, "x" * (MAX_PARTS + 1)),
+        (f"(?:ab){{{MAX_PARTS // 2 - 1}}}", f"(?:ab){{{MAX_PARTS // 2}}}c"),
+        ("(?:x{100}){39}", "(?:x{100}){41}"),
+        ("x" + "[ab]?" * 1_000, "x" + "[ab]?" * (MAX_PARTS + 1)),
+    ],
+)
+def test_the_parts_of_a_pattern(within: str, beyond: str) -> None:
+    StopConditions(stop_regex=within, max_match_length=5_000)
+    with pytest.raises(ValueError, match=f"more than {MAX_PARTS} parts"):
+        StopConditions(stop_regex=beyond, max_match_length=5_000)
+
+
+def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(files.sentencepiece())
+    load_tokenizer(path)
+    os.truncate(path, MAX_MODEL + 1)
+    with pytest.raises(TokenizerLoadError, match=f"more than {MAX_MODEL} bytes"):
+        load_tokenizer(path)
+
+
+def test_the_size_of_a_tokenizer_config(tmp_path: Path) -> None:
+    config = model_in(tmp_path) / "tokenizer_config.json"
+    config.write_text("{}" + " " * 1_000)
+    load_tokenizer(tmp_path, fast="off")
+    os.truncate(config, 2**26 + 1)
+    with pytest.raises(TokenizerLoadError, match="more than 67108864 bytes"):
+        load_tokenizer(tmp_path, fast="off")
+
+
+def test_the_files_of_a_folder_that_are_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "z.model").write_bytes(files.sentencepiece())
+    for number in range(199):
+        (tmp_path / f"a{number:03}.model").write_text("no model")
+    assert detect_format(tmp_path).format == "sentencepiece"
+    (tmp_path / "a199.model").write_text("no model")
+    assert detect_format(tmp_path).format == "unsupported"
+
+
+def test_the_names_of_a_folder_that_preflight_reads(tmp_path: Path) -> None:
+    for number in range(MAX_ENTRIES + 5):
+        (tmp_path / str(number)).touch()
+    assert len(open_snapshot(tmp_path).names) == MAX_ENTRIES
+
+
+def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:
+    named = [{"name": str(number), "template": "x"} for number in range(MAX_TEMPLATES + 5)]
+    config = json.dumps({"chat_template": named})
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    (tmp_path / "additional_chat_templates").mkdir()
+    for each in named:
+        (tmp_path / "additional_chat_templates" / f"{each['name']}.jinja").write_text("x")
+    templates = Templates(open_snapshot(tmp_path))
+    assert len(templates.inline) == MAX_TEMPLATES
+    assert len(templates.additional) == MAX_TEMPLATES
+
+
+def test_nothing_is_unpickled() -> None:
+    """No module calls what runs the code of a pickle, or reads files in such a format."""
+    unsafe = {"load", "loads", "Unpickler", "read_pickle"}
+    found = []
+    for path in (ROOT / "streamdec").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in unsafe:
+                owner = ast.unparse(node.value)
+                if owner in ("pickle", "torch", "joblib", "dill", "shelve"):
+                    found.append(f"{path}: {ast.unparse(node)}")
+            if isinstance(node, ast.ImportFrom) and node.module in ("pickle", "shelve"):
+                found += [f"{path}: {each.name}" for each in node.names if each.name in unsafe]
+    assert found == []
+
+
+def test_the_tests_that_the_page_names_exist() -> None:
+    """And each row of its table that is not trusted, and has a bound, names one."""
+    text = Page("docs/explanation/security.md").text
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    named = [row for row in rows[1:] if len(row) == 4]
+    assert len(named) > 50
+    for what, bound, trusted, shown in named:
+        paths = re.findall(r"`([\w/.]+)`", shown)
+        assert all((ROOT / path).is_file() for path in paths), shown
+        is_bounded = "**not bounded**" not in bound and bound != "output as it is; you escape it"
+        assert paths or trusted.startswith("yes") or not is_bounded, what
