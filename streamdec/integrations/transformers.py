@@ -64,7 +64,7 @@ class GenerateStreamer:
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopConditions, for all rows, and of decoding; ``sections`` and
             ``keep_markers`` of SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
-            ends a row, ``()`` if there are none. ``start`` finds them itself, and adds these.
+            ends a row, ``()`` without such ids. ``start`` finds them itself, and adds these.
 
     Raises:
         TypeError: an argument has the wrong type, or there is no such option.

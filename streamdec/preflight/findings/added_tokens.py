@@ -52,7 +52,7 @@ def _flags(view: View) -> Iterator[Finding]:
                 value[_CONFIG] = declared.special
             note = "special"
             if is_special and not tokens.is_built:
-                note += ", and skipped all the same"
+                note += ", and skipped anyway"
             ids = {entry.id: entry.content}
             found[entry.id] = Evidence(_JSON, entry.pointer, value=value, ids=ids, note=note)
     written = view.written_in_template(tokens.added[i][0] for i in found)
