@@ -193,7 +193,7 @@ def _extra(view: View) -> Iterator[Finding]:
 
 
 def _skipped_all_the_same(tokens: Tokens) -> set[str]:
-    """The texts that the library skips whatever flag they get last: it was set once."""
+    """The texts that the library skips with any later flag: the flag was set once."""
     own = () if tokens.is_built else (entry.token for entry in tokens.own)
     return {token.content for token in (*own, *tokens.to_add()) if token.special}
 
