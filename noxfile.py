@@ -170,23 +170,56 @@ def docs(session: nox.Session) -> None:
 # --- what is released -----------------------------------------------------------------------------
 
 
+PLUGINS = {"plugins/sglang": "streamdec_sglang", "plugins/vllm": "streamdec_vllm"}
+
+
 @nox.session(python=PYTHONS)
 def packages(session: nox.Session) -> None:
-    """Wheel and sdist, each installed into an empty environment and tried there."""
+    """Wheels and sdists of the library and the plugins, tried in empty environments."""
     wheel, sdist = _built(session)
     session.run("twine", "check", "--strict", str(wheel), str(sdist))
     _try_wheel(session, wheel)
+    _try_plugins(session, wheel)
     _try_sdist(session, sdist)
 
 
-def _built(session: nox.Session) -> tuple[Path, Path]:
+def _built(session: nox.Session, source: str = ".") -> tuple[Path, Path]:
     """The sdist, and the wheel that is built from it."""
     session.install(*GROUPS["packaging"])
-    folder = Path(session.create_tmp(), "dist").resolve()
+    folder = Path(session.create_tmp(), "dist", source).resolve()
     shutil.rmtree(folder, ignore_errors=True)
-    session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
+    session.run("python", "-m", "build", "--outdir", str(folder), source, silent=True)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, sdist
+
+
+def _try_plugins(session: nox.Session, library: Path) -> None:
+    """Each plugin beside the library, from its wheel and from its sdist, without an engine."""
+    for source, module in PLUGINS.items():
+        files = _built(session, source)
+        session.run("twine", "check", "--strict", *map(str, files))
+        for file in files:
+            python = _empty_environment(session, module)
+            with session.chdir(session.create_tmp()):
+                install = [python, "-m", "pip", "install", "--quiet", str(library), str(file)]
+                session.run(*install, external=True)
+                session.run(python, "-W", "error", "-c", PLUGIN_SMOKE.format(module), external=True)
+                session.run(python, "-m", "pip", "check", external=True)
+
+
+PLUGIN_SMOKE = """
+import {0}
+from importlib.metadata import entry_points, version
+
+(entry,) = [
+    each
+    for group in ("sglang.srt.plugins", "vllm.general_plugins")
+    for each in entry_points(group=group, name="streamdec")
+]
+assert entry.load() is {0}.register
+assert version("{0}") == {0}.__version__ == version("streamdec")
+"""
+"""What an engine does to find the plugin. Calling it would need the engine."""
 
 
 def _empty_environment(session: nox.Session, name: str) -> str:
@@ -222,7 +255,8 @@ def _try_wheel(session: nox.Session, wheel: Path) -> None:
     with session.chdir(session.create_tmp()):
         session.run(python, "-m", "pip", "install", "--quiet", str(wheel), external=True)
         session.run(python, "-W", "error", "-c", SMOKE, external=True)
-        session.run(python, "-m", "pip", "install", "--quiet", f"{wheel}[cli]", external=True)
+        # The line that the messages name. It works whether or not an index has the package.
+        session.run(python, "-m", "pip", "install", "--quiet", "streamdec[cli]", external=True)
         session.run(python, "-m", "streamdec", "demo", external=True)
         session.run(python, "-m", "pip", "check", external=True)
 

@@ -42,7 +42,7 @@ STOPS = "../explanation/stops.md Stops"
 ASYNC = "../explanation/async.md Async streams"
 FORMATS = "../explanation/formats.md Tokenizer files"
 RENDER = "../how-to/render-chat-templates.md Render chat templates"
-HOSTILE = "../explanation/hostile-templates.md Untrusted chat templates"
+HOSTILE = "../how-to/render-chat-templates.md#untrusted-templates Untrusted chat templates"
 MIGRATE = "../how-to/migrate-a-stream.md Migrate a stream"
 DATASET = "../how-to/decode-a-dataset.md Decode a dataset"
 DEBUG = "../how-to/troubleshooting.md#look-at-the-stream Debug a stream"
@@ -284,8 +284,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Loading a tokenizer": (
         Message(
             "TokenizerLoadError",
-            "'…': No such file or directory; nor is it the name of a model that is known, or of an "
-            "encoding (…); nor does the Hub help: …",
+            "'…': No such file or directory; it is not the name of a known model or "
+            "encoding (…); from the Hub: …",
             "The argument is not a path, and the name is not in the local caches. Downloads need "
             "`allow_download=True`.",
             "../explanation/formats.md#names Names",
@@ -356,7 +356,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "EncodeError",
             "the text has special tokens, which are forbidden in it: '<eos>'",
             '`special="forbid"` was set, and the text spells a special token.',
-            "../explanation/formats.md#text-of-strangers Untrusted text",
+            "../explanation/formats.md#special-tokens-in-untrusted-text Untrusted text",
         ),
         Message(
             "EncodeError",

@@ -1,10 +1,10 @@
 """Writes ``docs/llms.txt``, for assistants that write code with streamdec.
 
 It has the format of llmstxt.org: a title, a summary, examples, and lists of links. The links are
-the lines of ``docs/*/index.md``, and the common mistakes are those of their page. The links lead to
-the pages' Markdown. Pages made of docstrings have none, and are linked as HTML.
+those of ``docs/index.md``, and the common mistakes are those of the page on troubleshooting. The
+links lead to the pages' Markdown. Pages made of docstrings have none, and are linked as HTML.
 
-Run it after a change of an index or of that page: ``python scripts/make_llms_txt.py``.
+Run it after a change of one of these pages: ``python scripts/make_llms_txt.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TARGET = DOCS / "llms.txt"
-MISTAKES = DOCS / "how-to" / "common-mistakes.md"
-ROOMS = ("tutorial", "how-to", "explanation", "reference")
-LINE = re.compile(r"(?:-|\d+\.) \[([^\]]+)\]\(([^)]+)\): (.+)")
+MISTAKES = DOCS / "how-to" / "troubleshooting.md"
+LINE = re.compile(r"- \[([^\]]+)\]\(([^)]+)\): (.+)")
 INTRODUCTION = """\
 # streamdec
 
@@ -61,37 +60,39 @@ else:
 
 def text() -> str:
     """The whole file."""
-    return "\n".join([INTRODUCTION, *_mistakes(), *_rooms()])
+    return "\n".join([INTRODUCTION, *_mistakes(), *_pages()])
 
 
 def _mistakes() -> Iterator[str]:
-    """The list of common mistakes, as the page for people has it."""
+    """The list of common mistakes of the page on troubleshooting."""
     _, _, section = MISTAKES.read_text("utf-8").partition("\n## Common mistakes\n\n")
     items, blank, _ = section.partition("\n\n")
     if not items.startswith("- ") or not blank:
-        raise ValueError(f"{MISTAKES} does not begin with a list of common mistakes")
+        raise ValueError(f"{MISTAKES} has no list of common mistakes")
     yield "Common mistakes:\n"
     yield items
     yield ""
 
 
-def _rooms() -> Iterator[str]:
-    for room in ROOMS:
-        title, section = room.capitalize(), None
-        items: list[str] = []
-        for line in _unwrapped(DOCS / room / "index.md"):
-            if line.startswith("# "):
-                title = line[2:]
-            elif line.startswith("## "):
-                yield from _section(title, section, items)
-                section, items = line[3:], []
-            elif match := LINE.fullmatch(line):
-                name, path, note = match.groups()
-                items.append(f"- [{name}]({_address(room, path)}): {note}")
-        yield from _section(title, section, items)
+def _pages() -> Iterator[str]:
+    """The lists of pages of the front page, each under its headings."""
+    title, section = "", ""
+    items: list[str] = []
+    for line in _unwrapped(DOCS / "index.md"):
+        if line.startswith(("## ", "### ")):
+            yield from _section(title, section, items)
+            items = []
+            if line.startswith("## "):
+                title, section = line[3:], ""
+            else:
+                section = line[4:]
+        elif match := LINE.fullmatch(line):
+            name, path, note = match.groups()
+            items.append(f"- [{name}]({_address(path)}): {note}")
+    yield from _section(title, section, items)
 
 
-def _section(title: str, section: str | None, items: list[str]) -> Iterator[str]:
+def _section(title: str, section: str, items: list[str]) -> Iterator[str]:
     if items:
         yield f"## {title}: {section}" if section else f"## {title}"
         yield ""
@@ -100,7 +101,7 @@ def _section(title: str, section: str | None, items: list[str]) -> Iterator[str]
 
 
 def _unwrapped(index: Path) -> Iterator[str]:
-    """The lines of an index, each item and paragraph as one."""
+    """The lines of a page, each item and paragraph as one."""
     whole = ""
     for line in index.read_text("utf-8").splitlines():
         if line.startswith(("  ", "\t")) and whole:
@@ -113,11 +114,11 @@ def _unwrapped(index: Path) -> Iterator[str]:
         yield whole
 
 
-def _address(room: str, path: str) -> str:
-    """Where the site has a page: as Markdown, or as HTML what Sphinx makes of docstrings."""
-    if path.startswith("api/"):
-        return f"{room}/{path.removesuffix('.md')}.html"
-    return f"_sources/{room}/{path}.txt"
+def _address(path: str) -> str:
+    """The path of a page on the site: Markdown, or HTML if Sphinx makes it from docstrings."""
+    if "/api/" in path:
+        return f"{path.removesuffix('.md')}.html"
+    return f"_sources/{path}.txt"
 
 
 if __name__ == "__main__":

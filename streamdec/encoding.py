@@ -63,11 +63,11 @@ class Encoding:
     as after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
 
     Args:
-        ids: Integers, or their bytes: four for each, little-endian.
-        text: The text that was encoded; None if it is not known.
-        source: The tokenizer.
-        add_special_tokens: Whether special tokens were added around the text.
-        special: How special tokens in the text were encoded.
+        ids: integers, or their buffer: four bytes each, little-endian.
+        text: the encoded text; None if it is not known.
+        source: the tokenizer.
+        add_special_tokens: whether special tokens were added around the text.
+        special: how special tokens in the text were encoded.
 
     Two encodings are equal if their ids are equal. Raises OverflowError for an int that is not an
     id, and ValueError if the number of bytes is not a multiple of four.

@@ -83,7 +83,7 @@ def test_the_names_of_python_that_a_page_has_are_there(page: Page) -> None:
     assert [name for name in sorted(names) if not _exists(name)] == []
 
 
-@pytest.mark.parametrize("name", [CONTRIBUTING.path, "SECURITY.md", POLICY.path])
+@pytest.mark.parametrize("name", [CONTRIBUTING.path, "RELEASING.md", "SECURITY.md", POLICY.path])
 def test_the_paths_that_a_page_has_are_there(name: str) -> None:
     text = Page(name).text
     top = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
@@ -129,7 +129,52 @@ def test_what_the_sdist_is_to_have_is_there() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert [path for path in included if not (ROOT / path).exists()] == []
     beside = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "noxfile.py"}
-    assert beside - {"README.md"} <= set(included)  # that one is in every sdist
+    assert beside <= set(included)
+
+
+# --- the description on a package index, and the workflow ---
+
+
+def _on_the_index(text: str) -> str:
+    """README.md as the build rewrites it, with the version of a release."""
+    hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    return text.replace("$HFPR_VERSION", PROJECT["project"]["version"])
+
+
+def test_links_and_images_of_the_description_are_absolute() -> None:
+    readme = Page("README.md").text
+    link = re.compile(r"""(?:\]\(|\b(?:src|srcset)=")([^")\s]+)[")]""")
+    before, after = (link.findall(text) for text in (readme, _on_the_index(readme)))
+    assert len(before) > 40
+    assert len(after) == len(before)
+    source = PROJECT["project"]["urls"]["Source"]
+    version = PROJECT["project"]["version"]
+    for path, address in zip(before, after, strict=True):
+        if path.startswith("#"):
+            assert address == path
+        else:
+            kind = "raw" if path.endswith(".svg") else "blob"
+            assert address == f"{source}/{kind}/v{version}/{path}"
+
+
+def test_the_workflow_runs_every_python_and_publishes_without_a_token() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    pythons = [
+        each.rpartition(" ")[2]
+        for each in PROJECT["project"]["classifiers"]
+        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", each)
+    ]
+    assert jobs["nox"]["strategy"]["matrix"]["python"] == pythons
+    assert "bash .ci/run" in [step.get("run") for step in jobs["check"]["steps"]]
+    sessions = re.findall(r"([\w-]+)-\$\{\{ matrix\.python \}\}", text)
+    assert sessions == ["tests", "typing", "packages"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert jobs["publish"]["needs"] == "build"
+    assert {*jobs["build"]["needs"]} == {"check", "nox"}
+    assert "secrets." not in text
 
 
 # --- what is to be done ---------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
         if sum(map(len, texts)) < _LONG:
             return [result.ids for result in results]
-        # With a timeout: in a forked child nobody would release the lock.
+        # With a timeout: in a forked child the lock would never be released.
         is_alone = _one_at_a_time.acquire(timeout=_PATIENCE)
         try:
             return [bytes(Encoding(result.ids)) for result in results]

@@ -113,7 +113,7 @@ class GGUFTokenizer(AssembledFastPath):
         if len(types) != len(self._tokens):
             raise ValueError(f"{len(types)} types of {len(self._tokens)} tokens")
         if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
-            raise ValueError(f"a token of type {min(strange)}, which nobody knows")
+            raise ValueError(f"a token has the unknown type {min(strange)}")
         self._types: list[int] = types
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")

@@ -189,7 +189,7 @@ def _step_over(reader: _Reader, kind: int, key: str, nesting: int) -> None:
 
 def _code(kind: int, key: str) -> str:
     if kind not in _SCALARS:
-        raise ValueError(f"{key!r:.80} is of type {kind}, which nobody knows")
+        raise ValueError(f"{key!r:.80} has the unknown type {kind}")
     return _SCALARS[kind]
 
 

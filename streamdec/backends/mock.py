@@ -74,7 +74,7 @@ class MockTokenizer(BaseTokenizer):
           piece (for ``RawBytes``, any bytes).
 
         Raises ValueError for an unknown decoder, for a special id that is not an index, and for a
-        token that must be UTF-8 and is not.
+        token that must be UTF-8 and is not. Raises TypeError for a token that is not bytes.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -221,6 +221,8 @@ def _byte_fallback_piece(token: bytes) -> Piece:
 
 
 def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece:
+    if not isinstance(token, bytes):
+        raise TypeError(f"token {index} must be bytes, such as b'Hi', got {token!r:.40}")
     try:
         return spell(token)
     except UnicodeDecodeError as error:

@@ -84,7 +84,7 @@ def decoded(
     """Do what ``decode_arrow`` does; errors count rows from ``first_row``."""
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
-        told = f"expected a pyarrow Array or ChunkedArray, got {type(array).__name__}"
+        told = f"expected a pyarrow Array or ChunkedArray first, got {type(array).__name__}"
         raise TypeError(told)
     rows: PlainRows | StoppedRows
     if conditions is None:

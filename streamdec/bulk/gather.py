@@ -51,7 +51,7 @@ MOST_STRIPPED = 1000
 
 MARK, NOTHING, NEVER = b"\xff", b"\xfe", b"\xfd"
 """What no UTF-8 has. Before the byte of a byte token, where it must be told from text; a token that
-is text, but none, which ends a run of bytes all the same; behind a mark, any of these three."""
+is text, but none, which ends a run of bytes anyway; behind a mark, any of these three."""
 
 _LAST = rb"\xff[\x80-\xbf]"
 _CHARACTERS = (

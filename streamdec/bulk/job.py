@@ -91,7 +91,7 @@ class Job:
         if not self.target.is_file():
             raise DatasetError(f"{self.target}: there already, and not a file")
         if existing == "refuse":
-            raise DatasetError(f"{self.target}: there already; overwrite it, or name another")
+            raise DatasetError(f"{self.target}: the file exists; pass --overwrite, or another name")
 
     def _modified(self) -> tuple[int, int]:
         there = self.source.stat()

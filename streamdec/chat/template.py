@@ -74,7 +74,7 @@ class ChatTemplate:
             the local time.
         isolate: whether the template runs in a child process, with 2 seconds of processor time, 10
             seconds by the clock and 512 MiB of memory (see
-            ``docs/explanation/hostile-templates.md`` for macOS and Windows). Otherwise it runs in
+            ``docs/how-to/render-chat-templates.md`` for macOS and Windows). Otherwise it runs in
             this process, in jinja2's sandbox, as in transformers and vLLM. Then only the size of
             the template and of the output is limited, not its time and memory.
         fallback: with ``"simple"``, render a line of role and content for each message if
@@ -216,7 +216,7 @@ class ChatTemplate:
                 continues it: True, or the name of the field to continue.
             template_kwargs: variables of the template that came with a request (vLLM's
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
-                other arguments are refused.
+                other arguments are rejected.
             kwargs: variables of the template. They replace special tokens of the same name.
 
         Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
@@ -274,7 +274,7 @@ class ChatTemplate:
         variables = {**variables_of_request(template_kwargs), **kwargs}
         if continue_final_message and add_generation_prompt:
             raise ChatTemplateError(
-                "continue_final_message goes on with the last message, and add_generation_prompt "
+                "continue_final_message continues with the last message, and add_generation_prompt "
                 "begins another one: give one of them"
             )
         source, name = self._chosen(chat_template, tools is not None)

@@ -180,7 +180,7 @@ class _Job:
         return "".join(texts)
 
     def _write_piece(self, line: int, text: str) -> None:
-        """Write what the ids of ``line`` added to the stream, which goes on."""
+        """Write what the ids of ``line`` added to the stream, which continues."""
         if self._is_text:
             self._out.write(text.encode())
         elif text:

@@ -44,7 +44,7 @@ InputFormat = Literal["ids", "text", "jsonl"]
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
 CHUNK_BYTES = 65_536
 LONGEST_WORD = 64
-"""Bytes kept of a word that goes on. A token id has at most ten digits."""
+"""Bytes kept of a word that continues. A token id has at most ten digits."""
 MOST_KEYS = 12
 """Keys of an object that an error names."""
 
@@ -123,7 +123,7 @@ class Input:
             raise
 
     def ids(self) -> Iterator[tuple[int, int]]:
-        """Yield each token id with its line, and complain about the words that are none."""
+        """Yield each token id with its line, and report the words that are not ids."""
         for number, words in numbered_words(self.chunks):
             for word in words:
                 with self.complaints.about(number):

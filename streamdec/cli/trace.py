@@ -53,8 +53,8 @@ COLUMNS = (
     "held",
     "withheld",
     "may become",
-    "came out",
-    "ended",
+    "output",
+    "finish",
 )
 
 
@@ -280,7 +280,7 @@ def _end_cells(result: Trace) -> list[str]:
     said = dict.fromkeys(COLUMNS, "")
     # This command gives the reason RAN_OUT itself; the engine did not.
     reason = "" if end.finish_reason == RAN_OUT else _ended(end.finish_reason, end.stop_reason)
-    said.update({"token": "end", "came out": _quoted(end.text), "ended": reason})
+    said.update({"token": "end", "output": _quoted(end.text), "finish": reason})
     return list(said.values())
 
 
@@ -309,8 +309,8 @@ _STYLES = {
     "held": "yellow",
     "withheld": "magenta",
     "may become": "magenta",
-    "came out": "green",
-    "ended": "red",
+    "output": "green",
+    "finish": "red",
 }
 
 
@@ -329,7 +329,7 @@ def _print_table(console: Console, heading: Sequence[tuple[str, str]], result: T
     used = [
         place
         for place, name in enumerate(COLUMNS)
-        if name in ("token", "piece", "came out") or any(row[place] for row in rows)
+        if name in ("token", "piece", "output") or any(row[place] for row in rows)
     ]
     left_out = {name for cells, name in NARROW.items() if console.width < cells}
     used = [place for place in used if COLUMNS[place] not in left_out]

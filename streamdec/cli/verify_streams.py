@@ -2,8 +2,8 @@
 
 In: a tokenizer, ids, and a random number generator. Out: the first difference, or None. The oracle
 is the tokenizer's own ``decode``. With ``byte_fallback="eager"`` that text is different by design
-where a run of byte tokens is not UTF-8. There all ways must agree with each other (laws 0 and 6 of
-``docs/explanation/laws.md``).
+where a run of byte tokens is not UTF-8. There all ways must agree with each other (guarantees 0 and
+6 of ``docs/explanation/laws.md``).
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class _Row:
     def _outside_a_run(self, size: int) -> int:
         """Return the largest index up to ``size`` that is not inside a held run of byte tokens.
 
-        The complete characters of a run that a prompt ends in belong to the prompt (law 4), so the
-        text of the rest cannot be compared there.
+        The complete characters of a run that a prompt ends in belong to the prompt (guarantee 4).
+        So the text of the rest cannot be compared there.
         """
         if self._options["byte_fallback"] != "exact":
             return size

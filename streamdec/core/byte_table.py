@@ -133,7 +133,7 @@ class ByteTable(Table):
         return self.replacers.flush(tails, self._final(data))
 
     def release(self, state: State) -> tuple[str, State]:
-        """Return the text of what is held, and the state in which the stream goes on."""
+        """Return the text of what is held, and the state in which the stream continues."""
         rule_state, pending, tails, held = state
         data, rule_state = self.rule.release(rule_state)
         text = self.replacers.flush(tails, self._final(pending + data))

@@ -58,7 +58,7 @@ class DecodeStream(Machine):
     grow with the stream. The first stream of a tokenizer compares a few hundred ids with
     ``decode``; where they differ it warns (StreamdecWarning) and uses the windowed route.
 
-    **Memory.** A stream takes some 350 bytes, whatever its length; 1.5 KB on the windowed route.
+    **Memory.** A stream takes some 350 bytes for any length; 1.5 KB on the windowed route.
     What was computed lives with the tokenizer and is shared by all its streams: some 350 bytes for
     each id of the vocabulary that was met, and at most 65,536 entries of 200 bytes for unfinished
     characters.
@@ -143,7 +143,7 @@ class DecodeStream(Machine):
         return "" if self.finished else self.end().text
 
     def release(self) -> str:
-        r"""Return the text of what is held; the stream goes on.
+        r"""Return the text of what is held; the stream continues.
 
         An unfinished character becomes U+FFFD, and an open run of byte tokens closes. For input
         that is appended to while the stream runs. Raises FinishedError after ``flush``.

@@ -252,7 +252,7 @@ class Machine(Walk):
 
         It has the tokenizer's fingerprint, the options and conditions, and what is withheld; not
         the text that was output. 100 to 300 bytes (500 on the windowed route), more with
-        conditions, ``keep_tokens`` or ``spans``. The stream goes on.
+        conditions, ``keep_tokens`` or ``spans``. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

@@ -88,8 +88,8 @@ class SectionDecoder(StopSequenceDecoder):
         sections: by name, an opening and a closing marker, each a text or an id; or a list of such
             pairs. A text may be that of a special token that is skipped.
         keep_markers: output the text of the markers, as part of their section.
-        starts_inside: True if the stream begins in the first section, False if outside, whatever
-            the prompt is. None: as the conditions say, if ``ignore_stops_between`` has the same
+        starts_inside: True if the stream begins in the first section, False if outside, for any
+            prompt. None: as the conditions say, if ``ignore_stops_between`` has the same
             markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
@@ -367,7 +367,7 @@ class SectionDecoder(StopSequenceDecoder):
         return self._in_sections(chunk)
 
     def release(self) -> Chunk:
-        """Return what is held and jailed; the stream goes on. See StopSequenceDecoder."""
+        """Return what is held and jailed; the stream continues. See StopSequenceDecoder."""
         origins = self._origins_inside(goes_on=True)
         chunk = super().release()
         self._note_origins(origins)

@@ -141,7 +141,7 @@ class Sequence:
         return Chunk("", finish_reason)
 
     def release(self) -> str:
-        r"""Return the text of what is held, which becomes part of ``text``; the sequence goes on.
+        r"""Return the text of what is held, which becomes part of ``text``; the sequence continues.
 
         As ``DecodeStream.release``; ``truncate`` to a place before it takes it back.
 

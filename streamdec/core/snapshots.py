@@ -117,7 +117,7 @@ class Fields:
         self._fields = fields
 
     def take(self, name: str, default: Any) -> Any:
-        """The field, whatever it is."""
+        """The field, of any type."""
         return self._fields.pop(name, default)
 
     def count(self, name: str) -> int:
@@ -198,7 +198,7 @@ def _match(what: str, found: object, expected: object) -> None:
 
 
 def shown(value: object) -> str:
-    """``value`` for a message, whatever it is: it comes from outside."""
+    """Any ``value`` from outside, for a message."""
     try:
         return f"{value!r:.60}"
     except (RecursionError, ValueError):  # too deep, or too many digits

@@ -381,7 +381,7 @@ class Recorder:
             self.spans.release(cast(ByteTable, self._table).rule.flush(state[0]))
 
     def release(self, state: State) -> None:
-        """What is held in ``state`` is output, and the stream goes on."""
+        """What is held in ``state`` is output, and the stream continues."""
         if self.spans is not None:
             rule = cast(ByteTable, self._table).rule
             data, after = rule.release(state[0])

@@ -39,7 +39,7 @@ class StopSequenceDecoder(Machine):
     letter with which a stop begins costs a second look-up (:mod:`streamdec.core.stops.stop_set`).
     Patterns are searched at each step, and so is the windowed route's text.
 
-    **Memory.** A stream takes some 350 bytes, whatever its length, and what is jailed; 5.5 KB on
+    **Memory.** A stream takes some 350 bytes for any length, and what is jailed; 5.5 KB on
     the windowed route. Streams with equal conditions share some kilobytes: their stops, and at most
     16,384 texts of 250 bytes. The 4,096 sets of conditions that were used last are kept for each
     tokenizer, or fewer if they are large. (What DecodeStream keeps for each id comes beside these,
@@ -135,7 +135,7 @@ class StopSequenceDecoder(Machine):
         return self.end(finish_reason)
 
     def release(self) -> Chunk:
-        r"""Return what is held and jailed; the stream goes on, and stops begin again after it.
+        r"""Return what is held and jailed; the stream continues, and stops begin again after it.
 
         The released text may complete a stop, which is then the finish. For input that is appended
         to while the stream runs. Raises FinishedError after the end.

@@ -292,7 +292,7 @@ class Table(ABC):
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:
-        """Return the text of what is held, and the state in which the stream goes on."""
+        """Return the text of what is held, and the state in which the stream continues."""
 
     @abstractmethod
     def holds(self, state: State) -> bool:

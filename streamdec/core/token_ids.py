@@ -27,7 +27,7 @@ def check_token_id(
         raise TokenIdError(_message(what, index, token_id, "is a bool"), token_id, index)
     try:
         number = operator.index(token_id)
-    except Exception:  # noqa: BLE001 (whatever it raises, it is no integer)
+    except Exception:  # noqa: BLE001 (if it raises, it is not an integer)
         problem = f"is of type {type(token_id).__name__}"
         raise TokenIdError(_message(what, index, token_id, problem), token_id, index) from None
     if 0 <= number <= MAX_TOKEN_ID:

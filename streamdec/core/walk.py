@@ -340,7 +340,7 @@ class Walk(StreamState):
     # --- release
 
     def _release(self) -> Chunk:
-        """Output what is held and jailed; the stream goes on."""
+        """Output what is held and jailed; the stream continues."""
         self._check_running()
         table, stops, at = self._table, self._stops, self._checkpoint()
         tokens = tokens_in(at.count)

@@ -106,7 +106,7 @@ class TokenWindow:
         return _appended(memory.given, self.decode(ids) if ids else "")
 
     def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
-        """What ``flush`` gives, and a memory from which the stream goes on."""
+        """What ``flush`` gives, and a memory from which the stream continues."""
         ids = memory.context + memory.pending
         text = self.decode(ids) if ids else ""
         new = _appended(memory.given, text)

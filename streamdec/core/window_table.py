@@ -106,7 +106,7 @@ class WindowTable(Table):
         return self.replacers.flush(state.tails, self._window.flush(state.memory))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
-        """Return the text of what is held, and the state in which the stream goes on."""
+        """Return the text of what is held, and the state in which the stream continues."""
         text, memory = self._window.release(state.memory)
         text = self.replacers.flush(state.tails, text)
         return text, WindowState(memory, self.replacers.start, 0 if text else state.age)

@@ -39,7 +39,7 @@ class FastEncoder:
     """The encoder of fastokens, without truncation and padding.
 
     Raises :class:`MissingExtraError` without the library, and :class:`TokenizerLoadError` if it
-    does not support this file, which may be correct all the same.
+    does not support this file, which may be correct anyway.
     """
 
     def __init__(self, text: str) -> None:

@@ -13,7 +13,7 @@ An engine sees more than the ``tokenizer.json``:
 - ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
 
 If code of the folder makes the tokenizer, the declared ids are right, and a ``tokenizer.json`` that
-contradicts them is refused.
+contradicts them is rejected.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def apply_config(
         content: The ``tokenizer.json``.
         folder: Its folder.
         is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
-            between the files is refused.
+            between the files is rejected.
         assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares, and

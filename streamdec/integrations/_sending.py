@@ -183,7 +183,7 @@ class Sending:
             self._fail(found)
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             if sample.has_ended:
-                self.error = self.error or error  # the sample is complete all the same
+                self.error = self.error or error  # the sample is complete anyway
             elif not self._is_aborted:  # engines may raise any error when they are cancelled
                 self._fail(error)
 

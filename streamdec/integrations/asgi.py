@@ -97,8 +97,8 @@ class EventStreamResponse(_Response):
       that generates several samples puts the ids of each into its own TokenQueue.)
     * While a slow client holds up the server, the engine is not asked for more. (The ids that a
       TokenQueue collects meanwhile are one event.) If the server tells that the client is behind
-      (:data:`~streamdec.integrations.asgi.IS_BEHIND`; ``streamdec serve`` does), the engine goes
-      on until 65,536 code points wait. The waiting chunks of a sample are joined into one event.
+      (:data:`~streamdec.integrations.asgi.IS_BEHIND`; ``streamdec serve`` does), the engine
+      continues until 65,536 code points wait. The waiting chunks of a sample become one event.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API

@@ -1,4 +1,4 @@
-"""NVIDIA Dynamo: a worker that returns text, and a caller that goes on if a worker dies.
+"""NVIDIA Dynamo: a worker that returns text, and a caller that continues if a worker dies.
 
 In: an engine that yields ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
 frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module: it yields

@@ -5,7 +5,7 @@ One table for each family of requests maps its keys to the arguments of
 otherwise the stream would end in the wrong place. All other keys are ignored: messages, sampling,
 ``detokenize=False``, and keys that only change which ids the engine generates
 (``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
-option of the decoder. A request without a limit has none, whatever default its engine has.
+option of the decoder. A request without a limit has no limit, also if its engine has a default.
 
 >>> from streamdec.integrations.requests import from_openai, from_sglang
 >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}

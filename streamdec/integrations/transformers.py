@@ -64,7 +64,7 @@ class GenerateStreamer:
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopConditions, for all rows, and of decoding; ``sections`` and
             ``keep_markers`` of SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
-            ends a row, ``()`` if there are none. ``start`` finds them itself, and adds these.
+            ends a row, ``()`` without such ids. ``start`` finds them itself, and adds these.
 
     Raises:
         TypeError: an argument has the wrong type, or there is no such option.
@@ -235,7 +235,7 @@ class GenerateStreamer:
         chunks = self._rows.step(ids)
         heard = [each.ended() for each in self._others]
         for row, each in ids.items():
-            # Where min_tokens or ignore_eos has the decoder go on, generate has ended all the same.
+            # Where min_tokens or ignore_eos has the decoder go on, generate has ended anyway.
             ended = bool(each and each[-1] in (self._eos or ())) or any(one[row] for one in heard)
             if ended and row in self._rows:
                 chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))
@@ -336,7 +336,7 @@ class StopSequenceCriteria:
     r"""A stopping criterion that ends each row of one call of ``generate`` at its stop.
 
     For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
-    completes a stop, whatever tokens spell it; the others go on::
+    completes a stop, in any split into tokens. The others continue::
 
         width = inputs["input_ids"].shape[1]
         criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)

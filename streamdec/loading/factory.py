@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["Models", "load_tokenizer"]
 
 SUPPORTED = (
-    "a Hugging Face tokenizer.json (whatever its name), a Tekken file, a tiktoken rank file, a "
+    "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
     "SentencePiece model, an RWKV vocabulary, a GGUF file, or a folder that has one"
 )
 
@@ -233,15 +233,13 @@ def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
         reasons.append(str(error))
     if target == name and len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)
-        reasons.append(f"nor is it the name of a model that is known, or of an encoding ({known})")
+        reasons.append(f"it is not the name of a known model or encoding ({known})")
     if not is_hub_id(target):
         raise TokenizerLoadError("; ".join(reasons))
     try:
         snapshot = find_snapshot(target, allow_download=allow_download)
     except (TokenizerLoadError, MissingExtraError) as error:
-        raise TokenizerLoadError(
-            "; ".join([*reasons, f"nor does the Hub help: {error}"])
-        ) from error
+        raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
     return _Source(snapshot.folder, revision=snapshot.commit)
 
 

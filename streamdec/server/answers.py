@@ -205,7 +205,7 @@ class Answer:
                     self._step(chunk, index, num_tokens=decoder.num_tokens, **logprobs)
         except Exception as error:  # noqa: BLE001 (it is raised when all have ended)
             if index in ended:
-                self._note(error)  # the sample is complete all the same
+                self._note(error)  # the sample is complete anyway
                 return
             errors.append(error)
             assert self._generating is not None
@@ -248,7 +248,7 @@ class Answer:
             except Exception as error:  # noqa: BLE001 (each is closed)
                 self._note(error)
         if any(run.ignores_cancellation for run in self._runs):
-            told = "the engine goes on after its cancellation, and keeps its room until it ends"
+            told = "the engine continues after its cancellation, and keeps its room until it ends"
             _log.error("request %s: %s", self._request_id, told)
         for run in self._runs:
             await run.over()

@@ -41,7 +41,7 @@ async def arrived(request: Request, limits: ServerLimits, place: Place) -> bytes
     """Return the body of ``request``, as it was sent.
 
     A large body takes room from ``place`` as it arrives. While there is none, it is not read. A
-    body that arrives too slowly is refused: the least rate is that at which the largest body comes
+    body that arrives too slowly is rejected: the least rate is that at which the largest body comes
     in time.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -2,7 +2,7 @@
 
 A connection is closed if no request comes on it, or if its client does not read its response.
 uvicorn itself has a timeout for neither. A request that another server may read differently is
-refused (request smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
+rejected (request smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class EngineRun:
         self.is_cancelled: Callable[[], bool] = bool
         """Whether the reader is cancelled. (The engine may also cancel something of its own.)"""
         self.outlives = False
-        """Whether the engine goes on without its reader: its thread, or its step."""
+        """Whether the engine continues without its reader: its thread, or its step."""
         self.ignores_cancellation = False
         """Whether the engine's step was left behind, or shielded."""
         self._cancelled: type[BaseException] | None = None
@@ -84,7 +84,7 @@ class EngineRun:
             await self._protected(self._closed())
 
     async def over(self) -> None:
-        """Wait until the engine has ended that goes on without its reader.
+        """Wait until the engine has ended that continues without its reader.
 
         Returns at once after ``abandon``.
         """
@@ -94,7 +94,7 @@ class EngineRun:
                 await self._waiter
 
     def abandon(self) -> None:
-        """Do not wait for an engine that goes on without its reader."""
+        """Do not wait for an engine that continues without its reader."""
         self._is_abandoned = True
         self._wake()
 
@@ -182,7 +182,7 @@ class EngineRun:
                     sent = yield waits_for
                 except BaseException as error:  # noqa: BLE001 (it is the engine's)
                     raised = error
-                    waits_for = inner.throw(error)  # here the engine goes on
+                    waits_for = inner.throw(error)  # here the engine continues
                 else:
                     waits_for = inner.send(sent)
                     raised = getattr(sent, "error", None)  # trio sends errors in an Outcome
@@ -206,7 +206,7 @@ class EngineRun:
         self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
 
     async def _outlive(self, inner: Any, waits_for: Any) -> None:
-        with suppress(BaseException):  # nobody is interested any more
+        with suppress(BaseException):  # its result is not needed any more
             await _resumed(inner, waits_for)
             await self._closed()
         self._end()

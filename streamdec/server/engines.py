@@ -66,7 +66,7 @@ class SamplingParams:
     eos_token_ids: tuple[int, ...] = ()
     """The end-of-sequence ids; none with ``ignore_eos``."""
     ignore_eos: bool = False
-    """Whether the text goes on after end-of-sequence."""
+    """Whether the text continues after end-of-sequence."""
     index: int = 0
     """The number of the sample, from 0."""
     n: int = 1

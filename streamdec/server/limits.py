@@ -55,9 +55,9 @@ class ServerLimits:
     """Streams that run at once."""
     waiting: int = 128
     """Requests that wait for room, or are prepared, while ``concurrent`` streams run; more are
-    refused with status 429."""
+    rejected with status 429."""
     waiting_seconds: float = 30.0
-    """Seconds after which a waiting request is refused."""
+    """Seconds after which a waiting request is rejected."""
     key_concurrent: int | None = None
     """Requests of one API key that are served at once, also while they wait; None for any."""
     key_requests: int | None = None

@@ -197,7 +197,7 @@ def openapi_document(limits: ServerLimits, *, needs_key: bool) -> Json:
             "title": "streamdec serve",
             "version": versions_of(()).get("streamdec", "not installed"),
             "description": "A parameter that is null counts as left out. Parameters that are not "
-            "listed, and would change the answer, are refused by name.",
+            "listed, and would change the answer, are rejected by name.",
         },
         "paths": paths,
         "components": {

@@ -1,7 +1,7 @@
-"""The parameters of requests of OpenAI, vLLM, SGLang and Anthropic, and which of them are refused.
+"""The parameters of requests of OpenAI, vLLM, SGLang and Anthropic, and which of them are rejected.
 
-A parameter that would change the answer and is not supported is refused by name: an error is better
-than another answer than was asked for. Null, and the values that change nothing, are accepted.
+A parameter that would change the answer and is not supported is rejected by name: an error is
+better than another answer than was asked for. Null, and values that change nothing, are accepted.
 Parameters that are in no table are unknown, and ignored.
 
 The tables have every parameter of the clients openai 3.57.0 and anthropic 2.13.0, and of the
@@ -23,7 +23,7 @@ OWN = ("enable_stops_after", "disable_stops_after", "ignore_stops_between", "sta
 
 
 class Refusal(NamedTuple):
-    """Why a parameter is refused, and which of its values change nothing."""
+    """Why a parameter is rejected, and which of its values change nothing."""
 
     why: str
     unless: tuple[Any, ...] = ()
@@ -150,7 +150,7 @@ _HARMLESS = frozenset({
     # how fast the answer comes, and from which worker
     "prediction", "stream_interval", "bootstrap_host", "bootstrap_port", "bootstrap_room",
     "routed_dp_rank", "disagg_prefill_dp_rank", "data_parallel_rank",
-    # details of parameters that are refused, and of images, which are refused too
+    # details of parameters that are rejected, and of images, which are rejected too
     "parallel_tool_calls", "truncation_side", "routed_experts_prompt_start",
     "routed_experts_start_len", "return_flat_raw_top_logprobs_b64", "media_io_kwargs",
     "mm_processor_kwargs", "mm_payload", "images_config", "video_config", "use_audio_in_video",

@@ -11,7 +11,7 @@ from streamdec.integrations import anthropic, openai
 __all__ = ["RETRY_AFTER", "RequestError", "busy", "shown"]
 
 RETRY_AFTER = {"retry-after": "1"}
-"""Seconds. (Nobody knows when there will be room.)"""
+"""Seconds. (When there will be room is not known.)"""
 _KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 _ANTHROPIC_KINDS = {
     401: "authentication_error",

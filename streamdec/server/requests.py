@@ -1,7 +1,7 @@
 """Reads requests of OpenAI's and Anthropic's APIs into one form.
 
 In: the object of a request, and the limits. Out: a :class:`Generation`; or, for a wrong field, a
-:class:`RequestError` that names it. Which fields are refused says
+:class:`RequestError` that names it. Which fields are rejected says
 :mod:`streamdec.server.parameters`.
 """
 

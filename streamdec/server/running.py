@@ -63,7 +63,7 @@ def serve(
     Raises OSError if it cannot listen at the address.
 
     Call it in the main thread, which gets the signals. After the first signal, new requests are
-    refused. The second signal ends the process at once. If something still runs 30 seconds after
+    rejected. The second signal ends the process at once. If something still runs 30 seconds after
     the grace period, the process exits with status 70. While it serves, the garbage collector does
     not examine the objects that existed at the start (``gc.freeze``).
 
@@ -124,7 +124,7 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn.Server that goes on listening until the streams have ended."""
+    """A uvicorn.Server that continues listening until the streams have ended."""
 
     on_start: Callable[[], object] = staticmethod(lambda: None)
 
@@ -152,7 +152,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to shut down at the first signal. End the process at the second."""
         if self.signal or self._loop is None:
-            os._exit(128 + sig)  # whatever an engine is doing
+            os._exit(128 + sig)  # even if an engine runs
         self.signal = sig
         self.watchdog.start()
         self._loop.call_soon_threadsafe(self._close)

@@ -235,7 +235,7 @@ def new_decoder(
 ) -> StopSequenceDecoder:
     """Return a decoder, with the sections that were asked for.
 
-    Raises ValueError for options of sections if there are none; and what the decoder raises.
+    Raises ValueError for options of sections without sections; and what the decoder raises.
     """
     if sections is not None:
         return SectionDecoder(
@@ -249,5 +249,5 @@ def new_decoder(
         )
     for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
         if value:
-            raise ValueError(f"{name} is about sections, and there are none")
+            raise ValueError(f"{name} needs sections")
     return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)

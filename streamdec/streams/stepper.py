@@ -7,7 +7,7 @@ ids if ``return_token_ids`` asked for them; and statistics for hooks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
@@ -20,7 +20,6 @@ from streamdec.streams.statistics import StreamStatistics
 __all__ = ["Machine", "Stepper", "check_machine"]
 
 
-@runtime_checkable
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""
 
@@ -76,11 +75,18 @@ class Machine(Protocol):
         ...
 
 
+_MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
+
+
 def check_machine(machine: object) -> None:
-    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
+    """Raise TypeError if ``machine`` is not an object that a stream can run on.
+
+    A Tracer has most of its members through ``__getattr__``, which ``isinstance`` with a protocol
+    does not see since Python 3.12.
+    """
     if isinstance(machine, StopSequenceDecoder):
         return  # checking the protocol would take longer than all else that makes a stream
-    if isinstance(machine, type) or not isinstance(machine, Machine):
+    if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
         raise TypeError(
             "a stream runs on a DecodeStream, a Sequence, a StopSequenceDecoder or a "
             f"TextStopDecoder, not on {type(machine).__name__}: {machine!r:.80}"

@@ -1,6 +1,6 @@
 """What the text of a stream must be, by the tokenizer's own full decode and nothing else.
 
-In: a subject and token ids. Out: the text of them; what of it is certain, whatever follows; and
+In: a subject and token ids. Out: the text of them; what of it is certain for any later text; and
 what stop strings leave of a text.
 """
 

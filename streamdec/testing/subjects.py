@@ -56,7 +56,7 @@ class Subject:
     ordinary: list[int] = field(default_factory=list)
     """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
     words: list[int] = field(default_factory=list)
-    """Those of ``ordinary`` that are letters, and the same letters whatever follows."""
+    """Those of ``ordinary`` that are letters, and the same letters before any text."""
     special: list[int] = field(default_factory=list)
     """Ids that are skipped, and other added ones."""
     unknown: list[int] = field(default_factory=list)
@@ -107,8 +107,8 @@ class Subject:
         """Whether the futures that can be tried out tell exactly what is certain.
 
         Not if a vocabulary has some bytes and lacks others, so that it cannot finish or break what
-        it began; nor if the whole text is searched for patterns, which nobody tries to complete
-        here. Then a stream may rightly withhold more.
+        it began; nor if the whole text is searched for patterns, which are not completed here.
+        Then a stream may rightly withhold more.
         """
         rules = self.tokenizer.rules
         return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
@@ -190,7 +190,7 @@ def small_tokenizers() -> dict[str, Tokenizer]:
     ``byte_level`` joins bytes (GPT-2, Llama 3, Qwen), ``byte_fallback`` pieces, and bytes for what
     it has no piece for (Llama 2, Mistral, Gemma), ``wordpiece`` words and their ends (BERT). Their
     few hundred tokens are of every kind that a real vocabulary has: parts of characters, bytes that
-    are none, beginnings of stops, line ends, special tokens. New ones at each call.
+    are not characters, beginnings of stops, line ends, special tokens. New ones at each call.
 
     >>> from streamdec.testing import small_tokenizers
     >>> [*small_tokenizers()]

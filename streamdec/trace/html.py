@@ -31,7 +31,7 @@ def html_page(trace: Trace) -> str:
     """The page of ``trace``: a timeline of all tokens, a panel for the current one, the header.
 
     Its size is that of the trace's JSON lines and some 50 KB: 5 MB at 40,000 tokens. It can be
-    encoded as UTF-8 whatever the text is.
+    encoded as UTF-8 for any text.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer

@@ -138,8 +138,8 @@ class Verdict:
     As text it is one line for people.
 
     >>> from streamdec.trace import Verdict
-    >>> print(Verdict(equal=None, reason="the stream goes on"))
-    not compared: the stream goes on
+    >>> print(Verdict(equal=None, reason="the stream continues"))
+    not compared: the stream continues
     """
 
     equal: bool | None
@@ -183,7 +183,7 @@ class Trace:
     """The flush; None if there was none."""
     error: str | None = None
     """The last exception that a call raised, as text; the stream may have gone on after it."""
-    verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream goes on"))
+    verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream continues"))
     """Whether the text is right, by the tokenizer's own decode."""
 
     @property

@@ -257,3 +257,8 @@ def test_it_is_a_tokenizer_and_says_which() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a"])
     assert isinstance(tokenizer, TokenizerProtocol)
     assert repr(tokenizer) == "<MockTokenizer: 1 tokens, RawBytes>"
+
+
+def test_a_token_of_text_is_named() -> None:
+    with pytest.raises(TypeError, match=r"token 1 must be bytes, such as b'Hi', got 'b'"):
+        MockTokenizer.from_tokens([b"a", "b"])  # type: ignore[list-item]

@@ -334,7 +334,7 @@ def test_what_a_library_raises_is_told_with_its_row() -> None:
 
 
 def test_what_is_no_array_is_told() -> None:
-    with pytest.raises(TypeError, match="expected a pyarrow Array or ChunkedArray, got list"):
+    with pytest.raises(TypeError, match="expected a pyarrow Array or ChunkedArray first, got list"):
         decode_arrow([[1]], TOKENIZER)
 
 

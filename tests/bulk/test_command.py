@@ -116,7 +116,7 @@ def test_what_is_there_is_not_written_over_unasked(bulk: Bulk) -> None:
     Path("out.jsonl").write_text("mine")
     refused = bulk("in.jsonl", "out.jsonl")
     assert (refused.status, refused.out) == (2, "")
-    assert refused.err == "Error: out.jsonl: there already; overwrite it, or name another\n"
+    assert refused.err == "Error: out.jsonl: the file exists; pass --overwrite, or another name\n"
     assert Path("out.jsonl").read_text() == "mine"
     assert bulk("in.jsonl", "out.jsonl", "--overwrite").status == 0
     assert objects("out.jsonl") == EXPECTED

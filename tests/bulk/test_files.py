@@ -289,7 +289,7 @@ def test_an_interrupted_job_leaves_nothing(tmp_path: Path, one: Job, write: Form
 
 def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
     one.target.write_text("mine")
-    with pytest.raises(DatasetError, match=r"out.jsonl: there already; overwrite it, or name ano"):
+    with pytest.raises(DatasetError, match=r"out.jsonl: the file exists; pass --overwrite, or ano"):
         one.run()
     assert one.run("resume") is None
     assert one.target.read_text() == "mine"

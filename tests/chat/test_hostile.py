@@ -630,7 +630,7 @@ def test_the_clock_is_asked_in_this_process(
 
 
 def test_the_page_states_the_limits_that_hold() -> None:
-    page = (ROOT / "docs/explanation/hostile-templates.md").read_text("utf-8")
+    page = (ROOT / "docs/how-to/render-chat-templates.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([\d,.]+) \|", page, re.MULTILINE))
     limits = {
         **{f"static.{name}": each for name, each in dataclasses.asdict(StaticLimits()).items()},

@@ -53,13 +53,13 @@ def test_a_row_for_each_token(trace: Tracing) -> None:
     rows = table(result)
     assert [int(row["id"]) for row in rows] == IDS[: len(rows)]
     assert [row["token"] for row in rows] == [str(place) for place in range(len(rows))]
-    text = "".join(literal_eval(row["came out"] or "''") for row in rows)
+    text = "".join(literal_eval(row["output"] or "''") for row in rows)
     assert text == "An owl 🦉.\nUseful"
     held = [row for row in rows if row["held"]]
     assert held
     assert all(row["held"].startswith("f0") for row in held)
     assert {row["may become"] for row in rows if row["withheld"]} == {r"'\nUser:'"}
-    assert [row["ended"] for row in rows if row["ended"]] == [r"stop: '\nUser:'"]
+    assert [row["finish"] for row in rows if row["finish"]] == [r"stop: '\nUser:'"]
     above = header(result)
     assert above["verdict"] == "equal to the full decode: yes"
     assert above["stops"] == r'{"stop": ["\nUser:"]}'
@@ -96,7 +96,7 @@ def test_one_row_of_several(trace: Tracing) -> None:
 def test_after_a_prompt(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     result = trace(str(owl[-1]), "--prompt-ids", ",".join(map(str, owl[:-1])))
-    assert table(result)[0]["came out"] == "'🦉'"
+    assert table(result)[0]["output"] == "'🦉'"
     assert header(result)["verdict"] == "equal to the full decode: yes"
     assert header(result)["tokens"] == "1, after a prompt"
     bad = trace(WORDS, "--prompt-ids=1,x")
@@ -108,8 +108,8 @@ def test_options_of_the_decoder(trace: Tracing) -> None:
     end = str(LIBRARY.token_to_id("<|im_end|>"))
     assert table(trace(end))[0]["piece"] == "<|im_end|> (skipped)"
     assert table(trace(end, "--keep-special-tokens"))[0]["piece"] == "<|im_end|> (special)"
-    assert table(trace("40000", "--unknown-ids=replace"))[0]["came out"] == "'\ufffd'"
-    assert table(trace(end, f"--eos-id={end}"))[0]["ended"] == "stop"
+    assert table(trace("40000", "--unknown-ids=replace"))[0]["output"] == "'\ufffd'"
+    assert table(trace(end, f"--eos-id={end}"))[0]["finish"] == "stop"
 
 
 def test_stops_are_told_as_what_they_are() -> None:
@@ -137,7 +137,7 @@ def test_stops_are_told_as_what_they_are() -> None:
 def test_what_comes_at_the_end(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     rows = table(trace(" ".join(map(str, owl[:-1]))))
-    assert (rows[-1]["token"], rows[-1]["came out"], rows[-1]["ended"]) == ("end", "'\ufffd'", "")
+    assert (rows[-1]["token"], rows[-1]["output"], rows[-1]["finish"]) == ("end", "'\ufffd'", "")
 
 
 def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:

@@ -57,22 +57,22 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ("", ValueError, "an empty stop would match everywhere"),
-        (["a", ""], ValueError, "an empty stop would match everywhere"),
-        ("a\ud800", ValueError, r"'a\\ud800' has a lone surrogate"),
-        (["é", "\udfff"], ValueError, r"'\\udfff' has a lone surrogate"),
-        (b"ab", TypeError, "a stop is a string, not b'ab'"),
-        ([b"ab"], TypeError, "a stop is a string, not b'ab'"),
-        (5, TypeError, "a stop is a string, not 5"),
-        (["a", 5], TypeError, "a stop is a string, not 5"),
-        ([None], TypeError, "a stop is a string, not None"),
-        ({"a": 1}, TypeError, r"a stop is a string, not \{'a': 1\}"),
+        ("", ValueError, ": an empty stop would match everywhere"),
+        (["a", ""], ValueError, ": an empty stop would match everywhere"),
+        ("a\ud800", ValueError, r": 'a\\ud800' has a lone surrogate"),
+        (["é", "\udfff"], ValueError, r": '\\udfff' has a lone surrogate"),
+        (b"ab", TypeError, " must be a string or a list of strings, not b'ab'"),
+        ([b"ab"], TypeError, " must be a string or a list of strings, not b'ab'"),
+        (5, TypeError, " must be a string or a list of strings, not 5"),
+        (["a", 5], TypeError, " must be a string or a list of strings, not 5"),
+        ([None], TypeError, " must be a string or a list of strings, not None"),
+        ({"a": 1}, TypeError, r" must be a string or a list of strings, not \{'a': 1\}"),
     ],
 )
 def test_bad_strings_are_refused(
     name: str, given: Any, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=rf"^{name}: {message}$"):
+    with pytest.raises(kind, match=rf"^{name}{message}$"):
         StopConditions(**{name: given})
 
 

@@ -314,8 +314,8 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "'…': No such file or directory; nor is it the name of a model that is known, or of an "
-    "encoding (…); nor does the Hub help: …"
+    "'…': No such file or directory; it is not the name of a known model or "
+    "encoding (…); from the Hub: …"
 )
 def _(_: Path) -> Any:
     load_tokenizer("llama-9")

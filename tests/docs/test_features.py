@@ -386,7 +386,7 @@ def laws_are_stated() -> None:
 CORE = "tests/core"
 PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # text
-    "An unfinished character is held": (
+    "An incomplete character is held": (
         an_open_character_is_held,
         "tests/test_laws.py::test_law_1_emission",
     ),

@@ -12,7 +12,7 @@ import yaml
 from tests.cli.running import run
 from tests.support.pages import Page, make_model_folder
 
-PAGE = Page("docs/how-to/preflight-in-ci.md")
+PAGE = Page("docs/how-to/why-does-my-model-misbehave.md", "Run preflight in CI")
 (WORKFLOW,) = PAGE.of_kind("yaml")
 JOB: dict[str, Any] = yaml.safe_load(WORKFLOW)["jobs"]["preflight"]
 RUNS: list[str] = [step["run"] for step in JOB["steps"] if "run" in step]

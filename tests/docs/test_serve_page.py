@@ -1,4 +1,4 @@
-"""The last page of the tutorial, walked: a server, OpenAI's client, a trace on a terminal."""
+"""The tutorial's section on serving runs: a server, OpenAI's client, a trace on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.running import TOKENIZER, run
 from tests.server.test_command import serving
 from tests.support.pages import Page
 
-PAGE = Page("docs/tutorial/serve.md")
+PAGE = Page("docs/tutorial.md", "Serve it")
 (TEMPLATE,) = PAGE.of_kind("jinja")
 ENGINE, CLIENT, ASKING_FOR_IDS = PAGE.of_kind("python")
 INSTALL, RENDER, SERVE, TRACE = PAGE.of_kind("sh")

@@ -199,8 +199,8 @@ def test_unknown_ids_are_told_once(folder: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
-    says("nor is it the name of a model that is known")
-    with pytest.raises(TokenizerLoadError, match="nor is it the name of a model that is known"):
+    says("it is not the name of a known model")
+    with pytest.raises(TokenizerLoadError, match="it is not the name of a known model"):
         load_tokenizer(tmp_path / "nowhere")
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(TokenizerLoadError, match="found an empty JSON object"):

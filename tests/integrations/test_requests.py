@@ -353,7 +353,7 @@ def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
     ("read", "request_", "kind", "message"),
     [
         (from_openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
-        (from_openai, {"stop": 5}, TypeError, "stop: a stop is a string, not 5"),
+        (from_openai, {"stop": 5}, TypeError, "stop must be a string or a list of strings, not 5"),
         (from_openai, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
         (
             from_openai,

@@ -265,7 +265,7 @@ def test_what_nobody_serves_is_not_looked_for_in_a_cache() -> None:
 
 
 def test_what_is_neither_path_nor_name() -> None:
-    with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*nor is it the name of"):
+    with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*it is not the name of"):
         load_tokenizer("llama-9")
     with pytest.raises(TokenizerLoadError, match="'gone/model': No such file") as caught:
         load_tokenizer("mine", models={"mine": "gone/model"})

@@ -35,7 +35,7 @@ def test_names_of_other_projects_are_compared_with_ones_that_there_are() -> None
 
 
 def test_every_block_is_tried() -> None:
-    assert sorted({*PAGE.kinds}) == ["promql", "python", "text"]
+    assert sorted({*PAGE.kinds}) == ["promql", "python", "text", "yaml"]
     assert len(PAGE.of_kind("python")) == 4
     assert len(PAGE.examples) == 1
 

@@ -1,18 +1,20 @@
-"""The README's picture, wide and narrow: drawn again it is the same, and both halves are true."""
+"""The README's picture shows what its two programs print, and is drawn by its script."""
 
 from __future__ import annotations
 
+import io
 import re
 import runpy
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream as LibraryStream
 
-from tests.support.pages import ROOT
+import streamdec
+from tests.support.pages import ROOT, Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = [ROOT / "docs" / "images" / name for name in ("at-work.svg", "at-work-narrow.svg")]
@@ -25,22 +27,8 @@ def script() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run(script: dict[str, Any]) -> Any:
-    return script["run"]()
-
-
-@pytest.fixture(scope="module")
 def library(script: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_file(str(script["TOKENIZER"]))
-
-
-@pytest.fixture(scope="module")
-def conversation(script: dict[str, Any], library: Tokenizer) -> tuple[list[int], list[int]]:
-    """The ids of the prompt and those that follow, cut here by what a text of ids ends in."""
-    text = "".join(script[part] for part in ("CONVERSATION", "ANSWER", "STOP", "GOES_ON"))
-    ids = library.encode(text).ids
-    limit = min(n for n in range(len(ids)) if REPLACEMENT in library.decode(ids[:n]))
-    return ids[:limit], ids[limit:]
 
 
 @pytest.fixture(params=PICTURES, ids=lambda path: path.stem)
@@ -50,93 +38,81 @@ def drawn(request: pytest.FixtureRequest) -> str:
     return path.read_text("utf-8")
 
 
-def _given(drawn: str, by: str) -> str:
-    """What the drawing shows as given by one of the two."""
-    lines = [
-        (float(text.get("y") or 0), "".join(text.itertext()))
-        for text in ET.fromstring(drawn).iter(f"{SVG}text")
-        if text.get("data-by") == by
+def _texts(drawn: str, kind: str) -> list[str]:
+    """The texts of a class, from the top down."""
+    return [
+        "".join(each.itertext())
+        for each in ET.fromstring(drawn).iter(f"{SVG}text")
+        if kind in (each.get("class") or "").split()
     ]
-    return "\n".join(line for _, line in sorted(lines))
 
 
-def test_drawn_again_they_are_the_same(script: dict[str, Any], run: Any) -> None:
+def _output(drawn: str, by: str) -> str:
+    lines = ET.fromstring(drawn).iter(f"{SVG}text")
+    return "\n".join("".join(each.itertext()) for each in lines if each.get("data-by") == by)
+
+
+def test_drawn_again_they_are_the_same(script: dict[str, Any]) -> None:
     drawn = {path: path.read_text("utf-8") for path in PICTURES}
     (versions,) = {script["recorded_versions"](each) for each in drawn.values()}
     assert re.fullmatch(r"tokenizers \d+\.\d+\.\d+", versions)
-    assert script["pictures"](run, versions) == drawn, "run scripts/make_at_work_picture.py"
-
-
-def test_the_half_of_streamdec_is_the_library_s_own_decode_of_all_ids(
-    drawn: str,
-    script: dict[str, Any],
-    library: Tokenizer,
-    conversation: tuple[list[int], list[int]],
-) -> None:
-    """Less what the prompt had decided, up to the stop."""
-    prompt, generated = conversation
-    before = library.decode(prompt).rstrip(REPLACEMENT)
-    text, stop, _ = (
-        library.decode(prompt + generated).removeprefix(before).partition(script["STOP"])
+    assert script["pictures"](script["run"](), versions) == drawn, (
+        "run scripts/make_at_work_picture.py"
     )
+
+
+def test_each_program_prints_what_the_picture_shows(
+    drawn: str, script: dict[str, Any], library: Tokenizer
+) -> None:
+    """The code is read from the picture."""
+    code = "\n".join(_texts(drawn, "code"))
+    loop, _, ours = code.partition("\nfor chunk in")
+    names: dict[str, Any] = {"token_ids": library.encode(script["TEXT"]).ids}
+    names |= {"stop": script["STOP"], "iter_chunks": streamdec.iter_chunks}
+    for by, program, tokenizer in (
+        ("loop", loop, library),
+        ("streamdec", f"for chunk in{ours}", streamdec.HuggingFaceTokenizer(library)),
+    ):
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(program, names | {"tokenizer": tokenizer})
+        assert _output(drawn, by) == printed.getvalue() != ""
+
+
+def test_streamdec_prints_the_full_decode_up_to_the_stop(
+    drawn: str, script: dict[str, Any], library: Tokenizer
+) -> None:
+    text, stop, _ = library.decode(library.encode(script["TEXT"]).ids).partition(script["STOP"])
     assert stop
-    assert _given(drawn, "streamdec") == text
+    assert _output(drawn, "streamdec") == text
 
 
-def test_the_half_of_the_library_is_what_it_gives_as_it_is_installed(
-    drawn: str,
-    script: dict[str, Any],
-    library: Tokenizer,
-    conversation: tuple[list[int], list[int]],
+def test_the_broken_character_and_the_part_of_the_stop_are_marked(
+    drawn: str, script: dict[str, Any]
 ) -> None:
-    """Every piece that went out before the stop could be seen in the text."""
-    prompt, generated = conversation
-    stream = LibraryStream(ids=prompt, skip_special_tokens=True)
-    given = ""
-    for token_id in generated:
-        piece = stream.step(library, token_id) or ""
-        if script["STOP"] in given + piece:
-            break
-        given += piece
-    with_, then = script["versions"](), script["recorded_versions"](drawn)
-    assert _given(drawn, "tokenizers") == given, f"{with_} gives another text than {then} did"
+    wrong = [
+        each.text or ""
+        for each in ET.fromstring(drawn).iter(f"{SVG}tspan")
+        if each.get("class") == "wrong"
+    ]
+    assert wrong == [REPLACEMENT * 3, "User"]
+    assert script["STOP"].startswith("\nUser")
+    assert _texts(drawn, "end") == ["broken character", "part of the stop"]
 
 
-def test_what_went_wrong_is_marked(
-    drawn: str,
-    run: Any,
-    script: dict[str, Any],
-    library: Tokenizer,
-    conversation: tuple[list[int], list[int]],
+def test_the_picture_is_of_the_example_beside_it(
+    drawn: str, script: dict[str, Any], library: Tokenizer
 ) -> None:
-    assert run.echo == library.decode(conversation[0]).rstrip(REPLACEMENT) != ""
-    assert run.leak == script["STOP"][: len(run.leak)] != ""
-    marked = {"prompt": "", "stop": ""}
-    for span in ET.fromstring(drawn).iter(f"{SVG}tspan"):
-        for kind in marked.keys() & (span.get("class") or "").split():
-            marked[kind] += span.text or ""
-    assert marked == {"prompt": run.echo.replace("\n", ""), "stop": run.leak.replace("\n", "")}
+    readme = Page("README.md")
+    example, text = readme.examples[0]
+    assert script["recorded_versions"](drawn) in readme.text
+    assert repr(script["TEXT"])[1:-1] in example
+    assert text.startswith(_output(drawn, "streamdec"))
+    ids = library.encode(script["TEXT"]).ids
+    numbers = [int(each) for each in _texts(drawn, "id")]
+    assert numbers == ids[: len(numbers)]
+    assert library.decode(numbers).endswith(script["STOP"])
 
 
-def test_each_id_appears_with_its_number_and_what_it_gave_at_its_time(drawn: str, run: Any) -> None:
-    ids = [step.token.token_id for step in run.steps]
-    root = ET.fromstring(drawn)
-    numbers = [(each.text, each.get("class")) for each in root.iter(f"{SVG}text")]
-    for place, token_id in enumerate(ids):
-        assert (str(token_id), f"id s{place}") in numbers
-        assert f"@keyframes s{place} " in drawn
-    pieces = [each.get("class") for each in root.iter(f"{SVG}tspan")]
-    assert all(re.search(r"(^| )s\d+$", each or "") for each in pieces)
-
-
-def test_it_is_shown_where_nothing_moves_and_on_dark_pages(drawn: str) -> None:
-    """What comes with a token is hidden by its animation alone; and nothing is fetched or run."""
-    assert "@media (prefers-reduced-motion: reduce) { * { animation: none !important } }" in drawn
+def test_it_fits_dark_pages_and_loads_nothing(drawn: str) -> None:
     assert "@media (prefers-color-scheme: dark)" in drawn
-    style = drawn.partition("<style>")[2].partition("</style>")[0]
-    rules = re.sub(r"@keyframes \w+ \{(?: [^{}]*\{[^{}]*\})* \}", "", style)
-    assert rules.count("@keyframes") == 0
-    hidden = re.findall(r"^\.(\w+) \{ visibility: hidden;", rules, re.MULTILINE)
-    assert hidden
-    assert not [name for name in hidden if not name.startswith("from")]
     assert not re.search(r"href|url\(|<script|@import", drawn)

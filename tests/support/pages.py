@@ -26,14 +26,21 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True)
 class Page:
-    """A page, by its path from the root of the repository, or its section with this heading."""
+    """A page, by its path from the root of the repository, or a part of it.
+
+    The part is the section with ``heading``, or everything before the section ``until``.
+    """
 
     path: str
     heading: str = ""
+    until: str = ""
 
     @cached_property
     def text(self) -> str:
         text = Path(ROOT, self.path).read_text("utf-8")
+        if self.until:
+            text, found, _ = text.partition(f"\n## {self.until}\n")
+            assert found, f"{self.path} has no section {self.until}"
         if not self.heading:
             return text
         _, found, section = text.partition(f"\n## {self.heading}\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.pages import ROOT, Page
 
-PAGE = Page("docs/how-to/check-your-parser.md")
+PAGE = Page("docs/how-to/check-your-detokenizer.md", "Check a parser")
 
 
 def test_the_examples_print_what_the_page_says() -> None:

@@ -79,24 +79,27 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         assert fields["may become"] == ("↵User:" if token.jailed else "—")
         assert fields["chunk"] == str(token.chunk)
         assert fields["position"] == f"code point {token.position}"
-        assert (fields["came out"] == "nothing") == (token.text == "")
-        assert (fields["ended"] == "no") == (token.finish_reason is None)
+        assert (fields["output"] == "nothing") == (token.text == "")
+        assert (fields["finish"] == "no") == (token.finish_reason is None)
         page.press(RIGHT)
 
 
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        (2, "Nothing comes out. The bytes f0 are held: they begin a character, and 3 more bytes"),
-        (2, "That is decided at token 4."),
-        (4, "It has the last bytes of “🦉”, which began at token 2: the character is whole"),
-        (6, "“↵” is withheld: it may become the stop “↵User:”. That is decided at token 8."),
-        (7, "Nothing comes out. “↵Us” is withheld"),
-        (8, "What was withheld since token 6 is no stop after all: “↵Using” comes out."),
-        (10, "Nothing comes out. It is a special token, and special tokens are left out"),
-        (11, "The tokenizer has no token with this id. Nothing comes out."),
-        (13, "Nothing comes out. The token has no text at this place."),
-        (17, "“↵Us” is withheld: it may become the stop “↵User:”. It does, at token 18."),
+        (2, "No text is output. The bytes f0 are held: they begin a character, and 3 more bytes"),
+        (2, "This is decided at token 4."),
+        (4, "It has the last bytes of “🦉”, which began at token 2. The character is complete"),
+        (6, "“↵” is withheld: it may become the stop “↵User:”. This is decided at token 8."),
+        (7, "No text is output. “↵Us” is withheld"),
+        (8, "The text withheld since token 6 is not a stop: “↵Using” is output."),
+        (10, "No text is output. It is a special token, which is skipped"),
+        (11, "The tokenizer has no token with this id. No text is output."),
+        (13, "No text is output. The token has no text here."),
+        (
+            17,
+            "“↵Us” is withheld: it may become the stop “↵User:”. It becomes the stop at token",
+        ),
         (18, "The stop “↵User:” is complete with this token: the stream ends here."),
     ],
 )
@@ -164,7 +167,7 @@ def test_searching(page: Browser) -> None:
 
 def test_text_that_would_do_harm_is_shown(page: Browser) -> None:
     page.press("/", "#12", ENTER)
-    shown = page.fields()["came out"]
+    shown = page.fields()["output"]
     assert shown.replace("·", " ") == (
         HOSTILE.replace("\u2028", "⟨U+2028⟩").replace("\u202e", "⟨U+202E⟩").replace("\0", "␀")
     )
@@ -181,11 +184,11 @@ def test_letters_that_are_no_unicode_and_an_end_inside_a_character(
     lone = replace(trace.tokens[0], piece="a\ud800", text="\udfff")
     chromium.open(page_of(replace(trace, tokens=(lone, *trace.tokens[1:])), tmp_path))
     assert chromium.fields()["piece"] == "a⟨U+D800⟩"
-    assert chromium.fields()["came out"] == "⟨U+DFFF⟩"
+    assert chromium.fields()["output"] == "⟨U+DFFF⟩"
     chromium.press(END)
-    assert chromium.fields()["at the end"] == "“\ufffd” came out"
-    assert chromium.fields()["finish"] == "length, as the caller said"
-    assert "They never came: the stream ended." in chromium.text(".sd-why")
+    assert chromium.fields()["at the end"] == "“\ufffd” was output"
+    assert chromium.fields()["stream finish"] == "length (from the caller)"
+    assert "The stream ended before the rest arrived." in chromium.text(".sd-why")
     check_quiet(chromium)
 
 
@@ -364,33 +367,33 @@ NEWLINE, US, ER, HELLO, END_ID = 5, 6, 7, 0, 11
             [HELLO, NEWLINE, NEWLINE, US, ER],
             {"stop": "\nUser:"},
             [("↵", 1, 2), ("↵User:stop", 2, 4)],
-            "Its text had been withheld since token 2, and never comes out.",
+            "Its text was withheld since token 2, and is not output.",
         ),
         (
             [HELLO, NEWLINE, US, END_ID],
             {"stop": "\nUser:", "eos_token_ids": END_ID},
             [("↵Usno stop", 1, 3)],
-            "This is the end-of-sequence id: the stream ends here. “↵Us” comes out.",
+            "This is the end-of-sequence id: the stream ends here. “↵Us” is output.",
         ),
         (
             [HELLO, NEWLINE, US, ER],
             {"visible_stop": "User:"},
             [("User:", 2, 3)],
-            "complete with this token: the stream ends here. It began with token 2. “er:” comes",
+            "complete with this token: the stream ends here. It began with token 2. “er:” is",
         ),
         (
             [HELLO, NEWLINE, US, ER],
             {"stop": "User:", "include_stop_str_in_output": True},
             [("User:", 2, 3)],
-            "“er:” comes out.",
+            "“er:” is output.",
         ),
         (
             [NEWLINE, US, ER, HELLO],
             {"stop_token_sequences": [[US, ER, HELLO]], "stop": "\nUser:?"},
             [("↵", 0, 0), ("ids·6·7·0stop", 1, 3)],
-            "Its text had been withheld since token 1, and never comes out. “↵” came before it",
+            "Its text was withheld since token 1, and is not output. “↵” precedes it",
         ),
-        ([HELLO, ER], {"stop": "r:"}, [("r:", 1, 1)], "“e” came before it, and comes out."),
+        ([HELLO, ER], {"stop": "r:"}, [("r:", 1, 1)], "“e” precedes it, and is output."),
         ([HELLO, ER], {"stop_token_ids": ER}, [], "This is the stop id 7: the stream ends here."),
     ],
     ids=["the end of what waits", "end-of-sequence", "visible", "included", "ids", "one", "an id"],
@@ -415,7 +418,7 @@ def test_a_character_that_was_broken_off_is_told(chromium: Browser, tmp_path: Pa
     chromium.open(page_of(stopped([2, END_ID, HELLO]), tmp_path))
     chromium.press(END)
     assert chromium.text(".sd-why").startswith(
-        "The bytes since token 0 are no whole character, and U+FFFD stands for them: “�Hello”"
+        "The bytes since token 0 are not a character, and U+FFFD replaces them: “�Hello”"
     )
     assert chromium.text(".sd-character") == "�2 tokens"
 
@@ -496,7 +499,7 @@ def test_nothing_is_cut_off_at_any_width(chromium: Browser, tmp_path: Path, widt
 def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(page_of(stopped([]), tmp_path))
     assert chromium.run("return document.querySelector('.sd-nothing').checkVisibility()")
-    assert chromium.text(".sd-nothing") == "No token came."
+    assert chromium.text(".sd-nothing") == "No tokens."
     chromium.press(RIGHT, END, "]", "/")
     check_quiet(chromium)
     chromium.open(page_of(stopped([END_ID]), tmp_path))
@@ -508,7 +511,7 @@ def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_pa
     data = words.encode()
     long = replace(trace.tokens[0], text=words, piece=words, data=data, jailed=words)
     chromium.open(page_of(replace(trace, tokens=(long, *trace.tokens[1:])), tmp_path))
-    assert chromium.fields()["came out"].endswith("…(+1198000)")
+    assert chromium.fields()["output"].endswith("…(+1198000)")
     assert chromium.run("return document.body.textContent.length") < 40_000_000
     assert chromium.run("return document.querySelector('main').textContent.length") < 60_000
     check_quiet(chromium)
@@ -535,7 +538,7 @@ def test_a_redacted_page_shows_shapes(chromium: Browser, tmp_path: Path) -> None
     assert (labels[9], labels[11], labels[14]) == ("·¤¤¤¤", "unknown", "□□")
     assert chromium.text(".sd-character") == "🔲3 tokens"
     assert chromium.text(".sd-is-stop") == "↵Xxxx:stop"
-    assert chromium.fields()["id"] == chromium.fields()["piece"] == "left out"
+    assert chromium.fields()["id"] == chromium.fields()["piece"] == "redacted"
     page = chromium.run("return document.documentElement.outerHTML")
     body = page.partition("<body>")[2].rpartition("<script>")[0]
     assert not re.search("Hello|User|owl|Using|🦉|日本|שלום", body)
@@ -543,7 +546,7 @@ def test_a_redacted_page_shows_shapes(chromium: Browser, tmp_path: Path) -> None
 
 
 def test_what_does_not_occur_is_not_explained(chromium: Browser, tmp_path: Path) -> None:
-    always = ["comes out at once", "held: bytes of an unfinished character"]
+    always = ["output at once", "held: bytes of an incomplete character"]
     always.append("withheld: may become a stop")
 
     def legend() -> list[str]:
@@ -557,8 +560,8 @@ def test_what_does_not_occur_is_not_explained(chromium: Browser, tmp_path: Path)
     chromium.open(page_of(trace_of(group=3), tmp_path))
     assert legend() == [
         *always,
-        *("stop", "no text", "special token, left out", "no token has this id"),
-        "came in one chunk",
+        *("stop", "no text", "special token, skipped", "unknown id"),
+        "one chunk",
     ]
     differs = replace(stopped([HELLO]), verdict=Verdict(False, 0, 0, "x"))
     chromium.open(page_of(differs, tmp_path))

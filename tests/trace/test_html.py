@@ -81,7 +81,7 @@ def test_what_stands_above() -> None:
         assert told in page, told
     tracer = Tracer(DecodeStream(MockTokenizer(), [1]))
     assert "tokens came before" in html_page(tracer.trace())
-    assert "not compared: the stream goes on" in html_page(tracer.trace())
+    assert "not compared: the stream continues" in html_page(tracer.trace())
     assert "letters, digits, ids and names are left out" in html_page(trace_of().redacted())
 
 

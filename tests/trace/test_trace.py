@@ -135,7 +135,7 @@ def test_an_error_is_the_decoders_and_the_stream_goes_on() -> None:
 def test_before_the_end_there_is_no_verdict() -> None:
     tracer = Tracer(DecodeStream(tokenizer()))
     tracer.step(0)
-    assert str(tracer.trace().verdict) == "not compared: the stream goes on"
+    assert str(tracer.trace().verdict) == "not compared: the stream continues"
 
 
 def test_a_reset_begins_anew() -> None:
@@ -388,8 +388,8 @@ def test_redacted_what_is_held_what_differs_and_what_went_wrong_tell_nothing() -
     assert "77" in (trace.error or "")
     assert redacted.error == "TokenIdError"
     assert redacted.verdict == Verdict(False, 0, 0, "both texts are left out")
-    unknown = replace(trace, verdict=Verdict(None, reason="the stream goes on")).redacted()
-    assert str(unknown.verdict) == "not compared: the stream goes on"
+    unknown = replace(trace, verdict=Verdict(None, reason="the stream continues")).redacted()
+    assert str(unknown.verdict) == "not compared: the stream continues"
 
 
 def test_text_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:

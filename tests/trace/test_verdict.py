@@ -58,7 +58,7 @@ def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
     except TokenIdError:
         assert "TokenIdError" in (tracer.trace().error or "")
     if not tracer.finished:
-        assert tracer.trace().verdict == Verdict(None, reason="the stream goes on")
+        assert tracer.trace().verdict == Verdict(None, reason="the stream continues")
     tracer.flush()
     verdict = tracer.trace().verdict
     if situation.options.unknown_ids == "replace":

@@ -35,7 +35,7 @@ FIELDS = (
 _DECODING = ("decode", "batch_decode", "_decode")
 """The methods of a tokenizer of transformers that turn ids into text."""
 _CONTEXT = 5
-"""How many ids are context when SGLang's own code goes on with a request."""
+"""How many ids are context when SGLang's own code continues with a request."""
 _MAX_LATE = 16
 """The most characters that wait for the end of the next one: more than most stops have of those
 that are several tokens."""
@@ -209,7 +209,7 @@ class BatchDecoder:
         if len(ids) < num_prompt_ids:
             # Not a new one: its state was dropped, and these ids have no prompt before them.
             say_once(
-                "decode_status was full and dropped the state of a request that goes on; "
+                "decode_status was full and dropped the state of a request that continues; "
                 "SGLANG_DETOKENIZER_MAX_STATES sets its size"
             )
             num_prompt_ids = 0
@@ -262,7 +262,7 @@ def _after_error(
 ) -> str:
     """Return the new text of a request whose decoding raised ``error``, as SGLang decodes it."""
     name = type(error).__name__
-    say_once(f"SGLang's own detokenizer goes on with a request after a {name}", exc_info=error)
+    say_once(f"SGLang's own detokenizer continues with a request after a {name}", exc_info=error)
     late = ""
     if isinstance(request, Request):
         late = request.late

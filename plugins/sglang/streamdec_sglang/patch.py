@@ -52,7 +52,7 @@ def apply(*, is_forced: bool) -> None:
     if found not in TRIED and not is_forced:
         logger.warning(
             "streamdec-sglang %s was tried with SGLang %s and not with %s: it does nothing. "
-            "Install a newer streamdec-sglang, or set %s=on to use it all the same.",
+            "Install a newer streamdec-sglang, or set %s=on to use it anyway.",
             __version__,
             ", ".join(TRIED),
             found,

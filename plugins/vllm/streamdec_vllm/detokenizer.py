@@ -198,7 +198,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     def _update_after(self, error: Exception, rest: list[int], stop_terminated: bool) -> str | None:
         """Go on with ``rest``, at the first id of which our decoder raised ``error``."""
         if isinstance(error, FinishedError):
-            # Streaming input: the request goes on after a stop.
+            # Streaming input: the request continues after a stop.
             num_tokens = len(self.token_ids)
             self._begin(
                 [*self._prompt, *self.token_ids], max(self._params.min_tokens - num_tokens, 0)
@@ -210,7 +210,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             self.token_ids.append(rest[0])
             return self.update(rest[1:], stop_terminated)
         name = type(error).__name__
-        say_once(f"vLLM's own detokenizer goes on with a request after a {name}", exc_info=error)
+        say_once(f"vLLM's own detokenizer continues with a request after a {name}", exc_info=error)
         try:
             self._hand_over()
         except Exception as second:

@@ -46,7 +46,7 @@ def apply(*, is_forced: bool) -> None:
     if not is_tried and not is_forced:
         logger.warning(
             "streamdec-vllm %s was tried with vLLM %s and not with %s: it does nothing. "
-            "Install a newer streamdec-vllm, or set %s=on to use it all the same.",
+            "Install a newer streamdec-vllm, or set %s=on to use it anyway.",
             __version__,
             ", ".join(TRIED),
             found,

@@ -80,7 +80,7 @@ class StopConditions(_Fields):
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
             A stream begins inside a section if the last marker of its prompt is an opening one.
             Cannot be combined with the two conditions above.
-        starts_inside: whether streams begin inside the first section, whatever the prompt is. None:
+        starts_inside: whether streams begin inside the first section, for any prompt. None:
             the prompt decides. Markers that are ids, or texts that are always encoded as one token,
             are searched among the ids of the prompt; for other texts the prompt is decoded.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
@@ -173,7 +173,7 @@ class StopConditions(_Fields):
         if max_stop_length is not None or max_total_length is not None:
             self._check_lengths(patterns, max_stop_length, max_total_length)
         if patterns:
-            matcher_of((), (), patterns)  # what cannot be compiled is refused here
+            matcher_of((), (), patterns)  # what cannot be compiled is rejected here
 
     def _check_lengths(
         self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
@@ -265,7 +265,7 @@ def _are_ascii(texts: list[Any]) -> bool:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{name}: a {what} is a string, not {text!r:.60}")
+        raise TypeError(f"{name} must be a string or a list of strings, not {text!r:.60}")
     if not text:
         raise ValueError(f"{name}: an empty {what} would match everywhere")
     if not text.isascii():

@@ -30,7 +30,7 @@ UNTESTED = "(?:|(?!))"
 """Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
 text it leaves out a repeated part unless what comes after the repeat can follow, and it makes
 ``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
-run of characters takes time that is cubic in its length, whatever its timeout is."""
+run of characters takes time that is cubic in its length, with any timeout."""
 LONGEST_RUN = 16
 """Characters of a pattern in a row before UNTESTED."""
 NEVER = "can never match where it has (?!) or (?<!)"

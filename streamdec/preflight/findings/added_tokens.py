@@ -52,7 +52,7 @@ def _flags(view: View) -> Iterator[Finding]:
                 value[_CONFIG] = declared.special
             note = "special"
             if is_special and not tokens.is_built:
-                note += ", and skipped all the same"
+                note += ", and skipped anyway"
             ids = {entry.id: entry.content}
             found[entry.id] = Evidence(_JSON, entry.pointer, value=value, ids=ids, note=note)
     written = view.written_in_template(tokens.added[i][0] for i in found)
@@ -168,7 +168,7 @@ def _extra(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         evidence = Evidence(source, "/extra_special_tokens", value=f"a list of {len(extra)}")
         yield RULES["EXTRA_SPECIAL_TOKENS_LIST"](evidence, severity="error" if below else "info")
-    # With an object of names, the list is read all the same.
+    # With an object of names, the list is read anyway.
     if extra and additional and not isinstance(extra, dict):
         yield RULES["EXTRA_SPECIAL_SHADOWS_ADDITIONAL"](
             Evidence(source, "/extra_special_tokens", value=shown(_names(extra))),
@@ -193,7 +193,7 @@ def _extra(view: View) -> Iterator[Finding]:
 
 
 def _skipped_all_the_same(tokens: Tokens) -> set[str]:
-    """The texts that the library skips whatever flag they get last: it was set once."""
+    """The texts that the library skips with any later flag: the flag was set once."""
     own = () if tokens.is_built else (entry.token for entry in tokens.own)
     return {token.content for token in (*own, *tokens.to_add()) if token.special}
 

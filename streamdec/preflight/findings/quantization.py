@@ -102,7 +102,7 @@ def _without_method(view: View, places: list[tuple[str, str, dict[str, Any]]]) -
     lacking: dict[str, list[Evidence]] = {}
     for file, path, value in places:
         if _is_name(value.get("quant_method")) or (file == _SIDECAR and has_top):
-            continue  # nobody reads hf_quant_config.json then
+            continue  # no engine reads hf_quant_config.json then
         whole = sidecar if file == _SIDECAR else value
         for engine in rule.engines if file != _SIDECAR else ("vllm", "sglang"):
             inner = whole.get("quantization")

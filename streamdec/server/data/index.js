@@ -68,7 +68,7 @@
         records.push(record);
         if (!isPlanned) { isPlanned = true; requestAnimationFrame(draw); }
       },
-      /** What was withheld at the end came out, or is the stop and never does. */
+      /** At the end the withheld text is output, unless it is the stop. */
       end(text) { draw(); out.append(text); jailed.textContent = held.textContent = ""; },
       get count() { return count + records.length; },
       get last() { return last; },
@@ -77,9 +77,9 @@
 
   const ended = (count, last, { end, verdict, error }) => {
     const { finish_reason: reason, stop_reason: by } = end || last || {};
-    const why = { stop: by == null ? "the engine ended" : `the stop ${typeof by === "string" ? quoted(by) : by}`,
-      length: "as many tokens as were asked for", abort: "it was aborted", error: "an error" }[reason] || "its end";
-    say(`${count} tokens; ended by ${why}. ${error ? error : `The text is that of the full decode: ${verdict.equal === null ? "not compared" : verdict.equal ? "yes" : "no"}.`}`,
+    const why = { stop: by == null ? "the engine" : `the stop ${typeof by === "string" ? quoted(by) : by}`,
+      length: "max tokens", abort: "an abort", error: "an error" }[reason] || "the engine";
+    say(`${count} tokens, ended by ${why}. ${error ? error : `Equal to the full decode: ${verdict.equal === null ? "not compared" : verdict.equal ? "yes" : "no"}.`}`,
       error || verdict.equal === false ? "problem" : verdict.equal ? "yes" : "");
   };
 
@@ -97,7 +97,7 @@
       say(`${error.message} (${response.status})`, "problem");
       return;
     }
-    say("It streams.");
+    say("Streaming.");
     const drawing = drawer();
     let isOver = false;
     const speak = (how) => fresh.querySelectorAll("[aria-live]").forEach((each) => each.setAttribute("aria-live", how));
@@ -116,7 +116,7 @@
           isOver = true;
         }
       }
-      if (!isOver) say("The connection broke off.", "problem");
+      if (!isOver) say("The connection was lost.", "problem");
     } finally {
       if (!isOver && timeline) drawing.end("");
       speak("polite");

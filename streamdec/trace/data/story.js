@@ -1,4 +1,4 @@
-/* What happened in a stream: what spans its tokens, and why nothing came out at some of them.
+/* What happened in a stream: what spans its tokens, and why some of them have no output.
 
    In: records as the JSON lines of a trace have them, one after the other. Out: for each token its
    label, its state, the spans that it has a part of, and sentences. Knows no page. */
@@ -101,12 +101,12 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
 
   const addStop = (token, index, out) => {
     const reason = token.stop_reason, from = beginningOf(reason, index, out);
-    let shares = false;   // whether a token ends what came out, and begins the stop
+    let shares = false;   // whether a token ends the output and begins the stop
     if (waiting) {
       for (let each = waiting.from; each < index; each += 1) {
         stopsOf[each] = stopsOf[each].filter((span) => span !== waiting);
       }
-      // What was withheld came out before the stop; or only its end is the stop; or all of it.
+      // The withheld text was output before the stop, or all of it or its end is the stop.
       const isCut = isHidden(reason) && from > waiting.from;
       shares = isCut && typeof reason === "string";
       const to = !isCut ? index : shares ? from : from - 1;
@@ -128,7 +128,7 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
   /** Whether the text of a stop is withheld; that of one id is not, as it comes with the id alone. */
   const isHidden = (reason) => !areShown && (Array.isArray(reason) || strings.includes(reason) || patterns.includes(reason));
 
-  /** The token with which a stop began that `index` completes, and with which `out` units came out. */
+  /** The token with which a stop began that `index` completes, and with which `out` units were output. */
   const beginningOf = (reason, index, out) => {
     if (Array.isArray(reason)) return Math.max(index - Math.max(reason.length, 1) + 1, 0);
     if (isHidden(reason)) return out < origins.length ? origins[out] : index;
@@ -159,8 +159,8 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
     return stops.length > MOST_NAMED ? `${named} or one of ${stops.length - MOST_NAMED} more` : named || "a stop";
   };
   const endInWords = ({ finish_reason: reason, stop_reason: stop }, isSaid) => {
-    if (reason !== "stop") return reason + (isSaid ? ", as the caller said" : "");
-    return isSaid && stop == null ? "stop, as the caller said" : `stop: ${stopInWords(stop)}`;
+    if (reason !== "stop") return reason + (isSaid ? " (from the caller)" : "");
+    return isSaid && stop == null ? "stop (from the caller)" : `stop: ${stopInWords(stop)}`;
   };
   const capital = (sentence) => sentence[0].toUpperCase() + sentence.slice(1);
 
@@ -174,13 +174,13 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
     if (token.finish_reason === "stop") return [...said, ...explainStop(token, index)];
     if (token.finish_reason) said.push([`The stream ends here: ${token.finish_reason}.`]);
     if (token.text) said.push(explainText(token, index));
-    else if (!token.finish_reason) said.push(["Nothing comes out."]);
+    else if (!token.finish_reason) said.push(["No text is output."]);
     if (token.held) said.push(...explainHeld(token, index));
     if (token.jailed) said.push(...explainWithheld(token, index));
     if (!token.text && !token.finish_reason && !token.held && !token.jailed && token.kind !== "unknown") {
       said.push([token.kind === "skipped"
-        ? "It is a special token, and special tokens are left out (skip_special_tokens)."
-        : "The token has no text at this place."]);
+        ? "It is a special token, which is skipped (skip_special_tokens)."
+        : "The token has no text here."]);
     }
     return said;
   };
@@ -190,28 +190,28 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
     const stop = stopsOf[index].find((span) => span.stop);
     if (stop && stop.from < index) {
       said.push(isHidden(token.stop_reason)
-        ? [`Its text had been withheld since token ${stop.from}, and never comes out.`, stop.from]
+        ? [`Its text was withheld since token ${stop.from}, and is not output.`, stop.from]
         : [`It began with token ${stop.from}.`, stop.from]);
     }
-    const came = isHidden(token.stop_reason) ? "came before it, and comes out" : "comes out";
+    const came = isHidden(token.stop_reason) ? "precedes it, and is output" : "is output";
     if (token.text) said.push([`${quoted(token.text)} ${came}.`]);
     return said;
   };
   const explainText = (token, index) => {
     const wait = stopsOf[index].find((span) => span.from < index);
     if (wait) {
-      const part = token.jailed && !wait.after ? " (or only its end may be one)" : "";
-      return [`What was withheld since token ${wait.from} is no stop after all${part}: ${quoted(token.text)} comes out.`, wait.from];
+      const part = token.jailed && !wait.after ? " (its end may still be one)" : "";
+      return [`The text withheld since token ${wait.from} is not a stop${part}: ${quoted(token.text)} is output.`, wait.from];
     }
     const broken = brokenBy.get(index);
     if (broken) {
-      const what = `The bytes since token ${broken.from} are no whole character, and U+FFFD stands for them`;
-      return [`${what}: ${quoted(token.text)} comes out.`, broken.from];
+      const what = `The bytes since token ${broken.from} are not a character, and U+FFFD replaces them`;
+      return [`${what}: ${quoted(token.text)} is output.`, broken.from];
     }
     const whole = charactersOf[index].find((span) => !span.open && span.to === index && span.from < index);
-    if (!whole) return [`${quoted(token.text)} comes out at once.`];
+    if (!whole) return [`${quoted(token.text)} is output at once.`];
     const what = `It has the last bytes of ${quoted(whole.text)}, which began at token ${whole.from}`;
-    return [`${what}: the character is whole, and comes out.`, whole.from];
+    return [`${what}. The character is complete, and is output.`, whole.from];
   };
   const explainHeld = (token, index) => {
     const bytes = bytesOf(token.held), missing = sizeOf(bytes[0]) - bytes.length;
@@ -220,16 +220,16 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
       ? `The bytes ${spaced(token.held)} are held: the run of byte tokens is not over.`
       : `The bytes ${spaced(token.held)} are held: they begin a character, and ${needs} missing.`]];
     const span = charactersOf[index][charactersOf[index].length - 1];
-    if (span.open) said.push([end ? "They never came: the stream ended." : "They have not come yet."]);
-    else said.push([`That is decided at token ${Math.max(span.to, index + 1)}.`, Math.max(span.to, index + 1)]);
+    if (span.open) said.push([end ? "The stream ended before the rest arrived." : "The rest has not arrived yet."]);
+    else said.push([`This is decided at token ${Math.max(span.to, index + 1)}.`, Math.max(span.to, index + 1)]);
     return said;
   };
   const explainWithheld = (token, index) => {
     const said = [[`${quoted(token.jailed)} is withheld: it may become ${anyOf(token.may_become || [])}.`]];
     const spans = stopsOf[index], stop = spans.find((span) => span.stop), wait = stop || spans[spans.length - 1];
-    const told = stop ? "It does, at token" : "That is decided at token";
+    const told = stop ? "It becomes the stop at token" : "This is decided at token";
     if (!wait.open && wait.to > index) said.push([`${told} ${wait.to}.`, wait.to]);
-    else if (wait.open && end) said.push(["The stream ended before that was decided, and so it came out at the end."]);
+    else if (wait.open && end) said.push(["The stream ended first, so the text was output at the end."]);
     return said;
   };
 
@@ -252,7 +252,7 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
       if (token.text) return "out";
       return token.kind === "unknown" ? "unknown" : "mute";
     },
-    /** Whether nothing came out at a token because something is waited for. */
+    /** Whether a token has no output because bytes or text are held. */
     waits(index) {
       const token = tokens[index];
       return !token.text && !token.finish_reason && Boolean(token.held || token.jailed);
@@ -260,25 +260,25 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
     differs(index) { return Boolean(verdict) && verdict.equal === false && verdict.token_index === index; },
     /** All that is known of a token, [name, value, whether the value is text of the stream]. */
     fieldsOf(index) {
-      const token = tokens[index], size = chunkSizes.get(token.chunk), none = redacted ? "left out" : "—";
+      const token = tokens[index], size = chunkSizes.get(token.chunk), none = redacted ? "redacted" : "—";
       const may = (token.may_become || []).slice(0, 40).map((stop) => visible(nameOf(stop))).join("   ");
       const fields = [
         ["index", String(index)],
         ["id", token.token_id == null ? none : String(token.token_id)],
         ["piece", token.piece == null ? none : visible(short(token.piece, 2000)), token.piece != null],
-        ["bytes", token.data == null ? "not known" : spaced(token.data.slice(0, 2000)) || "none"],
-        ["kind", { text: "text", special: "special, shown", skipped: "special, left out", unknown: "unknown" }[token.kind || "text"]],
+        ["bytes", token.data == null ? "unknown" : spaced(token.data.slice(0, 2000)) || "none"],
+        ["kind", { text: "text", special: "special, shown", skipped: "special, skipped", unknown: "unknown" }[token.kind || "text"]],
         ["position", `code point ${token.position}`],
         ["held", spaced(token.held || "") || "nothing"],
         ["withheld", token.jailed ? visible(short(token.jailed, 2000)) : "nothing", Boolean(token.jailed)],
         ["may become", may || "—", Boolean(may)],
-        ["came out", token.text ? visible(short(token.text, 2000)) : "nothing", Boolean(token.text)],
+        ["output", token.text ? visible(short(token.text, 2000)) : "nothing", Boolean(token.text)],
         ["chunk", size > 1 ? `${token.chunk}, of ${size} tokens` : String(token.chunk)],
-        ["ended", token.finish_reason ? endInWords(token, false) : "no"],
+        ["finish", token.finish_reason ? endInWords(token, false) : "no"],
       ];
       if (index === tokens.length - 1 && end) {
-        fields.push(["at the end", end.text ? `${quoted(end.text)} came out` : "nothing came out"]);
-        if (end.finish_reason) fields.push(["finish", endInWords(end, true)]);
+        fields.push(["at the end", end.text ? `${quoted(end.text)} was output` : "nothing was output"]);
+        if (end.finish_reason) fields.push(["stream finish", endInWords(end, true)]);
       }
       return fields;
     },

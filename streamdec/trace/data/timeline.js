@@ -40,12 +40,12 @@ const streamdecTimeline = (container, header = {}) => {
     element.addEventListener("click", action);
   };
   button("⇤", "First token (Home)", () => select(0));
-  button("←", "Token before (left arrow)", () => select(current - 1));
+  button("←", "Previous token (left arrow)", () => select(current - 1));
   const place = make("span", "sd-place", bar);
   button("→", "Next token (right arrow)", () => select(current + 1));
   button("⇥", "Last token (End)", () => select(tokens.length - 1));
-  button("‹ waits", "Token before at which nothing came out ([)", () => goToWait(-1));
-  button("waits ›", "Next token at which nothing came out (])", () => goToWait(1));
+  button("‹ held", "Previous held token ([)", () => goToWait(-1));
+  button("held ›", "Next held token (])", () => goToWait(1));
   const searching = make("label", "sd-search", bar);
   make("span", "sd-hidden", searching, "Search");
   const search = make("input", "", searching);
@@ -64,7 +64,7 @@ const streamdecTimeline = (container, header = {}) => {
   score.tabIndex = 0;
   score.setAttribute("role", "listbox");
   score.setAttribute("aria-label", "Tokens. Arrow keys step, Home and End go to the first and last.");
-  const nothing = make("p", "sd-nothing", score, "No token came.");
+  const nothing = make("p", "sd-nothing", score, "No tokens.");
   const sheet = make("div", "sd-sheet", score);
   sheet.setAttribute("role", "presentation");
 
@@ -74,12 +74,12 @@ const streamdecTimeline = (container, header = {}) => {
   const title = make("h2", "", panel);
   const why = make("p", "sd-why", panel);
   why.setAttribute("aria-live", "polite");
-  make("h3", "", panel, "What a reader has now");
+  make("h3", "", panel, "Output");
   const now = make("p", "sd-now", panel);
-  make("h3", "", panel, "All of it");
+  make("h3", "", panel, "Details");
   const list = make("dl", "", panel);
   const help = make("p", "sd-help", panel);
-  for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "waits"], ["/", "search"]]) {
+  for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "held"], ["/", "search"]]) {
     const one = make("span", "", help);
     make("kbd", "", one, keys);
     one.append(` ${told}`);
@@ -88,14 +88,14 @@ const streamdecTimeline = (container, header = {}) => {
 
   /** What can be seen is explained; what does not occur in this trace is not. */
   const LEGEND = [
-    ["sd-out", "comes out at once", null],
-    ["sd-held", "held: bytes of an unfinished character", null],
+    ["sd-out", "output at once", null],
+    ["sd-held", "held: bytes of an incomplete character", null],
     ["sd-jailed", "withheld: may become a stop", null],
     ["sd-stop", "stop", (index) => tokens[index].finish_reason === "stop"],
     ["sd-mute", "no text", (index) => story.stateOf(index) === "mute" && tokens[index].kind !== "skipped"],
-    ["sd-kind-skipped", "special token, left out", (index) => tokens[index].kind === "skipped"],
-    ["sd-kind-unknown", "no token has this id", (index) => tokens[index].kind === "unknown"],
-    ["sd-key-chunk", "came in one chunk", (index) => chunkSizes.get(tokens[index].chunk) > 1],
+    ["sd-kind-skipped", "special token, skipped", (index) => tokens[index].kind === "skipped"],
+    ["sd-kind-unknown", "unknown id", (index) => tokens[index].kind === "unknown"],
+    ["sd-key-chunk", "one chunk", (index) => chunkSizes.get(tokens[index].chunk) > 1],
     ["sd-differs", "first difference", (index) => story.differs(index)],
   ];
   const explained = new Set();
@@ -231,7 +231,7 @@ const streamdecTimeline = (container, header = {}) => {
     line.setAttribute("role", "presentation");
     Object.assign(line.style, { top: `${row.y}px`, height: `${row.height}px` });
     if (gutter > 20) {
-      const lanes = [[LINE.ruler + 10, "token"], [row.character, "character"], [row.stop, row.stopLane], [row.out, "comes out"]];
+      const lanes = [[LINE.ruler + 10, "token"], [row.character, "character"], [row.stop, row.stopLane], [row.out, "output"]];
       for (const [y, told] of lanes) {
         if (y !== null) quiet(at(make("span", "sd-gutter", line, told), 0, y, gutter - 10));
       }
@@ -294,7 +294,7 @@ const streamdecTimeline = (container, header = {}) => {
     }
     if (isLast) {
       out.classList.add("sd-last");
-      out.title = `${visible(short(end.text, 400))} came at the end`;
+      out.title = `${visible(short(end.text, 400))} was output at the end`;
     }
   };
 
@@ -423,9 +423,9 @@ const streamdecTimeline = (container, header = {}) => {
     make("span", "", now, (came.length > LOOK_BACK ? "…" : "") + prose(ending(came, LOOK_BACK)));
     if (token.text) make("mark", "sd-new", now, prose(short(token.text, 2000)));
     if (token.jailed) put(make("span", "sd-now-jailed", now), visible(short(token.jailed, 2000))).title = "withheld";
-    if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "bytes of an unfinished character";
+    if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "bytes of an incomplete character";
     if (isLast && story.end && story.end.text) {
-      make("mark", "sd-new sd-now-end", now, prose(short(story.end.text, 2000))).title = "came at the end";
+      make("mark", "sd-new sd-now-end", now, prose(short(story.end.text, 2000))).title = "output at the end";
     }
     now.scrollTop = now.scrollHeight;
     list.textContent = "";
@@ -596,7 +596,7 @@ const streamdecTimeline = (container, header = {}) => {
     /** What came at the end without a token, {text, finish_reason, stop_reason} or null; the verdict. */
     finish(given, verdict = null) {
       story.finish(given, verdict);
-      if (given && given.text) nothing.textContent = `No token came; at the end ${streamdecText.quoted(given.text)} came out.`;
+      if (given && given.text) nothing.textContent = `No tokens. ${streamdecText.quoted(given.text)} was output at the end.`;
       eraseAll();
       draw();
       fillLegend();

@@ -28,7 +28,7 @@ from tests.integrations.vocabularies import EOS, PAD, id_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of lm-eval and of datasets
 
-PAGE = Page("docs/how-to/evaluate.md")
+PAGE = Page("docs/how-to/train.md", "Evaluate with lm-eval")
 RECIPE, OTHER = PAGE.of_kind("python")
 UNTIL = ["Question:", "\n\n"]
 SAID = ["It is 42.\nQuestion: and" + " 43?" * 20, "Six.\n\n" + "Seven. " * 20, "I do not know."]

@@ -1,4 +1,4 @@
-"""The alarms of the page on observing a service ask for metrics and labels that there are."""
+"""The alerts of the page on metrics query metrics and labels that exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamdec.metrics import INSTRUMENTS
 from tests.metrics.test_prometheus import named
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/observe-a-service.md")
+PAGE = Page("docs/reference/metrics.md", "What to alert on")
 (RULES,) = PAGE.of_kind("yaml")
 ALARMS: list[dict[str, Any]] = yaml.safe_load(RULES)["groups"][0]["rules"]
 
