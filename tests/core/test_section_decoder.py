@@ -375,17 +375,14 @@ def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], messag
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"marks": []},
-        {"marks": [[9, 2]]},
-        {"marks": [[1, 2], [1, 2]]},
-        {"marks": [["6", 2]]},
-        {"marks": [[6, 3]]},
-        {"turns": [[1, 0, 5, 0]]},
-        {"turns": [[0, 0, 3]]},
-        {"turns": [[1, 0, 3, 3]]},
-        {"own_left": [-1, 0, 0]},
-        {"own_left": [0, 0, 3]},
-        {"own_left": [0, 0]},
+        {"tail_tokens": []},
+        {"tail_tokens": [2]},
+        {"tail_tokens": [2, 3]},
+        {"tail_tokens": [-1, 2]},
+        {"tail_tokens": [2, "2"]},
+        {"tail_tokens": [2, True]},
+        {"ids": [[0, 0, 5, 0]]},
+        {"marker": [0, 0, 5, 0]},
         {"named": []},
         {"named": {"r": [["a", "a"]]}},
         {"named": [["r", "a", "a"]]},
@@ -402,6 +399,33 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
     snapshot["sections"] = {**snapshot["sections"], **change}
     with pytest.raises(SnapshotError):
         SectionDecoder.restore(TOKENIZER, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ids", [[1, 3, 3]]),
+        ("ids", [[1, 3, 5, 1]]),
+        ("ids", [[1, 3, 3, 2]]),
+        ("ids", [[1, 3, 3, -1]]),
+        ("ids", [[-1, 3, 3, 1]]),
+        ("ids", [[1, -1, 3, 1]]),
+        ("ids", [[2, 3, 3, 1]]),
+        ("ids", [[1, 3, 3, "1"]]),
+        ("marker", [0, 3, 3]),
+        ("marker", [0, 5, 3, 1]),
+        ("marker_at", 2),
+        ("marker_at", "1"),
+    ],
+)
+def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
+    decoder = SectionDecoder(TOKENIZER, StopConditions("a<t>b"), sections=IDS)
+    decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
+    snapshot = decoder.snapshot()
+    sections = snapshot["sections"]
+    assert sections["ids"] == [[1, 3, 3, 1]]
+    with pytest.raises(SnapshotError):
+        SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": {**sections, field: value}})
 
 
 def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:
