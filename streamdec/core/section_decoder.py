@@ -171,11 +171,11 @@ class SectionDecoder(StopSequenceDecoder):
         """Step an id that may be a marker, or one after a part of a marker."""
         index, num_jailed = self.num_tokens, len(super().jailed)
         table, row, reader = self._table, self._row, self._reader
-        is_near = reader.may_begin_before_id(self._first_held)
+        is_before = reader.is_before_id(self._first_held)
         chunk = step_decoder(self, token_id)
         token_id = token_id.__index__()
         may_be_marker = token_id in self._sections.gate.ids
-        if may_be_marker or is_near:
+        if may_be_marker or is_before:
             ends = chunk.finish_reason is not None
             origins = origins_of_step(table, row, token_id, index, ends=ends)
             reader.note_decided(origins)
@@ -274,7 +274,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _origins_of_held(self, *, goes_on: bool = False) -> list[int]:
         """The origins of what is held, if it began before or in an id that may be a marker."""
-        if not self._reader.may_begin_before_id(self._first_held):
+        if not self._reader.is_before_id(self._first_held):
             return []
         state = self._table.state(self._row)
         return origins_of_end(self._table, state, self.num_tokens, goes_on=goes_on)

@@ -133,10 +133,13 @@ class SectionReader:
         if self.marker is not None:
             self.marker = self.marker.after(origins)
 
-    def may_begin_before_id(self, first_held: int) -> bool:
-        """Whether a character that token ``first_held`` began comes before or in a known id."""
+    def is_before_id(self, index: int) -> bool:
+        """Whether a character that began in token ``index`` is before the last id, or a part of it.
+
+        Ids that no later character can be a part of are forgotten.
+        """
         last = self.ids[-1] if self.ids else self.marker
-        return last is not None and first_held <= last.token_index
+        return last is not None and index <= last.token_index
 
     # --- text
 

@@ -249,18 +249,43 @@ def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
 
 
-class Foreign:
-    """A tokenizer of which nothing but the decode is known."""
+class Windowed:
+    """Nothing but the decode of another tokenizer."""
+
+    def __init__(self, tokenizer: MockTokenizer) -> None:
+        self.tokenizer = tokenizer
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return TOKENIZER.decode(ids, skip_special_tokens=skip_special_tokens)
+        return self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
 
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = SectionDecoder(Foreign(), sections=IDS)
+    decoder = SectionDecoder(Windowed(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
+
+
+def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_character() -> None:
+    tokenizer = Windowed(MockTokenizer.from_tokens([b"\xe4", b"b\xe4", b"\xb8\xad", b"a"]))
+    decoder = SectionDecoder(tokenizer, sections={"r": (1, 9)})
+    chunks = []
+    for token_id in (0, 1, 2, 3):
+        chunks.append(decoder.step(token_id))
+        decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert pieces_of(chunks) == [(None, "\ufffd"), ("r", "中a")]
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_character_after_a_release_is_no_part_of_a_marker_before_it(restores: bool) -> None:
+    tokenizer = Windowed(FALLBACK)
+    decoder = SectionDecoder(tokenizer, sections={"r": (4, 9)})
+    chunks = []
+    for token_id in (4, 0, 1, 2, 4, -1, 0, 1, 2):
+        chunks.append(decoder.release() if token_id < 0 else decoder.step(token_id))
+        if restores:
+            decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert pieces_of(chunks) == [("r", "你你")]
 
 
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
