@@ -7,8 +7,8 @@ the longest suffix of the text that may become a marker.
 A marker may also be a token id. Such an id changes the section before the token's own text, which
 is a part of the marker. Two things may delay this: text before the id is jailed for a stop, or a
 character that began before the id is unfinished. So the reader keeps each id that may be a marker,
-and counts the code points before it that are not read yet. It knows nothing of tokens but their
-indices: the decoder says which token began each code point.
+and counts the code points before it that are not read yet. It neither decodes tokens nor matches
+stops. The decoder says which token began each code point.
 
 **A worked example.** A text opens the section, and id 7 closes it:
 
@@ -264,6 +264,8 @@ class SectionReader:
                 and each.token_index < tokens
             ):
                 raise ValueError("a marker that cannot be in this stream")
+        if [*self.ids] != sorted(self.ids, key=lambda each: (each.before, each.token_index)):
+            raise ValueError("ids of markers that are not in their order")
         self.marker_at = loaded_state(fields.take("marker_at", OPEN), self.gate)
 
 

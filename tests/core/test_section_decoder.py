@@ -437,6 +437,7 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
         ("ids", [[1, -1, 3, 1]]),
         ("ids", [[2, 3, 3, 1]]),
         ("ids", [[1, 3, 3, "1"]]),
+        ("ids", [[1, 0, 3, 0], [0, 3, 3, 1]]),
         ("marker", [0, 3, 3]),
         ("marker", [0, 5, 3, 1]),
         ("marker_at", 2),
