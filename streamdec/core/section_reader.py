@@ -163,6 +163,8 @@ class SectionReader:
         if self.ids:
             left = self.ids[num_read:]
             self.ids = tuple(each._replace(before=each.before - size) for each in left)
+            if self.ids and self.ids[-1].token_index < first_held:
+                self._drop_repeats()
         if self.marker is not None and not self.marker.own and self.marker.token_index < first_held:
             self.marker = None
         return parts
@@ -222,6 +224,27 @@ class SectionReader:
             parts += self.release()
             self.marker, self.marker_at = marker_id._replace(before=0), after or self.at
             self.at = after
+
+    def _drop_repeats(self) -> None:
+        """Forget the last ids if those before them, at the same place, have the same effect.
+
+        So at each place of the jailed text only a few ids are kept, however many come.
+        """
+        place = self.ids[-1].before
+        first = len(self.ids)
+        while first and self.ids[first - 1].before == place and not self.ids[first - 1].own:
+            first -= 1
+        # For each section before the ids: the section after them, and whether one was a marker.
+        effect = [(at, False) for at in range(len(self.names))]
+        effects = [effect]
+        for each in self.ids[first:]:
+            afters = [self.gate.by_id(at, each.token_id) for at, _ in effect]
+            effect = [
+                before if after is None else (after, True)
+                for before, after in zip(effect, afters, strict=True)
+            ]
+            effects.append(effect)
+        self.ids = self.ids[: first + effects.index(effect)]
 
     def _release(self, size: int) -> Parts:
         """Return the first ``size`` code points of the tail, and forget them."""

@@ -288,6 +288,21 @@ def test_a_character_after_a_release_is_no_part_of_a_marker_before_it(restores: 
     assert pieces_of(chunks) == [("r", "你你")]
 
 
+@given(st.lists(st.integers(1, 5), min_size=60, max_size=200), st.sampled_from(["<x", "<<x"]))
+def test_few_ids_are_kept_while_the_text_before_them_is_jailed(ids: list[int], stop: str) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<", b"1", b"2", b"3", b"4", b"5", b"a"], range(1, 6))
+    sections = {"r": (1, 2), "q": (3, 1), "s": (4, 3)}
+    decoder = SectionDecoder(tokenizer, StopConditions(stop), sections=sections)
+    plain = SectionDecoder(tokenizer, sections=sections)
+    decoder.step(0)
+    for token_id in ids:
+        decoder.step(token_id)
+        plain.step(token_id)
+        assert len(decoder.snapshot()["sections"].get("ids", [])) <= 30
+    chunk = decoder.step(6)
+    assert pieces_of([chunk]) == merged([(None, "<"), (plain.section, "a")])
+
+
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
     decoder = SectionDecoder(TOKENIZER, sections=TWO)
     decoder.step_batch([3, 8])
