@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 CONTEXT: dict[str, Any] = {"messages": MESSAGES, "tools": None}
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
+FAILS = "CHAT_TEMPLATE_FAILS"
 SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 
 NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
@@ -116,7 +117,7 @@ def test_each_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> N
 def test_what_the_sandbox_refuses_changes_nothing(attacked: ChildPool, name: str) -> None:
     """An escape is refused; a change of the messages is refused, or is one of a copy."""
     error = end_of(attacked, name)
-    assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, None)
+    assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
     if name in attacks.ESCAPES:
         assert error is not None
 

@@ -36,5 +36,5 @@ def test_no_backend_reads_a_file_without_end(
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b'{"model": {}}')
     os.truncate(path, _reading.MAX_FILE + 1)
-    with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json': more than 268435456 bytes"):
+    with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json': .*more than 268435456"):
         made(path)
