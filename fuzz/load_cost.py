@@ -20,6 +20,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Draw(Case):
 
 
 def tokenizer_json(model: Any = None, **parts: Any) -> bytes:
-    bpe = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
+    bpe: dict[str, Any] = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
     given = {"version": "1.0", "added_tokens": []} | parts
     return json.dumps(given | {"model": bpe | (model or {})}, ensure_ascii=False).encode()
 
@@ -228,10 +229,8 @@ def law(data: bytes) -> None:
 
 
 def _load(path: Path, encoding: EncodingSpec | None) -> None:
-    try:
+    with suppress(StreamdecError):
         load_tokenizer(path, fast="off", encoding=encoding)
-    except StreamdecError:
-        pass
     gc.collect()
 
 
@@ -273,7 +272,7 @@ def _as_child(work: Callable[[], None], begins: int, seconds: int) -> None:
     warnings.simplefilter("ignore")
     try:
         work()
-    except BaseException as found:
+    except BaseException as found:  # noqa: BLE001 (the parent reports it)
         error = repr(found)[:500]
     os.write(begins, pickle.dumps((before, error)))
     os._exit(0)

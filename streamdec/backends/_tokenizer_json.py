@@ -54,8 +54,8 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     Warns about added tokens whose ids differ from those in the file. Raises
     :class:`TokenizerLoadError` if it is malformed, or if loading it might take much time or memory.
     """
-    check_strings(content, name)
     check_growth(content, name)
+    check_strings(content, name)
     check_trie(content, name)
     declared = list(_declared(content, name))
     texts = (str(token["content"]) for token in declared if token.get("normalized", True))

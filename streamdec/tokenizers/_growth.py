@@ -85,9 +85,9 @@ def check_growth(content: bytes, name: str) -> None:
                 f"patterns and contents of {size} characters, and at most {MAX_TEXTS} are allowed"
             )
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
-        size = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
-        if size > MAX_REGEX:
-            what = f"regexes of the size {size:.0f} with repetitions, and at most {MAX_REGEX}"
+        parts = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
+        if parts > MAX_REGEX:
+            what = f"regexes of the size {parts:.0f} with repetitions, and at most {MAX_REGEX}"
             raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
             what = f"more than {limit} characters of one, which no known tokenizer does"

@@ -20,7 +20,7 @@ __all__ = ["MAX_REGEX", "RegexCost", "regex_cost"]
 MAX_REGEX = 2**13
 """The largest size of a regex that splits texts; those of known tokenizers have some 600."""
 _CLASS = 8
-"""What a class such as ``\\w`` counts for. It has 800 ranges of characters, and a letter has one."""
+"""What a class such as ``\\w`` counts for: it has some 800 ranges of characters."""
 _MOST_AGAIN = 16
 """How often a part that matches in several ways may be repeated."""
 _MANY, _HUGE = 1e9, 1e200
