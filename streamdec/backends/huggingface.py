@@ -133,8 +133,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
-        self._forget()
-        self._check_decoder(shown)
         self._folder = None if path is None else path.parent
         self._content_hash = found = hashlib.sha256(content).digest()
         size = self._model_size
@@ -148,6 +146,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if path is not None and apply_tokenizer_config:
             self._apply_config(content, path.parent, is_asked=is_asked)
         self._forget()
+        self._check_decoder(shown)
         return found
 
     def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
