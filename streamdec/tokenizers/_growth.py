@@ -39,6 +39,10 @@ MAX_WORK = 2**26
 """Steps of a backtracking search while a file is loaded; about a second."""
 MAX_TOKENS = 2**22
 """Characters that a normalizer may make of the added tokens of a file."""
+MAX_REPEATED = 4
+"""How often a post-processor may repeat a text; known ones have it once."""
+MAX_ADDED = 2**12
+"""Pieces and ids of all templates of a post-processor."""
 MAX_PROBED = 32
 """The growth up to which long probes are encoded."""
 
@@ -46,6 +50,7 @@ _PARTS = {
     "decoder": ("decoders", MAX_DECODED),
     "normalizer": ("normalizers", MAX_ENCODED),
     "pre_tokenizer": ("pretokenizers", MAX_ENCODED),
+    "post_processor": ("processors", MAX_REPEATED),
 }
 _CHANGES: dict[object, Callable[[str], str]] = {
     "NFC": partial(unicodedata.normalize, "NFC"),
@@ -77,6 +82,9 @@ def check_growth(content: bytes, name: str) -> None:
         if len(stages) > MAX_STAGES:
             what = f"{len(stages)} stages, and at most {MAX_STAGES} are allowed"
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
+        if part == "post_processor":
+            _check_templates(stages, name)
+            continue
         if part == "decoder":
             stages = [stage for stage in stages if stage.get("type") != "ByteLevel"]
         size = sum(len(text) for text in _texts(stages))
@@ -98,6 +106,26 @@ def growth_of(normalizer: Any, pre_tokenizer: Any) -> float:
     """Return how many characters of one these parts make at most. They are JSON data or None."""
     stages = [*_stages(normalizer, "normalizers"), *_stages(pre_tokenizer, "pretokenizers")]
     return _growth(stages)
+
+
+def _check_templates(stages: list[dict[str, Any]], name: str) -> None:
+    """Raise TokenizerLoadError if templates repeat a text or add many tokens to it."""
+    times = 1
+    added = 0
+    for stage in stages:
+        templates = [stage.get(key) for key in ("single", "pair")]
+        lists = [template if isinstance(template, list) else [] for template in templates]
+        pieces = [[piece for piece in each if isinstance(piece, dict)] for each in lists]
+        texts = [Counter(str(p["Sequence"]) for p in each if "Sequence" in p) for each in pieces]
+        times *= max(1, *(count for each in texts for count in each.values()))
+        named = stage.get("special_tokens")
+        tokens = named.values() if isinstance(named, dict) else ()
+        ids = [token.get("ids") for token in tokens if isinstance(token, dict)]
+        added += sum(len(each) for each in (*pieces, *ids) if isinstance(each, list))
+        if times > MAX_REPEATED or added > MAX_ADDED:
+            what = f"{times} texts of one, with {added} pieces and ids"
+            expected = f"at most {MAX_REPEATED} and {MAX_ADDED} are allowed"
+            raise TokenizerLoadError(f"{name}: the post_processor may make {what}, and {expected}")
 
 
 def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def regex(pattern: str, content: str) -> Stage:
 
 def ctc(delimiter: str) -> Stage:
     return {"type": "CTC", "pad_token": "", "word_delimiter_token": delimiter, "cleanup": True}
+
+
+def template(times: int, ids: Sequence[int] = ()) -> Stage:
+    """A post-processor that repeats a text, and adds ``ids``."""
+    one, other = ([{"Sequence": {"id": name, "type_id": 0}}] for name in "AB")
+    tokens = {"x": {"id": "x", "ids": [*ids], "tokens": ["x"] * len(ids)}}
+    single, pair = one * times, [*one, *other]
+    named = {"single": single, "pair": pair, "special_tokens": tokens}
+    return {"type": "TemplateProcessing", **named}
 
 
 BYTE_LEVEL = {
@@ -83,6 +93,9 @@ HOSTILE = {
     "lowered": sequence("normalizer", *[literal("i", "\u0130\u0130"), {"type": "Lowercase"}] * 20),
     "prepended": {"normalizer": {"type": "Prepend", "prepend": "a" * 1_000}},
     "byte level again": sequence("pre_tokenizer", *[BYTE_LEVEL] * 20),
+    "a template": {"post_processor": template(5)},
+    "templates": {"post_processor": {"type": "Sequence", "processors": [template(2)] * 3}},
+    "a long template": {"post_processor": template(1, [1] * 5_000)},
     "chinese": sequence("normalizer", *[BERT, literal(" ", "中")] * 20),
 }
 
