@@ -116,8 +116,11 @@ def _check_templates(stages: list[dict[str, Any]], name: str) -> None:
         templates = [stage.get(key) for key in ("single", "pair")]
         lists = [template if isinstance(template, list) else [] for template in templates]
         pieces = [[piece for piece in each if isinstance(piece, dict)] for each in lists]
-        texts = [Counter(str(p["Sequence"]) for p in each if "Sequence" in p) for each in pieces]
-        times *= max(1, *(count for each in texts for count in each.values()))
+        texts = [
+            [p["Sequence"] for p in each if isinstance(p.get("Sequence"), dict)] for each in pieces
+        ]
+        counts = [Counter(str(text.get("id")) for text in each) for each in texts]
+        times *= max([1, *(count for each in counts for count in each.values())])
         named = stage.get("special_tokens")
         tokens = named.values() if isinstance(named, dict) else ()
         ids = [token.get("ids") for token in tokens if isinstance(token, dict)]

@@ -44,10 +44,10 @@ def ctc(delimiter: str) -> Stage:
 
 def template(times: int, ids: Sequence[int] = ()) -> Stage:
     """A post-processor that repeats a text, and adds ``ids``."""
-    one, other = ([{"Sequence": {"id": name, "type_id": 0}}] for name in "AB")
+    ones = [{"Sequence": {"id": "A", "type_id": number}} for number in range(times)]
+    other = {"Sequence": {"id": "B", "type_id": 0}}
     tokens = {"x": {"id": "x", "ids": [*ids], "tokens": ["x"] * len(ids)}}
-    single, pair = one * times, [*one, *other]
-    named = {"single": single, "pair": pair, "special_tokens": tokens}
+    named = {"single": ones, "pair": [ones[0], other], "special_tokens": tokens}
     return {"type": "TemplateProcessing", **named}
 
 
@@ -110,6 +110,13 @@ def test_a_file_that_makes_texts_too_long_is_refused(parts: dict[str, Any], tmp_
         load_tokenizer(path)
     with pytest.raises(TokenizerLoadError, match=f"JSON text: {said}"):
         HuggingFaceTokenizer(document(**parts))
+
+
+def test_known_post_processors_load() -> None:
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
+    for stages in ([byte_level], [byte_level, template(1)], [template(4)], [template(1)] * 9):
+        parts = {"post_processor": {"type": "Sequence", "processors": stages}}
+        assert HuggingFaceTokenizer(document(**parts)).decode([0, 1]) == "a b"
 
 
 def test_where_the_part_stands_does_not_matter() -> None:
