@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from streamdec import StopConditions, TokenizerLoadError, detect_format, load_tokenizer
+from streamdec.backends.rank_encodings import MAX_TOKEN
+from streamdec.backends.tekken import MAX_SPECIAL, TekkenTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.stops.patterns import MAX_PARTS
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
+from streamdec.tokenizers._regex_cost import MAX_REGEX
+from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
 from tests.support import files
 from tests.support.pages import ROOT, Page
@@ -46,6 +51,44 @@ def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:
     load_tokenizer(path)
     os.truncate(path, MAX_MODEL + 1)
     with pytest.raises(TokenizerLoadError, match=f"more than {MAX_MODEL}"):
+        load_tokenizer(path)
+
+
+def test_the_special_tokens_of_a_tekken_file() -> None:
+    data = files.tekken(num_special=MAX_SPECIAL)
+    TekkenTokenizer.from_tekken(json.dumps(data).encode())
+    data = files.tekken(num_special=MAX_SPECIAL + 1)
+    with pytest.raises(TokenizerLoadError, match=f"at most {MAX_SPECIAL} are allowed"):
+        TekkenTokenizer.from_tekken(json.dumps(data).encode())
+
+
+def test_the_tokens_of_a_rank_file() -> None:
+    spec = EncodingSpec("mine", r"\w+|.")
+    for size in (MAX_TOKEN, MAX_TOKEN + 1):
+        content = files.rank_file({**files.small_ranks(), b"a" * size: 900})
+        if size <= MAX_TOKEN:
+            TiktokenTokenizer.from_content(content, encoding=spec)
+            continue
+        with pytest.raises(TokenizerLoadError, match=f"at most {MAX_TOKEN} are allowed"):
+            TiktokenTokenizer.from_content(content, encoding=spec)
+
+
+def test_the_pattern_of_a_tekken_file() -> None:
+    data = files.tekken(pattern=r"(?=\w{9})a|" * 20 + ".")
+    TekkenTokenizer.from_tekken(json.dumps(data).encode())
+    data = files.tekken(pattern=r"(?=\w{80})a|" * 20 + ".")
+    with pytest.raises(TokenizerLoadError, match=f"at most {MAX_REGEX} is allowed"):
+        TekkenTokenizer.from_tekken(json.dumps(data).encode())
+
+
+def test_a_line_of_an_rwkv_vocabulary(tmp_path: Path) -> None:
+    path = tmp_path / "rwkv_vocab.txt"
+    lines = [f"{number} {bytes([number - 1])!r} 1" for number in range(1, 257)]
+    longest = "\\U0000007F" * 255
+    path.write_text("\n".join([*lines, f"257 '{longest}' 255"]))
+    load_tokenizer(path)
+    path.write_text("\n".join([*lines, f"257 '{longest * 9}' 2295"]))
+    with pytest.raises(TokenizerLoadError, match=r"line 257: .* is not an id"):
         load_tokenizer(path)
 
 

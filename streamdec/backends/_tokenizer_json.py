@@ -7,14 +7,16 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import check_growth
+from streamdec.tokenizers._growth import check_growth, check_work, normalizer_of
+from streamdec.tokenizers._json_bounds import check_strings, check_trie
 from streamdec.tokenizers._reading import read_bounded
 
 __all__ = ["parse", "read_json", "vocabulary_hash"]
@@ -27,6 +29,7 @@ _VOCABULARY = re.compile(rb'"vocab"\s*:\s*[{\[]')
 _MERGES = re.compile(rb'"merges"\s*:\s*\[')
 _LAST_FIELD = re.compile(rb'"(?:byte_fallback|unk_token)"\s*:\s*["tfn]')
 _LAST_FIELD_SIZE = 200
+_MOST_LISTS = 4
 
 
 def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
@@ -49,26 +52,33 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     """Return a new tokenizer without truncation and padding, and its renumbered added tokens.
 
     Warns about added tokens whose ids differ from those in the file. Raises
-    :class:`TokenizerLoadError` if it is malformed, or if its parts make texts too long.
+    :class:`TokenizerLoadError` if it is malformed, or if loading it might take much time or memory.
     """
     check_growth(content, name)
+    check_strings(content, name)
+    check_trie(content, name)
+    declared = list(_declared(content, name))
+    texts = (str(token["content"]) for token in declared if token.get("normalized", True))
+    check_work("normalizer", normalizer_of(content), texts, name, joined=False)
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer, _with_other_ids(content, tokenizer, name)
+    return tokenizer, _with_other_ids(declared, tokenizer, name)
 
 
-def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str]:
+def _with_other_ids(
+    declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str
+) -> list[str]:
     """Return the added tokens whose ids differ from those in the file, after a warning.
 
     The library silently assigns the next free id instead of the declared one.
     """
     others = {
         text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
-        for text, wanted in _declared_ids(content)
+        for text, wanted in ((token["content"], token.get("id")) for token in declared)
         if tokenizer.token_to_id(text) != wanted
     }
     if others:
@@ -78,20 +88,26 @@ def _with_other_ids(content: bytes, tokenizer: Tokenizer, name: str) -> list[str
     return list(others)
 
 
-def _declared_ids(content: bytes) -> Iterator[tuple[str, object]]:
-    """Yield the added tokens of a tokenizer.json and their ids, without parsing the vocabulary."""
+def _declared(content: bytes, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the added tokens of a tokenizer.json, without parsing the vocabulary."""
     decode = json.JSONDecoder().raw_decode
-    for match in _ADDED_TOKENS.finditer(content):
+    for count, match in enumerate(_ADDED_TOKENS.finditer(content), 1):
+        if count > _MOST_LISTS:
+            what = f"more than {_MOST_LISTS} lists named added_tokens, expected one"
+            raise TokenizerLoadError(f"{name}: it has {what}")
         end = content.find(b'"model"', match.end())
         text = content[match.start(1) : end if end > 0 else None].decode("utf-8", "replace")
         try:
             tokens = decode(text)[0]
-        except ValueError:  # a "model" among its tokens
-            tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
+        except (ValueError, RecursionError):  # a "model" among its tokens
+            try:
+                tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
+            except (ValueError, RecursionError):  # the library refuses it
+                return
         for token in tokens:
             # Elsewhere in a file a key of this name may be anything.
             if isinstance(token, dict) and isinstance(token.get("content"), str):
-                yield token["content"], token.get("id")
+                yield token
 
 
 def vocabulary_hash(content: bytes, size: int) -> str:

@@ -58,6 +58,8 @@ _LINE = re.compile(
 """An id, a literal of Python for bytes or a string, and its length in bytes."""
 _MAX_TOKEN = 255
 """The longest token of an RWKV vocabulary, in bytes; the longest known has 127."""
+_MAX_LINE = 10 * _MAX_TOKEN + 32
+"""The longest line: each byte as ``\\U0000007F``, and the numbers."""
 _RULES = TextRules(RawBytes())
 _END_OF_RWKV = "<|endoftext|>"
 """The name that RWKV gives to id 0, which is not in the file."""
@@ -376,6 +378,8 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
 
 def _token(line: bytes) -> tuple[int, bytes] | None:
     """Return the id and the bytes in ``line``; None if it is malformed."""
+    if len(line) > _MAX_LINE:  # Python's parser and the regex take 200 times its size
+        return None
     try:
         found = _LINE.fullmatch(line.decode())
         if found is None:

@@ -148,7 +148,10 @@ class GGUFTokenizer(AssembledFastPath):
             self._begin(self._as_tokenizer_json, options)
 
     def _as_tokenizer_json(self) -> bytes:
-        return guarded(self._of_special_tokens.to_str).encode()
+        try:
+            return guarded(self._of_special_tokens.to_str).encode()
+        except EncodeError as error:  # bad merges
+            raise TokenizerLoadError(str(error)) from error
 
     # --- decoding ---------------------------------------------------------------------------------
 

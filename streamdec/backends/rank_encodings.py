@@ -28,6 +28,8 @@ __all__ = [
     "with_declared",
 ]
 
+MAX_TOKEN = 2**14
+"""Bytes of a token; the longest known has 2,048. fastokens takes quadratic time for a token."""
 _MAX_CHARS = 400_000
 _MAX_RUN = 25_000
 _RUN = re.compile(r"\s++|\S++")
@@ -110,7 +112,10 @@ def with_declared(
 
 
 def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
-    """Raise TokenizerLoadError for ranks with which the library would panic."""
+    """Raise TokenizerLoadError for ranks with which a library would panic or take long."""
+    if (longest := max(map(len, ranks))) > MAX_TOKEN:
+        what = f"a token of {longest} bytes, and at most {MAX_TOKEN} are allowed"
+        raise TokenizerLoadError(f"{name}: it has {what}")
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise TokenizerLoadError(

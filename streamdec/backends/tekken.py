@@ -25,10 +25,13 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 from streamdec.tokenizers.encodings import EncodingSpec
 
 __all__ = ["TekkenTokenizer"]
 
+MAX_SPECIAL = 2**12
+"""Special tokens. Known files have 1,000; a file only gives their number."""
 _UNNAMED = "v7"
 """The last version whose files may leave special tokens unnamed."""
 _VERSIONS = ("v1", "v2", "v3", "v7", "v11", "v13", "v15")
@@ -82,10 +85,15 @@ class TekkenTokenizer(TiktokenTokenizer):
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
     config = data["config"]
     num_special = _count(config, "default_num_special_tokens")
+    if num_special > MAX_SPECIAL:
+        raise ValueError(f"{num_special} special tokens, and at most {MAX_SPECIAL} are allowed")
     size = _count(config, "default_vocab_size") - num_special
     vocab, pattern = data["vocab"], config["pattern"]
     if not isinstance(vocab, list) or not isinstance(pattern, str):
         raise TypeError("vocab is a list and pattern a string")
+    if (cost := regex_cost(pattern, 1).size) > MAX_REGEX:
+        what = f"a pattern of the size {cost:.0f} with repetitions"
+        raise ValueError(f"{what}, and at most {MAX_REGEX} is allowed")
     if not 0 < size <= len(vocab):
         raise ValueError(f"{size} tokens are used, {len(vocab)} are there")
     ranks = {_token(vocab[rank], rank): rank + num_special for rank in range(size)}

@@ -1,7 +1,8 @@
-"""Bound what the parts of a ``tokenizer.json`` may do to the length of a text, before they run.
+"""Bound what the parts of a ``tokenizer.json`` may do to a text, before they run.
 
 In: the file. Out: nothing, or an error. Twenty decoders that replace ``a`` with ``aa`` make a
-million letters of one. The library runs a normalizer on the added tokens while it loads a file.
+million letters of one. The library runs a normalizer on the added tokens while it loads a file, and
+a decoder is run on a sample of the tokens.
 
 The weight of a character is the most characters that the remaining stages make of it. The stages
 are read backwards: before the last one each character has the weight 1. A stage that replaces a
@@ -14,13 +15,15 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 
-__all__ = ["MAX_PROBED", "check_growth", "growth_of"]
+__all__ = ["MAX_PROBED", "check_growth", "check_work", "growth_of", "normalizer_of"]
 
 MAX_STAGES = 256
 """Stages of one part; the largest known chain has 40."""
@@ -30,6 +33,16 @@ MAX_TEXTS = 2**14
 """Characters of all patterns and contents of one part."""
 MAX_DECODED, MAX_ENCODED = 16, 128
 """Characters of one character. Known decoders make 3, and known normalizers 18."""
+MAX_NAMED = 16
+"""Objects in a file that are called as a part is. There is one of each, and a few in Sequences."""
+MAX_WORK = 2**26
+"""Steps of a backtracking search while a file is loaded; about a second."""
+MAX_TOKENS = 2**22
+"""Characters that a normalizer may make of the added tokens of a file."""
+MAX_REPEATED = 4
+"""How often a post-processor may repeat a text; known ones have it once."""
+MAX_ADDED = 2**12
+"""Pieces and ids of all templates of a post-processor."""
 MAX_PROBED = 32
 """The growth up to which long probes are encoded."""
 
@@ -37,6 +50,7 @@ _PARTS = {
     "decoder": ("decoders", MAX_DECODED),
     "normalizer": ("normalizers", MAX_ENCODED),
     "pre_tokenizer": ("pretokenizers", MAX_ENCODED),
+    "post_processor": ("processors", MAX_REPEATED),
 }
 _CHANGES: dict[object, Callable[[str], str]] = {
     "NFC": partial(unicodedata.normalize, "NFC"),
@@ -59,12 +73,18 @@ _BYTE_LEVEL = 6
 
 def check_growth(content: bytes, name: str) -> None:
     """Raise TokenizerLoadError, which names ``name``, if a part makes texts too long."""
-    for part, data in _parts(content):
+    for count, (part, data) in enumerate(_parts(content), 1):
+        if count > MAX_NAMED:
+            what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
+            raise TokenizerLoadError(f"{name}: it has {what}")
         key, limit = _PARTS[part]
         stages = list(_stages(data, key))
         if len(stages) > MAX_STAGES:
             what = f"{len(stages)} stages, and at most {MAX_STAGES} are allowed"
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
+        if part == "post_processor":
+            _check_templates(stages, name)
+            continue
         if part == "decoder":
             stages = [stage for stage in stages if stage.get("type") != "ByteLevel"]
         size = sum(len(text) for text in _texts(stages))
@@ -73,6 +93,10 @@ def check_growth(content: bytes, name: str) -> None:
                 f"patterns and contents of {size} characters, and at most {MAX_TEXTS} are allowed"
             )
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
+        parts = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
+        if parts > MAX_REGEX:
+            what = f"regexes of the size {parts:.0f} with repetitions, and at most {MAX_REGEX}"
+            raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
             what = f"more than {limit} characters of one, which no known tokenizer does"
             raise TokenizerLoadError(f"{name}: the {part} may make {what}")
@@ -82,6 +106,61 @@ def growth_of(normalizer: Any, pre_tokenizer: Any) -> float:
     """Return how many characters of one these parts make at most. They are JSON data or None."""
     stages = [*_stages(normalizer, "normalizers"), *_stages(pre_tokenizer, "pretokenizers")]
     return _growth(stages)
+
+
+def _check_templates(stages: list[dict[str, Any]], name: str) -> None:
+    """Raise TokenizerLoadError if templates repeat a text or add many tokens to it."""
+    times = 1
+    added = 0
+    for stage in stages:
+        templates = [stage.get(key) for key in ("single", "pair")]
+        lists = [template if isinstance(template, list) else [] for template in templates]
+        pieces = [[piece for piece in each if isinstance(piece, dict)] for each in lists]
+        texts = [
+            [p["Sequence"] for p in each if isinstance(p.get("Sequence"), dict)] for each in pieces
+        ]
+        counts = [Counter(str(text.get("id")) for text in each) for each in texts]
+        times *= max([1, *(count for each in counts for count in each.values())])
+        named = stage.get("special_tokens")
+        tokens = named.values() if isinstance(named, dict) else ()
+        ids = [token.get("ids") for token in tokens if isinstance(token, dict)]
+        added += sum(len(each) for each in (*pieces, *ids) if isinstance(each, list))
+        if times > MAX_REPEATED or added > MAX_ADDED:
+            what = f"{times} texts of one, with {added} pieces and ids"
+            expected = f"at most {MAX_REPEATED} and {MAX_ADDED} are allowed"
+            raise TokenizerLoadError(f"{name}: the post_processor may make {what}, and {expected}")
+
+
+def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined: bool) -> None:
+    """Raise TokenizerLoadError if a part might take long with ``texts``.
+
+    Args:
+        part: ``"normalizer"`` or ``"decoder"``.
+        data: The part as JSON data, or None.
+        texts: What it is run on: added tokens, or the sample of a decoder.
+        name: The file, for the message.
+        joined: Whether the part may see all texts as one.
+    """
+    stages = list(_stages(data, _PARTS[part][0]))
+    growth = _growth(stages)
+    sizes = [len(text) * growth for text in texts]
+    if (total := sum(sizes)) > MAX_TOKENS:
+        what = f"{total:.0f} characters of the tokens, and at most {MAX_TOKENS} are allowed"
+        raise TokenizerLoadError(f"{name}: the {part} may make {what}")
+    if regexes := _regexes(stages):
+        counted = Counter([total] if joined else sizes)
+        work = sum(
+            count * size * sum(regex_cost(regex, int(size)).ways for regex in regexes)
+            for size, count in counted.items()
+        )
+        if work > MAX_WORK:
+            what = f"{work:.3g} steps for the tokens, and at most {MAX_WORK:,} are allowed"
+            raise TokenizerLoadError(f"{name}: a regex of the {part} may take {what}")
+
+
+def normalizer_of(content: bytes) -> Any:
+    """Return the normalizer in a file, as JSON data; None without one."""
+    return next((data for part, data in _parts(content) if part == "normalizer"), None)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -182,6 +261,11 @@ def _growth(stages: list[dict[str, Any]]) -> float:
 
 def _texts(stages: list[dict[str, Any]]) -> list[str]:
     return [text for stage in stages for text in _rule(stage) or () if text]
+
+
+def _regexes(stages: list[dict[str, Any]]) -> list[str]:
+    patterns = (stage.get("pattern") for stage in stages)
+    return [str(each["Regex"]) for each in patterns if isinstance(each, dict) and "Regex" in each]
 
 
 def _count(weights: _Weights, stage: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
-from streamdec.backends import gguf
+from streamdec.backends import gguf, tekken
 from streamdec.core import snapshots, utf8
 from streamdec.core.replacers import Replacers
 from streamdec.core.stops import patterns
@@ -107,6 +107,7 @@ BREAKS = (
     Break("pattern_cost", patterns, "LONGEST_RUN", 10_000),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
+    Break("load_cost", tekken, "MAX_SPECIAL", 2**24),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", snapshots, "dump_end", lambda *_: {}),
     Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),

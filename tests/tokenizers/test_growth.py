@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def regex(pattern: str, content: str) -> Stage:
 
 def ctc(delimiter: str) -> Stage:
     return {"type": "CTC", "pad_token": "", "word_delimiter_token": delimiter, "cleanup": True}
+
+
+def template(times: int, ids: Sequence[int] = ()) -> Stage:
+    """A post-processor that repeats a text, and adds ``ids``."""
+    ones = [{"Sequence": {"id": "A", "type_id": number}} for number in range(times)]
+    other = {"Sequence": {"id": "B", "type_id": 0}}
+    tokens = {"x": {"id": "x", "ids": [*ids], "tokens": ["x"] * len(ids)}}
+    named = {"single": ones, "pair": [ones[0], other], "special_tokens": tokens}
+    return {"type": "TemplateProcessing", **named}
 
 
 BYTE_LEVEL = {
@@ -83,6 +93,9 @@ HOSTILE = {
     "lowered": sequence("normalizer", *[literal("i", "\u0130\u0130"), {"type": "Lowercase"}] * 20),
     "prepended": {"normalizer": {"type": "Prepend", "prepend": "a" * 1_000}},
     "byte level again": sequence("pre_tokenizer", *[BYTE_LEVEL] * 20),
+    "a template": {"post_processor": template(5)},
+    "templates": {"post_processor": {"type": "Sequence", "processors": [template(2)] * 3}},
+    "a long template": {"post_processor": template(1, [1] * 5_000)},
     "chinese": sequence("normalizer", *[BERT, literal(" ", "中")] * 20),
 }
 
@@ -97,6 +110,13 @@ def test_a_file_that_makes_texts_too_long_is_refused(parts: dict[str, Any], tmp_
         load_tokenizer(path)
     with pytest.raises(TokenizerLoadError, match=f"JSON text: {said}"):
         HuggingFaceTokenizer(document(**parts))
+
+
+def test_known_post_processors_load() -> None:
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
+    for stages in ([byte_level], [byte_level, template(1)], [template(4)], [template(1)] * 9):
+        parts = {"post_processor": {"type": "Sequence", "processors": stages}}
+        assert HuggingFaceTokenizer(document(**parts)).decode([0, 1]) == "a b"
 
 
 def test_where_the_part_stands_does_not_matter() -> None:

@@ -1,0 +1,61 @@
+"""The fuzz target of loading sees what a load costs, and no edited seed costs too much."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+
+import pytest
+
+from fuzz.harness import attempt
+from fuzz.load_cost import BASE_MEMORY, SHAPES, TARGET, CostError, within
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _fill() -> None:
+    bytearray(2 * BASE_MEMORY).find(b"a")
+
+
+def _break() -> None:
+    ctypes.string_at(0)
+
+
+def _fail() -> None:
+    raise KeyError("inside")
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (_spin, r"the child ended with status 9 .* after [45]\."),
+        (_fill, r"MiB for a file of 100 bytes, expected 3\.0 s and 64 MiB at most"),
+        (_break, "the child ended with status [1-9]"),
+        (_fail, "inside"),
+    ],
+)
+def test_what_costs_too_much_is_found(work: object, said: str) -> None:
+    with pytest.raises(CostError, match=said):
+        within(work, 100)  # type: ignore[arg-type]
+
+
+def test_what_costs_little_is_no_finding() -> None:
+    within(lambda: None, 0)
+
+
+def test_every_shape_is_a_seed() -> None:
+    seeds = b"".join(TARGET.seeds().values())
+    assert [shape for shape in SHAPES if f'"{shape}"'.encode() not in seeds] == []
+
+
+@pytest.mark.parametrize("name", TARGET.seeds())
+def test_an_edited_seed_costs_no_more_than_its_size_allows(name: str) -> None:
+    choose = random.Random(name)
+    data, edit = TARGET.seeds()[name], TARGET.edit
+    assert edit is not None
+    for _ in range(3):
+        data = edit(data, choose)
+        assert attempt(TARGET, data) is None, data
