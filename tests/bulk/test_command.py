@@ -163,8 +163,8 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
     ("arguments", "told"),
     [
         (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
-        (["in.jsonl", "out.csv"], "out.csv: the suffix says no format; known are .parquet, "),
-        (["in.txt", "out.jsonl"], "in.txt: the suffix says no format"),
+        (["in.jsonl", "out.csv"], "out.csv: unknown suffix; expected .parquet, "),
+        (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
         (["none", "out"], "none: no files (.parquet, .arrow, "),
         (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
