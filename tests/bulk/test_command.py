@@ -172,7 +172,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["in.jsonl", "out.jsonl", "--column=ids"], "line 1: no column 'ids'; there are: 'id', "),
         (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: there is a column 'id' already"),
         (["in.jsonl", "out.jsonl", "--to=token_ids"], "two columns would be called 'token_ids'"),
-        (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "exclude each other"),
+        (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot be combined"),
         (["in.jsonl"], "Missing argument"),
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
     ],

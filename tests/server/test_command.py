@@ -201,7 +201,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--chat-template", "not_there.jinja"], "not_there.jinja"),
-        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is for the replay"),
+        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
     ],
 )
 def test_what_cannot_begin(
