@@ -161,7 +161,7 @@ class Counters:
     # --- offsets
 
     def _since(self, tokens: int) -> int:
-        """The index of the first token of which something may be withheld, after so many tokens."""
+        """The index of the oldest token whose text may be withheld, after so many tokens."""
         return self._offsets()[1] if self._moved == self._tally else tokens
 
     def _offsets(self) -> tuple[int, int]:

@@ -197,7 +197,10 @@ class DecodeStream(Machine):
 
     @property
     def num_waiting(self) -> int:
-        """How many of the last tokens have bytes to come. ValueError on the windowed route."""
+        """How many of the last tokens still have bytes to output.
+
+        Raises ValueError on the windowed route.
+        """
         table = self._bytes_table("num_waiting")
         return table.rule.waiting(table.state(self._row)[0])
 

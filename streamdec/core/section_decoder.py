@@ -1,15 +1,12 @@
 r"""SectionDecoder: a StopSequenceDecoder whose chunks say in which section their text is.
 
 **Theory.** Two machines, one behind the other. The StopSequenceDecoder returns text that may be
-output. This machine reads it and looks for markers: outside of all sections for each opening
-marker, inside a section for its closing marker (:class:`~streamdec.core.stops.gate.Gate`). The text
-of a marker is output nowhere. So the longest suffix of the text that may become a marker is
-withheld, the *tail*. A text without the first letter of a marker cannot change the section. Its
-chunk is looked up.
+output. The SectionReader (:mod:`streamdec.core.section_reader`) takes the markers out of this text,
+and withholds its *tail*, which may become a marker. A text without the first letter of a marker
+cannot change the section. If the reader withholds nothing, the chunk of such a text is looked up.
 
-A marker may also be an id, or the text of a special token that is skipped and so has no text. Then
-the section changes at a place in the text that may be withheld yet, for a stop. Such ids wait in
-``_turns``, with their places, until the text before them was read.
+An id that may be a marker, or an unfinished character before or in it, takes the slower path. It
+tells the reader which tokens began the code points (:mod:`streamdec.core.origins`).
 
 Stops do not know of sections: they are matched in the whole generated text, the markers included.
 ``ignore_stops_between`` of StopConditions is independent of sections.
@@ -33,40 +30,31 @@ Chunk(text='Hi')
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
 from streamdec.core import snapshots
 from streamdec.core.counting import code_points_in
+from streamdec.core.origins import origins_of_end, origins_of_step
+from streamdec.core.section_reader import NOTHING_HELD, SectionReader, loaded_state
 from streamdec.core.sections import (
-    NO_TEXT,
     Definition,
     KnownTexts,
-    OwnText,
     Sections,
-    Turn,
     loaded_definition,
-    loaded_marks,
-    loaded_text,
-    loaded_turn,
-    origins_of,
-    released_origins,
     sections_for,
 )
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
-from streamdec.core.stops.gate import OPEN
+from streamdec.core.stops.gate import NO_GATE, OPEN
 from streamdec.core.table import Table
 from streamdec.core.token_ids import as_sequence
-from streamdec.errors import RewriteError, StreamdecError
+from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
 __all__ = ["SectionDecoder"]
-
-Parts = list[tuple[str | None, str]]
 
 
 class SectionDecoder(StopSequenceDecoder):
@@ -112,27 +100,18 @@ class SectionDecoder(StopSequenceDecoder):
     None 'Hi'
     """
 
-    __slots__ = (
-        *("_at", "_is_inside", "_keeps_markers", "_known", "_own", "_sections"),
-        *("_starts_at", "_tail", "_tail_marks", "_turns"),
-    )
+    __slots__ = ("_first_reader", "_known", "_reader", "_sections", "_tail_tokens")
 
     _kind = "sections"
 
     _sections: Sections
-    _at: int
-    """The section that is read now: its state of the gate."""
-    _tail: str
-    """The end of the text that was read, which may become a marker."""
-    _turns: tuple[Turn, ...]
+    _first_reader: SectionReader
+    """The reader as it is when the stream begins."""
+    _reader: SectionReader
     _known: KnownTexts | None
     """What texts give in this section; None if more must be looked at."""
-    _own: OwnText
-    """The text of the last id that is a marker."""
-    _is_inside: bool
-    """Whether the unfinished character began with or before the last id that may be a marker."""
-    _tail_marks: tuple[tuple[int, int], ...]
-    """For each token of the tail: code points up to its text; tokens before it, or fewer."""
+    _tail_tokens: tuple[int, ...]
+    """For each code point of the tail, the token that it began in, or an earlier one."""
 
     def __init__(
         self,
@@ -150,24 +129,26 @@ class SectionDecoder(StopSequenceDecoder):
         if starts_inside is not None and not isinstance(starts_inside, bool):
             raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
         prompt = as_sequence(prompt_token_ids)
-        self._at, self._starts_at, self._keeps_markers = OPEN, OPEN, keep_markers
+        self._first_reader = SectionReader(NO_GATE, (None,))  # the constructor calls reset()
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)
         if conditions.ignore_stops_between == self._sections.pairs and starts_inside is None:
             starts_inside = conditions.starts_inside
+        starts_at = 1 if starts_inside else OPEN
         if starts_inside is None and prompt:
-            self._starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
-        elif starts_inside:
-            self._starts_at = 1
+            starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
+        self._begin_reading(starts_at, keeps_markers=keep_markers)
         self.reset()
+
+    def _begin_reading(self, starts_at: int, *, keeps_markers: bool) -> None:
+        gate, names = self._sections.gate, self._sections.names
+        self._first_reader = SectionReader(gate, names, starts_at, keeps_markers=keeps_markers)
 
     def reset(self) -> None:
         """Go back to the state after the prompt; at any time, also after the end."""
         super().reset()
-        self._at, self._tail, self._turns = self._starts_at, "", ()
-        self._tail_marks = ()
-        self._own = NO_TEXT
-        self._is_inside = False
+        self._reader = self._first_reader.fork()
+        self._tail_tokens = ()
         self._known = None
 
     # --- one token
@@ -188,43 +169,27 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
         """Step an id that may be a marker, or one after a part of a marker."""
-        index, decided = self.num_tokens, code_points_in(self._count)
-        num_jailed, was_inside = len(super().jailed), self._is_inside
-        table, row = self._table, self._row
+        index, num_jailed = self.num_tokens, len(super().jailed)
+        table, row, reader = self._table, self._row, self._reader
+        is_before = reader.is_before_id(self._first_held)
         chunk = step_decoder(self, token_id)
         token_id = token_id.__index__()
-        may_turn = token_id in self._sections.gate.ids
-        if not (may_turn or was_inside):
-            return self._in_sections(chunk, num_jailed)
-        decides, _, _, after = table.transition_or_unknown(row, token_id)
-        origins = origins_of(table, table.state(row), token_id, decides.text, index)
-        if chunk.finish_reason is not None:
-            state = table.idle if after is None else after.state
-            with suppress(RewriteError):  # then a stop ended the stream, without this text
-                origins += released_origins(table, state, index + 1)
-        self._note_origins(origins)
-        cut = self._match is not None and self._match.start == self._match.end  # before the id
-        if may_turn and not cut:
-            place = decided + sum(origin < index for origin in origins)
-            turn = Turn(place, origins.count(index), token_id, index)
-            self._turns = (*self._turns, turn)
-        self._note_inside()
-        return self._in_sections(chunk, num_jailed)
-
-    def _note_origins(self, origins: Sequence[int]) -> None:
-        """Move the ids that may be markers behind code points which earlier tokens began."""
-        self._turns = tuple(turn.after(origins) for turn in self._turns)
-        self._own = self._own.after(origins)
+        may_be_marker = token_id in self._sections.gate.ids
+        if may_be_marker or is_before:
+            ends = chunk.finish_reason is not None
+            origins = origins_of_step(table, row, token_id, index, ends=ends)
+            reader.note_decided(origins)
+            is_cut = self._match is not None and self._match.start == self._match.end
+            if may_be_marker and not is_cut:
+                reader.add_id(token_id, index, jailed=num_jailed, origins=origins)
+        return self._in_sections(chunk, num_jailed, self._first_held)
 
     @property
-    def _oldest_held(self) -> int:
-        """The token that began what is held; that which comes next, if nothing is."""
+    def _first_held(self) -> int:
+        """The token that began what is held, if the reader needs to know it."""
+        if self._end is not None or not self._reader.has_ids:
+            return NOTHING_HELD
         return self.num_tokens - self._table.oldest(self._table.state(self._row))
-
-    def _note_inside(self) -> None:
-        """Note whether what is held began with or before the last id that may be a marker."""
-        last = self._turns[-1].token_index if self._turns else self._own.token_index
-        self._is_inside = self._end is None and last >= 0 and self._oldest_held <= last
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Return what ``token_ids`` bring out, as one chunk. See StopSequenceDecoder."""
@@ -248,111 +213,43 @@ class SectionDecoder(StopSequenceDecoder):
 
     # --- reading text
 
-    def _in_sections(self, chunk: Chunk, num_jailed: int = 0) -> Chunk:
+    def _in_sections(
+        self, chunk: Chunk, num_jailed: int = 0, first_held: int = NOTHING_HELD
+    ) -> Chunk:
         """Return ``chunk``, which the decoder returned, in its sections.
 
-        ``num_jailed``: how many of its first code points were jailed before.
+        ``num_jailed``: how many of its first code points were jailed before. ``first_held``: as for
+        SectionReader.read.
         """
-        parts: Parts = []
-        text, turns = chunk.text, self._turns
-        held = self._oldest_held if self._is_inside else self.num_tokens
-        while turns and turns[0].token_index <= held:
-            size = len(text) - (self._num_output - turns[0].place)
-            if size > len(text):
-                break
-            self._read_piece(text[:size], parts)
-            text = text[size:]
-            self._turn(turns[0], parts)
-            turns = turns[1:]
-        self._turns = turns
-        self._read_piece(text, parts)
+        reader = self._reader
+        parts = reader.read(chunk.text, first_held)
         if chunk.finish_reason is not None:
-            self._release_tail(len(self._tail), parts)
-            self._turns, self._own = (), NO_TEXT  # a stop may have cut their text
-        elif self._tail and (jailed := super().jailed):
-            self._release_tail(len(self._tail) - self._needed(jailed), parts)
-        if self._tail:
-            self._mark_tail(len(chunk.text), num_jailed)
+            parts += reader.end()
+        elif reader.tail:
+            if jailed := super().jailed:
+                parts += reader.read_ahead(jailed, first_held)
+            self._note_tail(len(chunk.text), num_jailed)
         self._note_known()
         if chunk.finish_reason is None and not any(text for _, text in parts):
             return NOTHING
-        return of_parts(parts or [(self._name, "")], chunk)
+        return of_parts(parts or [(reader.section, "")], chunk)
 
-    def _read_piece(self, text: str, parts: Parts) -> None:
-        """Read ``text``, in which no id is a marker."""
-        if left := self._own.left:
-            self._own = self._own._replace(left=max(left - len(text), 0))
-            if self._keeps_markers:
-                parts.append((self._name_of(self._own.at), text[:left]))
-            text = text[left:]
-        while True:
-            everything = self._tail + text
-            marker, self._tail, after = self._sections.gate.read(self._at, self._tail, text)
-            if marker is None:
-                size = len(everything) - len(self._tail)
-                if size:
-                    parts.append((self._name, everything[:size]))
-                return
-            end = len(everything) - len(text) + marker.end
-            parts.append((self._name, everything[: end - marker.size]))
-            if self._keeps_markers:
-                parts.append((self._name_of(after or self._at), marker.text))
-            self._at, text = after, text[marker.end :]
-
-    def _turn(self, turn: Turn, parts: Parts) -> None:
-        """Change the section at an id, if it is a marker in the section that is read."""
-        after = self._sections.gate.by_id(self._at, turn.token_id)
-        if after is None:
-            return
-        self._release_tail(len(self._tail), parts)
-        self._own = OwnText(turn.size, after or self._at, turn.token_index)
-        self._at = after
-
-    def _release_tail(self, size: int, parts: Parts) -> None:
-        """Output so much of the tail: it cannot become a marker."""
-        if size:
-            parts.append((self._name, self._tail[:size]))
-            self._tail = self._tail[size:]
-
-    def _mark_tail(self, size: int, num_jailed: int) -> None:
-        """Note the tokens of the last ``size`` code points, and forget those before the tail."""
-        newest, place = self.num_tokens - 1, self._num_output
-        own = size - num_jailed
-        marks = self._tail_marks
-        if num_jailed and size:  # each may be of a token of its own
-            marks = (*marks, (place - max(own, 0), max(newest - size, 0)))
-        if own > 0:
-            if own <= len(self._tail):  # its first code point may have begun in an earlier token
-                prefix, read = self._offsets()
-                newest = max(read if self.holds else prefix, 0)
-            marks = (*marks, (place, newest))
-        self._tail_marks = tuple(mark for mark in marks if mark[0] > place - len(self._tail))
-
-    def _needed(self, jailed: str) -> int:
-        """How much of the tail may still become a marker, if the ``jailed`` text follows."""
-        by_id = self._sections.gate.by_id
-        turns = (each for each in self._turns if by_id(self._at, each.token_id) is not None)
-        turn = next(turns, None)
-        if turn is not None:
-            jailed = jailed[: turn.place - self._num_output]
-        marker, tail, _ = self._sections.gate.read(self._at, self._tail, jailed)
-        if marker is not None:
-            return max(marker.size - marker.end, 0)
-        if turn is not None and not (self._is_inside and self._oldest_held < turn.token_index):
-            return 0  # the id comes next
-        return max(len(tail) - len(jailed), 0)
+    def _note_tail(self, size: int, num_jailed: int) -> None:
+        """Note the tokens of the last ``size`` code points, of which the first were jailed."""
+        length, newest = len(self._reader.tail), self.num_tokens - 1
+        jailed = [max(newest - size, 0)] * min(num_jailed, size)  # each may have its own token
+        own = size - len(jailed)
+        if own <= length:  # its first code point may have begun in an earlier token
+            prefix, read = self._offsets()
+            newest = max(read if self.holds else prefix, 0)
+        tokens = (*self._tail_tokens, *jailed, *[newest] * own)
+        self._tail_tokens = tokens[len(tokens) - length :]
 
     def _note_known(self) -> None:
         """Note what texts give, unless anything waits."""
-        waits = self._tail or self._turns or self._own.left or self._is_inside
-        self._known = None if waits else self._sections.known[self._at]
-
-    def _name_of(self, at: int) -> str | None:
-        return self._sections.known[at].section
-
-    @property
-    def _name(self) -> str | None:
-        return self._name_of(self._at)
+        reader = self._reader
+        waits = reader.tail or reader.has_ids
+        self._known = None if waits else self._sections.known[reader.at]
 
     # --- the end
 
@@ -360,42 +257,39 @@ class SectionDecoder(StopSequenceDecoder):
         """End the stream. See ``flush``."""
         if self.finished:
             return super().end(finish_reason)
-        origins = self._origins_inside()
+        origins = self._origins_of_held()
         chunk = super().end(finish_reason)
-        self._note_origins(origins)
-        self._is_inside = False
+        self._reader.note_decided(origins)
         return self._in_sections(chunk)
 
     def release(self) -> Chunk:
         """Return what is held and jailed; the stream continues. See StopSequenceDecoder."""
-        origins = self._origins_inside(goes_on=True)
+        origins = self._origins_of_held(goes_on=True)
         chunk = super().release()
-        self._note_origins(origins)
-        self._is_inside = False
+        self._reader.note_decided(origins)
         released = self._in_sections(chunk)
-        parts: Parts = []
-        self._release_tail(len(self._tail), parts)
+        parts = self._reader.release()
         self._note_known()
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
-    def _origins_inside(self, *, goes_on: bool = False) -> list[int]:
-        """The origins of what is held, if an id that may be a marker is in it."""
-        if not self._is_inside:
+    def _origins_of_held(self, *, goes_on: bool = False) -> list[int]:
+        """The origins of what is held, if it began before or in an id that may be a marker."""
+        if not self._reader.is_before_id(self._first_held):
             return []
         state = self._table.state(self._row)
-        return released_origins(self._table, state, self.num_tokens, goes_on=goes_on)
+        return origins_of_end(self._table, state, self.num_tokens, goes_on=goes_on)
 
     # --- what may be asked
 
     @property
     def section(self) -> str | None:
         """The section that the next text is in, as far as is known; None outside."""
-        return self._name
+        return self._reader.section
 
     @property
     def jailed(self) -> str:
         """Decided text that is withheld because it may become a stop or a marker."""
-        return "" if self._end is not None else self._tail + super().jailed
+        return "" if self._end is not None else self._reader.tail + super().jailed
 
     @property
     def pending_text(self) -> str:
@@ -410,21 +304,21 @@ class SectionDecoder(StopSequenceDecoder):
     @property
     def withholds(self) -> bool:
         """Whether anything is held or jailed."""
-        return super().withholds or (bool(self._tail) and self._end is None)
+        return super().withholds or (bool(self._reader.tail) and self._end is None)
 
     @property
     def withheld(self) -> Withheld:
         """How much is held and jailed, and for how many tokens."""
         found = super().withheld
-        if not self._tail or self._end is not None:
+        if not self._reader.tail:
             return found
-        tokens = max(found.tokens, self.num_tokens - self._tail_marks[0][1])
+        tokens = max(found.tokens, self.num_tokens - self._tail_tokens[0])
         return Withheld(found.num_bytes, len(self.jailed), tokens)
 
     @property
     def num_characters(self) -> int:
         """How many code points of the generated text were read, the markers' included."""
-        return self._num_output - len(self._tail)
+        return self._num_output - len(self._reader.tail)
 
     @property
     def _num_output(self) -> int:
@@ -436,23 +330,22 @@ class SectionDecoder(StopSequenceDecoder):
     def fork(self) -> Self:
         """Return an independent copy of the stream."""
         other = super().fork()
-        for name in SectionDecoder.__slots__:
-            setattr(other, name, getattr(self, name))
+        other._sections, other._first_reader = self._sections, self._first_reader
+        other._reader, other._known = self._reader.fork(), self._known
+        other._tail_tokens = self._tail_tokens
         return other
 
     __copy__ = fork
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
+        reader = self._reader
         own = {
             "named": [[name, *pair] for name, pair in self._sections.named],
-            "keep_markers": self._keeps_markers,
-            "starts_at": self._starts_at,
-            "at": self._at,
-            "tail": self._tail,
-            "turns": [list(turn) for turn in self._turns],
-            "own_left": None if self._own == NO_TEXT else list(self._own),
-            "marks": [list(mark) for mark in self._tail_marks] if self._tail else [],
+            "keep_markers": reader.keeps_markers,
+            "starts_at": self._first_reader.at,
+            "tail_tokens": list(self._tail_tokens) if reader.tail else [],
+            **reader.dump(),
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
 
@@ -464,36 +357,17 @@ class SectionDecoder(StopSequenceDecoder):
         fields: snapshots.Fields,
     ) -> None:
         own = snapshots.Fields(dict(fields.take("sections", {})))
-        self._at = OPEN
         self._sections = sections_for(tokenizer, table, loaded_definition(own.take("named", [])))
-        self._keeps_markers = bool(own.take("keep_markers", False))
-        self._starts_at = self._state("starts_at", own)
+        starts_at = loaded_state(own.take("starts_at", OPEN), self._sections.gate)
+        self._begin_reading(starts_at, keeps_markers=bool(own.take("keep_markers", False)))
         super()._restore(tokenizer, table, conditions, fields)
-        self._at, tail = self._state("at", own), own.take("tail", "")
-        if not isinstance(tail, str) or not self._sections.gate.can_be(self._at, tail):
-            raise ValueError("the tail cannot become a marker")
-        self._tail = tail
-        if len(tail) > self._num_output:
-            raise ValueError("a tail that is longer than the text")
-        place, tokens, most = self._num_output, self.num_tokens, code_points_in(self._count)
-        marks = own.take("marks", [])
-        self._tail_marks = loaded_marks(marks, place - len(tail), place, tokens)
-        ids = self._sections.gate.ids
-        self._turns = tuple(
-            loaded_turn(each, ids, place, most, tokens) for each in own.take("turns", [])
-        )
-        self._own = loaded_text(own.take("own_left", NO_TEXT), most, tokens)
-        self._checked_state(self._own.at)
-        self._note_inside()
+        self._reader.load(own, self.num_tokens, self._num_output, len(super().jailed))
+        self._tail_tokens = tuple(own.take("tail_tokens", []))
+        if len(self._tail_tokens) != len(self._reader.tail) or not all(
+            type(token) is int and 0 <= token < self.num_tokens for token in self._tail_tokens
+        ):
+            raise ValueError("tail_tokens must be an index of a token for each code point")
         own.done()
-
-    def _state(self, name: str, own: snapshots.Fields) -> int:
-        return self._checked_state(own.take(name, OPEN))
-
-    def _checked_state(self, state: Any) -> int:
-        if type(state) is not int or not self._sections.gate.can_be(state, ""):
-            raise ValueError(f"there is no section {snapshots.shown(state)}")
-        return state
 
 
 step_decoder = StopSequenceDecoder.step

@@ -103,6 +103,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
                             self._prefix, self._read = before - TOKEN_TALLY, before
                         self._row, self._moved = row, tally
                     else:
+                        # Some stream named this id, or the text is for the slow path.
                         met = letters & matching.alert
                         if met and (met != NAMED or token_id in self._stops.ids):
                             raise LookupError

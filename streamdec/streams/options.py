@@ -247,7 +247,10 @@ def new_decoder(
             starts_inside=starts_inside,
             **options,
         )
-    for name, value in (("keep_markers", keep_markers), ("starts_inside", starts_inside)):
-        if value:
-            raise ValueError(f"{name} needs sections")
+    if keep_markers:
+        raise ValueError("keep_markers needs sections")
+    if starts_inside is not None:
+        raise ValueError(
+            "starts_inside needs sections (or, in StopConditions, ignore_stops_between)"
+        )
     return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)

@@ -192,8 +192,8 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
         ({"scores": 5}, "scores is not a list of numbers"),
         ({"scores": ["a"]}, "scores is not a list of numbers"),
         ({"scores": [True]}, "scores is not a list of numbers"),
-        ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token of type -1"),
-        ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token of type 7"),
+        ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token has the unknown type -1"),
+        ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token has the unknown type 7"),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ __all__ = ["ASYNC_CASES"]
 
 BACKENDS = ("asyncio", "trio")
 IDLE_HOOK = "a hook that does nothing"
-HOOK_FLOOR = 1.02
-"""The most of a stream without a hook that it may take."""
+HOOK_FLOOR = 8.0
+"""The most of a stream without a hook that it may take: with one, each token is counted."""
 BUFFER = 64
 QUEUE = f"anyio's memory stream of {BUFFER}, a token"
 THREAD = "a feed, from a thread"

@@ -36,7 +36,8 @@ FLAT = 1.3
 STEP_FLOORS = {"ByteLevel": 0.3, "ByteFallback": 0.12}
 """The most of the library's time that a warm token may take, by the rule of the tokenizer. A step
 takes half of it, a step that misses the hot path several times as much."""
-BYTES_PER_STREAM = 512
+BYTES_PER_STREAM = 2_048
+"""Of a stream that waits in the middle of a stop: some 350, and 80 for each withheld token."""
 SEED = 25
 
 

@@ -49,7 +49,7 @@ STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
 STREAM_RATIO = ("stream", GENERATOR)
-STREAM_FLOOR = 2.4 if sys.version_info < (3, 12) else 1.5
+STREAM_FLOOR = 3.5 if sys.version_info < (3, 12) else 2.5
 """From 3.12 on an asynchronous generator takes twice the time, and so does a stream."""
 RATIOS = (
     ("iter_chunks", "step"),

@@ -249,18 +249,58 @@ def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
             assert pieces_of([stream.step(6), stream.step(3)]) == expected
 
 
-class Foreign:
-    """A tokenizer of which nothing but the decode is known."""
+class Windowed:
+    """Nothing but the decode of another tokenizer."""
+
+    def __init__(self, tokenizer: MockTokenizer) -> None:
+        self.tokenizer = tokenizer
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return TOKENIZER.decode(ids, skip_special_tokens=skip_special_tokens)
+        return self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
 
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = SectionDecoder(Foreign(), sections=IDS)
+    decoder = SectionDecoder(Windowed(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
+
+
+def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_character() -> None:
+    tokenizer = Windowed(MockTokenizer.from_tokens([b"\xe4", b"b\xe4", b"\xb8\xad", b"a"]))
+    decoder = SectionDecoder(tokenizer, sections={"r": (1, 9)})
+    chunks = []
+    for token_id in (0, 1, 2, 3):
+        chunks.append(decoder.step(token_id))
+        decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert pieces_of(chunks) == [(None, "\ufffd"), ("r", "中a")]
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_character_after_a_release_is_no_part_of_a_marker_before_it(restores: bool) -> None:
+    tokenizer = Windowed(FALLBACK)
+    decoder = SectionDecoder(tokenizer, sections={"r": (4, 9)})
+    chunks = []
+    for token_id in (4, 0, 1, 2, 4, -1, 0, 1, 2):
+        chunks.append(decoder.release() if token_id < 0 else decoder.step(token_id))
+        if restores:
+            decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert pieces_of(chunks) == [("r", "你你")]
+
+
+@given(st.lists(st.integers(1, 5), min_size=60, max_size=200), st.sampled_from(["<x", "<<x"]))
+def test_few_ids_are_kept_while_the_text_before_them_is_jailed(ids: list[int], stop: str) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<", b"1", b"2", b"3", b"4", b"5", b"a"], range(1, 6))
+    sections = {"r": (1, 2), "q": (3, 1), "s": (4, 3)}
+    decoder = SectionDecoder(tokenizer, StopConditions(stop), sections=sections)
+    plain = SectionDecoder(tokenizer, sections=sections)
+    decoder.step(0)
+    for token_id in ids:
+        decoder.step(token_id)
+        plain.step(token_id)
+        assert len(decoder.snapshot()["sections"].get("ids", [])) <= 30
+    chunk = decoder.step(6)
+    assert pieces_of([chunk]) == merged([(None, "<"), (plain.section, "a")])
 
 
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
@@ -375,17 +415,14 @@ def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], messag
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"marks": []},
-        {"marks": [[9, 2]]},
-        {"marks": [[1, 2], [1, 2]]},
-        {"marks": [["6", 2]]},
-        {"marks": [[6, 3]]},
-        {"turns": [[1, 0, 5, 0]]},
-        {"turns": [[0, 0, 3]]},
-        {"turns": [[1, 0, 3, 3]]},
-        {"own_left": [-1, 0, 0]},
-        {"own_left": [0, 0, 3]},
-        {"own_left": [0, 0]},
+        {"tail_tokens": []},
+        {"tail_tokens": [2]},
+        {"tail_tokens": [2, 3]},
+        {"tail_tokens": [-1, 2]},
+        {"tail_tokens": [2, "2"]},
+        {"tail_tokens": [2, True]},
+        {"ids": [[0, 0, 5, 0]]},
+        {"marker": [0, 0, 5, 0]},
         {"named": []},
         {"named": {"r": [["a", "a"]]}},
         {"named": [["r", "a", "a"]]},
@@ -402,6 +439,34 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
     snapshot["sections"] = {**snapshot["sections"], **change}
     with pytest.raises(SnapshotError):
         SectionDecoder.restore(TOKENIZER, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ids", [[1, 3, 3]]),
+        ("ids", [[1, 3, 5, 1]]),
+        ("ids", [[1, 3, 3, 2]]),
+        ("ids", [[1, 3, 3, -1]]),
+        ("ids", [[-1, 3, 3, 1]]),
+        ("ids", [[1, -1, 3, 1]]),
+        ("ids", [[2, 3, 3, 1]]),
+        ("ids", [[1, 3, 3, "1"]]),
+        ("ids", [[1, 0, 3, 0], [0, 3, 3, 1]]),
+        ("marker", [0, 3, 3]),
+        ("marker", [0, 5, 3, 1]),
+        ("marker_at", 2),
+        ("marker_at", "1"),
+    ],
+)
+def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
+    decoder = SectionDecoder(TOKENIZER, StopConditions("a<t>b"), sections=IDS)
+    decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
+    snapshot = decoder.snapshot()
+    sections = snapshot["sections"]
+    assert sections["ids"] == [[1, 3, 3, 1]]
+    with pytest.raises(SnapshotError):
+        SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": {**sections, field: value}})
 
 
 def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:

@@ -149,8 +149,9 @@ def test_a_request_without_sections_has_none() -> None:
     assert pool.step({"a": [0, 1]})["a"] == Chunk("<think>Hm")
     with pytest.raises(ValueError, match="keep_markers needs sections"):
         pool.add("b", keep_markers=True)
-    with pytest.raises(ValueError, match="starts_inside needs sections"):
-        pool.add("b", starts_inside=True)
+    for starts_inside in (True, False):
+        with pytest.raises(ValueError, match="starts_inside needs sections"):
+            pool.add("b", starts_inside=starts_inside)
     assert [*pool] == ["a"]
 
 

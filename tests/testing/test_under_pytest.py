@@ -16,7 +16,7 @@ def test_the_test_of_the_page_has_a_case_for_each_check(tmp_path: Path) -> None:
     [code] = [
         code
         for code in Page("docs/how-to/check-your-detokenizer.md").of_kind("python no-run")
-        if "import pytest" in code
+        if "import checks" in code
     ]
     code = code.replace(
         "mypackage.adapters import Adapter", "tests.testing.adapters import Library as Adapter"

@@ -116,7 +116,7 @@ class Matching(dict[str, "Known"]):
         self.free: int = min(alert & -alert, MOVES)
         """A token whose mask is below this number has no letter of ``alert`` and keeps the row."""
         self.free_moving: int = MOVES + self.free if alert >= 0 else 0
-        """The same for a token that moves the table's state, with an id without a condition."""
+        """As ``free``, for a token that moves the table's state and whose id is not named."""
         self.gate: int = gate
         """The gate's state: OPEN, or the number of a section."""
         self.tail: Any = tail

@@ -154,7 +154,7 @@ class TokenRule(ABC):
         return True
 
     def waiting(self, state: State) -> int:
-        """How many of the last contributing tokens have bytes that did not come out yet."""
+        """How many of the last tokens with bytes still have bytes to output."""
         return 0
 
     def own(self, element: Element, data: bytes) -> int:
