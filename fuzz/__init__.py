@@ -1,1 +1,1 @@
-"""The laws of streamdec, tried for as long as one likes; see README.md."""
+"""Fuzz targets that test the laws of streamdec; see README.md."""

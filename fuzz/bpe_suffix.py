@@ -1,4 +1,4 @@
-"""``python -m fuzz.bpe_suffix``: the laws of decoding, where a suffix ends a word."""
+"""``python -m fuzz.bpe_suffix``: test the laws of decoding with tokens whose suffix ends a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m fuzz.byte_fallback``: the laws of decoding, where some tokens are single bytes."""
+"""``python -m fuzz.byte_fallback``: test the laws of decoding with tokens for single bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m fuzz.byte_level``: the laws of decoding, where tokens are bytes."""
+"""``python -m fuzz.byte_level``: test the laws of decoding with tokens of bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A case out of JSON that may be anything: each field is taken for what is nearest to it.
+"""Read a case from any JSON: each field becomes the nearest valid value.
 
-So nearly every input is a case, it can be read and written by hand, and it means the same on every
-run.
+So nearly every input is a case. A case can be read and written by hand, and has the same meaning in
+every run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MOST_IDS = 40
 
 
 class NoCaseError(Exception):
-    """The input is no JSON object."""
+    """The input is not a JSON object."""
 
 
 class Case:
-    """The fields of one input. Raises NoCaseError if it has none."""
+    """The fields of one input. Raises NoCaseError if it is not a JSON object."""
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -33,26 +33,29 @@ class Case:
             raise NoCaseError
         self.fields: dict[str, Any] = fields
         self.bytes_as: Mapping[int, int] = {}
-        """Byte → the token that it is."""
+        """The token of each byte."""
 
     def flag(self, name: str) -> bool:
-        """True if the field is anything but empty."""
+        """Return whether the field is not empty."""
         return bool(self.fields.get(name))
 
     def number(self, name: str, most: int, least: int = 0) -> int:
-        """An integer in these bounds."""
+        """Return an integer in these bounds."""
         value = self.fields.get(name)
         return least + value % (most + 1 - least) if isinstance(value, int) else least
 
     def choice(self, name: str, among: Sequence[T]) -> T:
-        """The one of ``among`` that the field names, or numbers; the first if it does neither."""
+        """Return the item of ``among`` with the field's name or number, or else the first."""
         value = self.fields.get(name)
         if isinstance(value, str):
             return next((each for each in among if each == value), among[0])
         return among[self.number(name, len(among) - 1)]
 
     def ids(self, name: str, most: int = MOST_IDS) -> list[int]:
-        """Token ids, known or not; a string is bytes in hexadecimal, those that are tokens."""
+        """Return token ids, known or not. A string is bytes in hexadecimal.
+
+        Bytes without a token are left out.
+        """
         found: list[int] = []
         for value in self._list(name):
             if isinstance(value, str) and self.bytes_as:
@@ -62,16 +65,16 @@ class Case:
         return found[:most]
 
     def cuts(self, name: str, size: int) -> list[int]:
-        """Places in a list of so many, ascending."""
+        """Return ascending places in a list of ``size`` items."""
         return sorted(place % (size + 1) for place in self.ids(name, 8))
 
     def texts(self, name: str, most: int = 4) -> tuple[str, ...]:
-        """Strings without lone surrogates, which may be empty."""
+        """Return strings without lone surrogates, which may be empty."""
         found = [value for value in self._list(name) if isinstance(value, str)]
         return tuple(text.encode("utf-8", "replace").decode() for text in found[:most])
 
     def lists(self, name: str, most: int = 3) -> list[list[Any]]:
-        """Lists of anything."""
+        """Return lists of any items."""
         return [value for value in self._list(name) if isinstance(value, list)][:most]
 
     def _list(self, name: str) -> list[Any]:
@@ -87,13 +90,13 @@ def _bytes(text: str) -> bytes:
 
 
 def written(**fields: Any) -> bytes:
-    """A case as a seed: JSON with a line for each field."""
+    """Return a case as a seed: JSON with a line for each field."""
     lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in fields.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
 def shown(data: bytes) -> str:
-    """An input as a seed would have it; as it is if it is no case."""
+    """Return an input in the format of seeds; unchanged if it is not a case."""
     try:
         return written(**Case(data).fields).decode()
     except (NoCaseError, RecursionError):

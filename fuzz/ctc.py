@@ -1,4 +1,4 @@
-"""``python -m fuzz.ctc``: the laws of decoding, where repeated tokens count once."""
+"""``python -m fuzz.ctc``: test the laws of decoding where repeated tokens count once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m fuzz.decode``: the laws of decoding, on all tokenizers, until the time is up."""
+"""``python -m fuzz.decode``: test the laws of decoding on all tokenizers for a given time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from hypothesis import HealthCheck, seed, settings
 
 EXAMPLES = 100
-"""For each property, each round."""
+"""The examples of each property in each round."""
 
 settings.register_profile(
     "fuzz",
@@ -28,8 +28,8 @@ settings.register_profile(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-# A property keeps the settings of the moment it is made.
-if __name__ == "__main__":  # and not for all tests of a run of pytest
+# A property has the settings that were active when it was made.
+if __name__ == "__main__":  # not when pytest imports this module
     settings.load_profile("fuzz")
 
 from tests import test_laws  # noqa: E402
@@ -39,7 +39,7 @@ Property = Callable[..., None]
 
 
 class Target(NamedTuple):
-    """A law and the tokenizer to try it on (None if the law draws one itself)."""
+    """A law and the tokenizer to test it with (None if the law draws one)."""
 
     law: str
     tokenizer: str | None
@@ -51,7 +51,7 @@ class Target(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A law that does not hold."""
+    """A broken law."""
 
     target: Target
     seed: int
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 
 
 def targets(only: Sequence[str] = ()) -> list[Target]:
-    """Every law on every tokenizer it is about; those whose names have all of ``only``."""
+    """Return each law with each of its tokenizers, if the name contains all of ``only``."""
     found = [
         Target(name.removeprefix("test_"), tokenizer, law)
         for name, law in vars(test_laws).items()
@@ -70,7 +70,7 @@ def targets(only: Sequence[str] = ()) -> list[Target]:
 
 
 def _tokenizers_for(law: Property) -> Sequence[str | None]:
-    """Those that pytest would try it on."""
+    """Return the tokenizers with which pytest would test ``law``."""
     asked = inspect.signature(law).parameters
     for mark in getattr(law, "pytestmark", ()):
         if mark.name == "parametrize" and mark.args[0] == "subject":
@@ -81,7 +81,7 @@ def _tokenizers_for(law: Property) -> Sequence[str | None]:
 
 
 def attempt(target: Target, number: int, counts: Counter[str]) -> Finding | None:
-    """One round of one target, its examples drawn from ``number``."""
+    """Run one round of one target, with the seed ``number``."""
     arguments: dict[str, Any] = {}
     if target.tokenizer:
         name = "subject" if "subject" in inspect.signature(target.run).parameters else "made"
@@ -98,7 +98,7 @@ def _count(counts: Counter[str], law: str) -> None:
 
 
 def _counted(law: Property, count: Callable[[], None]) -> Property:
-    """``law``, telling ``count`` of each example it is tried on."""
+    """Return ``law``, which calls ``count`` for each example."""
     handle = law.hypothesis  # type: ignore[attr-defined]
     inner: Property = inspect.unwrap(handle.inner_test)
 
@@ -112,7 +112,7 @@ def _counted(law: Property, count: Callable[[], None]) -> Property:
 
 
 def fuzz(chosen: Sequence[Target], seconds: float, first: int) -> Counter[str] | Finding:
-    """Rounds until ``seconds`` are over or a law fails: the counts, or the finding."""
+    """Run rounds until ``seconds`` are over or a law fails. Return the counts, or the finding."""
     counts: Counter[str] = Counter()
     end = time.monotonic() + seconds
     for number in itertools.count(first):
@@ -128,19 +128,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.decode", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
     parser.add_argument("--only", action="append", default=[], help="a part of the target's name")
-    parser.add_argument("--seed", type=int, help="of the first round, to replay a finding")
+    parser.add_argument("--seed", type=int, help="the seed of the first round, to replay a finding")
     options = parser.parse_args(arguments)
     chosen = targets(options.only)
     if not chosen:
         parser.error(f"no target has {options.only} in its name")
     logging.getLogger("streamdec").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")  # of tokenizers that stream over a window
+    warnings.simplefilter("ignore")  # warnings about tokenizers that stream over a window
     first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     return report(fuzz(chosen, options.seconds, first), len(chosen))
 
 
 def report(outcome: Counter[str] | Finding, size: int) -> int:
-    """Prints what came of it; the exit status."""
+    """Print the outcome, and return the exit status."""
     if isinstance(outcome, Counter):
         for law, count in sorted(outcome.items()):
             print(f"{count:9,}  {law}")

@@ -1,7 +1,7 @@
-"""The laws of decoding on the small tokenizers of the tests, one target for each way of joining.
+"""Test the laws of decoding with small tokenizers, one target for each way of joining tokens.
 
 An input is JSON: the ``tokenizer`` and the ``law`` by name, ``prompt``, ``ids``, ``cuts``, and the
-options of decoding. A string among ids is bytes in hexadecimal, each as the token that it is.
+options of decoding. A string among ids is bytes in hexadecimal; each becomes its token.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ FAMILIES: Mapping[str, Sequence[str]] = {
 """The names of tests/test_laws.py."""
 
 CUT = ("c3", "a9", "c3a9", "e4bd", "a0", "bda0", "f09f", "9880", "f09f98", "80", "eda0", "ff", "20")
-"""Bytes of characters, whole and cut."""
+"""Bytes of complete and incomplete characters."""
 
 Law = Callable[[Subject, Case], None]
 
 
-# --- a law and what it takes of a case ------------------------------------------------------------
+# --- the laws, with the fields of a case that they read -------------------------------------------
 
 
 def _skip(case: Case) -> dict[str, Any]:
@@ -169,14 +169,14 @@ LAWS: Mapping[str, Law] = {
 
 
 def family(name: str) -> Target:
-    """The target of one way of joining tokens."""
+    """Return the target of one way of joining tokens."""
     names = FAMILIES[name]
     words = [*names, *LAWS, "exact", *CUT, *CUT, *range(0, 400, 7), 2**32 - 1]
     return Target(name, law_of(names, LAWS), partial(_seeds, names), json_edit(words), shown)
 
 
 def law_of(names: Sequence[str], known: Mapping[str, Law]) -> Callable[[bytes], None]:
-    """The law that an input names, on the tokenizer that it names."""
+    """Run the law that an input names with the tokenizer that it names."""
 
     def law(data: bytes) -> None:
         case = Case(data)
@@ -188,7 +188,7 @@ def law_of(names: Sequence[str], known: Mapping[str, Law]) -> Callable[[bytes], 
 
 
 def _seeds(names: Sequence[str]) -> dict[str, bytes]:
-    """Each law and each tokenizer at least once."""
+    """Return seeds with each law and each tokenizer at least once."""
     made = {}
     for number in range(max(len(names), len(LAWS))):
         name, law = names[number % len(names)], [*LAWS][number % len(LAWS)]
@@ -208,6 +208,6 @@ def _seeds(names: Sequence[str]) -> dict[str, bytes]:
 
 
 def some_ids(subject: Subject, draw: random.Random, size: int) -> list[int]:
-    """Ids of all kinds."""
+    """Return ids of all kinds."""
     kinds = [subject.usual, subject.partial, subject.special, subject.unknown or subject.usual]
     return [draw.choice(draw.choice(kinds)) for _ in range(size)]

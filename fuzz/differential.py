@@ -1,9 +1,9 @@
-"""``python -m fuzz.differential``: random streams beside the library's own decode, counted.
+"""``python -m fuzz.differential``: compare random streams with the library's own decode.
 
-Where the laws of ``fuzz.decode`` look at all that can be seen of a short stream, this looks at the
-text of many long ones: ids of several temperaments, prompts, cuts, snapshots and stops. The text
-must be what the tokenizer's own ``decode`` makes of all ids; with stops, the part of it that ends
-where the first of them does. With ``--record`` several runs add up.
+The laws of ``fuzz.decode`` check short streams in every detail. This target checks the text of many
+long streams: ids of several kinds, prompts, cuts, snapshots and stops. The text must equal the
+tokenizer's own ``decode`` of all ids. With stops it must equal the part before the first stop.
+``--record`` adds the counts of several runs.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from tests.support.zoo import ZOO
 from tests.test_laws import FORMATS, MOCKS, SHARED, subject_named
 
 LONGEST = 4_096
-"""Ids of one stream."""
+"""The most ids of one stream."""
 TURN = 5.0
-"""Seconds that a tokenizer has before the next has its turn."""
+"""Seconds for a tokenizer before the next one follows."""
 POOL = 2_000
-"""Ids of a vocabulary that are drawn from in one turn."""
+"""The number of ids from which the streams of one turn are drawn."""
 STOPPED = 0.15
-"""Of so many streams, how many are also tried with stops."""
+"""The share of streams that are also tested with stops."""
 CORPUS = 400_000
 """Characters of real text, half source code, half a mix of scripts."""
 
 
-# --- what a stream is given -----------------------------------------------------------------------
+# --- the input of a stream ------------------------------------------------------------------------
 
 
 @dataclass
 class Source:
-    """A tokenizer, and ids of it as models, attackers and accidents give them."""
+    """A tokenizer, and its ids of every kind."""
 
     subject: Subject
     pool: Sequence[int] = ()
-    """Ids of this turn: few enough to be met again, and others each turn."""
+    """The ids of this turn: few, so that they repeat, and different in each turn."""
 
     @cached_property
     def size(self) -> int:
-        """How many ids there are, or nearly."""
+        """The approximate number of ids."""
         vocab_size = getattr(self.subject.tokenizer, "vocab_size", None)
         return vocab_size if isinstance(vocab_size, int) else max(self.subject.usual) + 1
 
     @cached_property
     def text(self) -> list[int]:
-        """Real text as ids; empty if the tokenizer does not encode."""
+        """The ids of real text; empty if the tokenizer does not encode."""
         encode = getattr(self.subject.tokenizer, "encode", None)
         half = CORPUS // 2
         try:
@@ -76,7 +76,7 @@ class Source:
 
     @cached_property
     def temperaments(self) -> dict[str, Callable[[random.Random, int], list[int]]]:
-        """How ids are drawn, by name."""
+        """The ways to draw ids, by name."""
         subject = self.subject
         found = {
             "uniform": self._uniform,
@@ -114,7 +114,7 @@ def _of(ids: Sequence[int]) -> Callable[[random.Random, int], list[int]]:
 def _mixed(
     some: Sequence[int], others: Callable[[random.Random, int], list[int]]
 ) -> Callable[[random.Random, int], list[int]]:
-    """One of ``some`` about every third id."""
+    """Return ids of which about every third is one of ``some``."""
 
     def drawn(draw: random.Random, size: int) -> list[int]:
         ids = others(draw, size)
@@ -133,13 +133,13 @@ class Case:
     prompt: tuple[int, ...]
     ids: tuple[int, ...]
     cuts: tuple[int, ...]
-    """Where the calls divide ``ids``; at the middle one the stream is moved as a snapshot."""
+    """Return the places that divide ``ids`` into calls. The middle one has a snapshot."""
     skip_special_tokens: bool
     stops: tuple[str, ...] = ()
 
 
 def drawn(source: Source, draw: random.Random) -> Case:
-    """A stream of a random temperament and size."""
+    """Return a stream of a random kind and size."""
     ids = draw.choice([*source.temperaments.values()])(draw, int(2 ** draw.uniform(0, 12.001)))
     prompted = min(draw.choice([0, 0, 1, 3, 12]), len(ids))
     rest = len(ids) - prompted
@@ -148,14 +148,14 @@ def drawn(source: Source, draw: random.Random) -> Case:
 
 
 def with_stops(source: Source, case: Case, draw: random.Random) -> Case:
-    """The same without a prompt, and with stops: pieces of its own text, and nearly such."""
+    """Return the case without a prompt, with stops that are in its text or nearly so."""
     text = _whole(source.subject, case.ids, skip=case.skip_special_tokens)
     stops = {draw.choice(["</s>", "\nUser:", "\ufffd", "  "])}
     for _ in range(draw.randint(0, 5)):
         place = draw.randrange(len(text)) if text else 0
         piece = text[place : place + draw.randint(1, 9)]
         stops.add(piece + draw.choice(["", "\u2603", "a"]))
-    # A stop that is the text of a skipped special stops by its id too, of which no text tells.
+    # A stop that is the text of a skipped special token also stops at its id, without text.
     ordinary = sorted(stop for stop in stops if stop and not _is_special(source.subject, stop))
     return Case((), case.ids, case.cuts, case.skip_special_tokens, (*ordinary,))
 
@@ -166,11 +166,11 @@ def _is_special(subject: Subject, text: str) -> bool:
     return token_id is not None and subject.tokenizer.is_skipped(token_id)
 
 
-# --- what must hold -------------------------------------------------------------------------------
+# --- the checks -----------------------------------------------------------------------------------
 
 
 def problem(subject: Subject, case: Case) -> str:
-    """What is wrong about ``case``; "" if nothing is."""
+    """Return the mismatch of ``case``; "" if there is none."""
     try:
         return _stop_problem(subject, case) if case.stops else _text_problem(subject, case)
     except StreamdecError as error:
@@ -182,7 +182,7 @@ def _whole(subject: Subject, ids: Sequence[int], *, skip: bool) -> str:
 
 
 def _options(subject: Subject, case: Case) -> dict[str, Any]:
-    """Those under which the library's own text is promised for any ids."""
+    """Return the options with which a stream must equal the library's text for any ids."""
     rules = subject.tokenizer.rules
     runs = rules is not None and isinstance(rules.rule, ByteFallback)
     exact = {"byte_fallback": "exact"} if runs else {}
@@ -190,14 +190,14 @@ def _options(subject: Subject, case: Case) -> dict[str, Any]:
 
 
 def _parts(case: Case) -> Iterator[tuple[Sequence[int], bool]]:
-    """The calls, and whether the stream is moved before each."""
+    """Yield the ids of each call, and whether a snapshot is restored before it."""
     bounds = [0, *case.cuts, len(case.ids)]
     for number, (start, end) in enumerate(pairwise(bounds)):
         yield case.ids[start:end], number == len(bounds) // 2
 
 
 def _text_problem(subject: Subject, case: Case) -> str:
-    """Law 6; with a prompt, law 4: what it decided and the stream are the full decode."""
+    """Check law 6; with a prompt law 4: its text and the stream equal the full decode."""
     options = _options(subject, case)
     stream, text = DecodeStream(subject.streamed, case.prompt, **options), ""
     for part, is_moved in _parts(case):
@@ -214,11 +214,11 @@ def _text_problem(subject: Subject, case: Case) -> str:
 
 
 def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str] | None:
-    """What the prompt may have decided.
+    """Return the possible texts of the prompt.
 
-    The complete characters of a run of byte tokens are the prompt's, or U+FFFD for each of their
-    bytes if a generated token spoils the run. They may be stripped. None if the text is replaced:
-    no replacement reaches across the end of such a run, so the full decode is not promised.
+    The complete characters of a run of byte tokens belong to the prompt, or U+FFFD for each of
+    their bytes if a generated token makes the run invalid. They may be stripped. None if the rules
+    replace text: no replacement crosses the end of such a run, so the text may differ.
     """
     begun = DecodeStream(subject.streamed, **options)
     text = "".join(begun.step_batch(case.prompt))
@@ -240,7 +240,7 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
 
 
 def _stop_problem(subject: Subject, case: Case) -> str:
-    """Laws 1, 9 and 10: the text before the stop that is complete first, and no more withheld."""
+    """Check laws 1, 9 and 10: the text before the first complete stop, and the withheld text."""
     whole = _whole(subject, case.ids, skip=case.skip_special_tokens)
     found = [
         (place + len(stop), -len(stop)) for stop in case.stops if (place := whole.find(stop)) >= 0
@@ -269,7 +269,7 @@ def _stop_problem(subject: Subject, case: Case) -> str:
 
 
 def _jailed(text: str, stops: Sequence[str]) -> str:
-    """The longest end of ``text`` that is a proper prefix of a stop."""
+    """Return the longest suffix of ``text`` that is a proper prefix of a stop."""
     longest = max(len(stop) for stop in stops) - 1
     ends = (text[start:] for start in range(max(len(text) - longest, 0), len(text)))
     return next((end for end in ends if any(s.startswith(end) and s != end for s in stops)), "")
@@ -288,7 +288,7 @@ def _difference(text: str, expected: str) -> str:
 
 
 def smallest(subject: Subject, case: Case) -> Case:
-    """A part of ``case`` that still goes wrong, and of which no smaller one does."""
+    """Return the smallest part found of ``case`` that still has a mismatch."""
     for name in ("prompt", "cuts", "stops", "ids"):
         size = len(getattr(case, name))
         while size:
@@ -311,7 +311,7 @@ def smallest(subject: Subject, case: Case) -> Case:
 
 @dataclass
 class Tally:
-    """What was tried on one tokenizer."""
+    """The counts of one tokenizer."""
 
     streams: int = 0
     tokens: int = 0
@@ -321,21 +321,21 @@ class Tally:
     seconds: float = 0.0
 
     def add(self, other: Tally) -> None:
-        """The sum of both."""
+        """Return the sum of both."""
         for name, value in asdict(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass
 class Run:
-    """Turns of some tokenizers until the time is up, or something is wrong."""
+    """Run turns of tokenizers until the time is over or there is a mismatch."""
 
     sources: dict[str, Source]
     seed: int
     tallies: dict[str, Tally] = field(default_factory=dict)
 
     def go(self, seconds: float) -> str:
-        """A report of the first problem; "" if there was none."""
+        """Return a report of the first mismatch; "" if there was none."""
         until = time.monotonic() + seconds
         for number, name in zip(count(self.seed), cycle(self.sources), strict=False):
             left = until - time.monotonic()
@@ -371,13 +371,13 @@ class Run:
 
 
 def names_of(*, real: bool) -> list[str]:
-    """The tokenizers that the tests have; with ``real``, only the files of ``../shared``."""
+    """Return the tokenizers of the tests; with ``real``, only the files of ``../shared``."""
     files = [path.parent.name for path in shared_files()]
     return [*files, *SHARED] if real else [*MOCKS, *ZOO, *FORMATS, *SHARED]
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """The counts in Markdown."""
+    """Return the counts in Markdown."""
     total = Tally()
     lines = [
         "| tokenizer | streams | tokens | with stops | tokens with stops | mismatches |",
@@ -395,7 +395,7 @@ def _line(name: str, tally: Tally) -> str:
 
 
 def record(path: Path, tallies: dict[str, Tally]) -> dict[str, Tally]:
-    """Adds ``tallies`` to those in the file; gives the sums."""
+    """Add ``tallies`` to the counts in the file, and return the sums."""
     known = json.loads(path.read_text()) if path.exists() else {}
     sums = {name: Tally(**values) for name, values in known.items()}
     for name, tally in tallies.items():
@@ -410,7 +410,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], help="a part of a tokenizer's name")
     parser.add_argument("--real", action="store_true", help="only the files of ../shared")
     parser.add_argument("--tokenizer", action="append", default=[], help="a path, instead of all")
-    parser.add_argument("--seed", type=int, help="of the first turn, to replay a finding")
+    parser.add_argument("--seed", type=int, help="the seed of the first turn, to replay a finding")
     parser.add_argument("--record", type=Path, help="a JSON file to which the counts are added")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")

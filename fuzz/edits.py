@@ -1,7 +1,7 @@
-"""Another input out of a known one: single bytes changed, or a part of some JSON.
+"""Make an input from a known one, by edits of bytes or of JSON.
 
-Each edit takes its choices from the ``random.Random`` it is given, so that libFuzzer's seed or
-hypothesis decides them.
+Each edit takes its choices from the given ``random.Random``, so that libFuzzer's seed or hypothesis
+controls them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Edit", "edit_bytes", "edit_json", "edit_lines", "json_edit", "smalle
 Edit = Callable[[bytes, random.Random], bytes]
 
 LONGEST = 8_192
-"""Bytes of an input."""
+"""The most bytes of an input."""
 ODD_BYTES = [b"\x00", b"\xff", b"\x80", b"\n", b"\r\n", b'"', b"\xed\xa0", b"\xf0\x9f\x98"]
 ODD_BYTES += [b"\xff\xff\xff\xff", b"\x00" * 8, b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"9" * 20]
 ODD_NUMBERS = [0, 1, -1, 2, 255, 256, 2**31, 2**32 - 1, 2**32, 2**40, 2**63, 2**64, 10**20]
@@ -30,7 +30,7 @@ ODD_VALUES += [1.5, 1e400, float("nan"), [None], {"": 0}, [[[[[[]]]]]], "a" * 20
 
 
 def edit_bytes(data: bytes, choose: random.Random) -> bytes:
-    """``data`` with a stretch or a word taken out, doubled, or other bytes in its place."""
+    """Return ``data`` with a part or a word removed, doubled, or replaced."""
     start, end = _word(data, choose) if choose.randrange(4) == 0 else _stretch(data, choose)
     part = data[start:end]
     kind = choose.randrange(6)
@@ -56,7 +56,7 @@ def _stretch(data: bytes, choose: random.Random) -> tuple[int, int]:
 
 
 def _word(data: bytes, choose: random.Random) -> tuple[int, int]:
-    """One with the white space after it, or a line."""
+    """Return a word with the white space after it, or a line."""
     words = [*re.finditer(choose.choice([rb"\S+\s*", rb"[^\n]*\n"]), data[:LONGEST])]
     return choose.choice(words).span() if words else (0, len(data))
 
@@ -70,7 +70,10 @@ def json_edit(words: Sequence[Any]) -> Edit:
 
 
 def edit_json(data: bytes, choose: random.Random, words: Sequence[Any] = ()) -> bytes:
-    """``data`` with one value in it changed, taken out, doubled or exchanged; bytes if no JSON."""
+    """Return ``data`` with one JSON value changed, removed, doubled or exchanged.
+
+    Edits bytes if ``data`` is not JSON.
+    """
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -105,7 +108,7 @@ def edit_json(data: bytes, choose: random.Random, words: Sequence[Any] = ()) -> 
 
 
 def _places(root: list[Any]) -> list[tuple[Any, Any]]:
-    """Every value, as what holds it and its key there."""
+    """Yield the container and the key of every value."""
     found: list[tuple[Any, Any]] = []
     waiting: list[Any] = [root]
     while waiting:
@@ -141,7 +144,7 @@ def _changed(value: Any, choose: random.Random) -> Any:
 
 
 def edit_lines(data: bytes, choose: random.Random) -> bytes:
-    """``data`` with one line of JSON edited as such, or lines exchanged, or bytes."""
+    """Return ``data`` with one line of JSON edited, lines exchanged, or bytes edited."""
     lines = data.split(b"\n")
     place = choose.randrange(len(lines))
     kind = choose.randrange(4)
@@ -158,7 +161,7 @@ def edit_lines(data: bytes, choose: random.Random) -> bytes:
 
 
 def smaller(data: bytes) -> Iterator[bytes]:
-    """``data`` with something left out: a value of JSON, or a stretch of bytes, long ones first."""
+    """Yield ``data`` without one JSON value or a part of its bytes, long parts first."""
     try:
         root = [json.loads(data)]
     except (ValueError, RecursionError):

@@ -1,9 +1,8 @@
-"""``python -m fuzz.encode``: the fast encoder gives the ids of the slow one, or is not used.
+"""``python -m fuzz.encode``: check that the fast encoder gives the slow one's ids or is not used.
 
-Two kinds of targets. *Files*: the tokenizers of ``../shared/tokenizers`` that the fast encoder is
-trusted with. *Alterations*: a small tokenizer whose regexes, added tokens and normalizers are
-altered at random, most of them so that the two libraries differ; here it is the checks at load
-that are tried.
+There are two kinds of targets. *Files* are the tokenizers of ``../shared/tokenizers`` for which the
+fast encoder is used. *Alterations* are a small tokenizer with random changes to its regexes, added
+tokens and normalizers. Most changes make the two libraries differ, which tests the checks at load.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from streamdec.tokenizers.encodings import ENCODINGS
 from tests.support.zoo import ZOO, shared_tokenizers
 
 BATCH = 500
-"""Strings that are encoded at once."""
+"""The number of strings that are encoded together."""
 LONG = 50
-"""One text of so many is a long one, which an encoder divides."""
+"""One of this many texts is so long that an encoder splits it."""
 
 WHITE = [
     *"\t\n\v\f\r \x85\xa0\u1680\u2000\u2003\u2009\u200a\u2028\u2029\u202f\u205f\u3000",
@@ -71,7 +70,7 @@ Draw = Callable[[], str]
 
 
 class Strings:
-    """Hostile strings for one tokenizer, the same ones for the same seed."""
+    """Return hostile strings for one tokenizer, the same ones for the same seed."""
 
     def __init__(self, tokenizer: Tokenizer, seed: int) -> None:
         self._random = random.Random(seed)
@@ -135,7 +134,7 @@ class Target(NamedTuple):
 
 
 def files() -> list[Target]:
-    """The tokenizers beside the repository."""
+    """Return the tokenizers beside the repository."""
     return [Target(p.parent.name, p.read_text("utf-8-sig")) for p in shared_tokenizers()]
 
 
@@ -175,7 +174,7 @@ NORMALIZERS: list[Any] = [
 
 
 def alteration(number: int) -> Target:
-    """The small tokenizer in altered form, the same one for the same number."""
+    """Return the small tokenizer with changes, the same ones for the same number."""
     choose = random.Random(number)
     data: dict[str, Any] = json.loads(_small())
     if choose.random() < 0.7:  # without the one that begins with white space
@@ -218,7 +217,7 @@ CUTTERS: list[Any] = [
 
 
 def _regex(data: dict[str, Any], choose: random.Random) -> None:
-    """One to three splits, of which two may be equal, and sometimes a cutter of another kind."""
+    """Return one to three splits, which may be equal, and sometimes another pre-tokenizer."""
     splits: list[Any] = [
         {
             "type": "Split",
@@ -264,7 +263,7 @@ def _model(data: dict[str, Any], choose: random.Random) -> None:
 
 
 class Options(NamedTuple):
-    """How a string is encoded."""
+    """The options of encoding a string."""
 
     special: Literal["parse", "text"]
     add_special_tokens: bool
@@ -274,7 +273,7 @@ ALL_OPTIONS = (Options("parse", False), Options("parse", True), Options("text", 
 
 
 class Finding(NamedTuple):
-    """A text that the fast encoder gives other ids, though it is trusted."""
+    """A text for which the fast encoder returns other ids, although it is used."""
 
     target: Target
     text: str
@@ -284,7 +283,7 @@ class Finding(NamedTuple):
 
 
 class Pair:
-    """The two encoders of one target: ours, and the library itself with nothing of ours."""
+    """The two encoders of one target: streamdec's, and the library alone."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -298,7 +297,7 @@ class Pair:
         self.hybrid = HybridTokenizer(target.content, fast="now")
 
     def first_difference(self, texts: Sequence[str], options: Options) -> Finding | None:
-        """Of ``texts``, encoded together; made as small as it can be."""
+        """Return the first finding among ``texts``, encoded together and then shrunk."""
         add = options.add_special_tokens
         texts = [text for text in texts if not self._refuses(text, options)]
         ours = self.hybrid.encode_batch(texts, add_special_tokens=add, special=options.special)
@@ -306,7 +305,7 @@ class Pair:
         theirs = library.encode_batch_fast(list(texts), add_special_tokens=add)
         for text, found, result in zip(texts, ours, theirs, strict=True):
             if bytes(found) != array("I", result.ids).tobytes():
-                # One that differs among others only is shown whole.
+                # A text that only differs together with others is shown complete.
                 in_batch = Finding(self.target, text, options, result.ids, [*found])
                 return _smallest(partial(self.difference, options), text) or in_batch
         return None
@@ -331,7 +330,7 @@ class Pair:
 
 
 def fuzz(target: Target, count: int, seed: int) -> Finding | str:
-    """Compares the ids of ``count`` strings: a finding, or what came of it in words."""
+    """Compare the ids of ``count`` strings. Return a finding, or a summary."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -352,7 +351,7 @@ def fuzz(target: Target, count: int, seed: int) -> Finding | str:
 
 
 def _smallest(differs: Callable[[str], Finding | None], text: str) -> Finding | None:
-    """``text`` with as much left out as can be, halves first, then ever smaller parts."""
+    """Return ``text`` without the parts that are not needed, halves first, then smaller ones."""
     smallest, size = differs(text), max(len(text) // 2, 1)
     while smallest and size:
         for start in range(0, len(text), size):
@@ -369,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.encode", description=__doc__)
     parser.add_argument("--strings", type=int, default=10_000, help="for each file")
     parser.add_argument("--alterations", type=int, default=50, help="how many (default: 50)")
-    parser.add_argument("--alteration", type=int, help="this one alone, to replay a finding")
+    parser.add_argument("--alteration", type=int, help="only this one, to replay a finding")
     parser.add_argument("--only", action="append", default=[], help="a part of the file's name")
     parser.add_argument("--seed", type=int, help="to replay a finding")
     options = parser.parse_args(arguments)
@@ -390,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(target: Target, outcome: Finding | str, seed: int) -> int:
-    """Prints what came of it; 1 for a finding."""
+    """Print the outcome. Return 1 for a finding."""
     if isinstance(outcome, str):
         print(f"{target.name:28}  {outcome}", flush=True)
         return 0

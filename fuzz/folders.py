@@ -1,4 +1,4 @@
-"""``python -m fuzz.folders``: any folder is a tokenizer that decodes as it says, or a clear error.
+"""``python -m fuzz.folders``: check that any folder is a correct tokenizer or a clear error.
 
 An input is JSON: the name of a ``vocabulary``, and the content of the JSON files beside it. The
 promised errors are TokenizerLoadError; for texts and ids, EncodeError and TokenizerLibraryError.

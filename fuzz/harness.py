@@ -1,9 +1,9 @@
-"""What every target shares: a law that is handed bytes, and the ways to try it on many of them.
+"""The harness of all targets, which calls a law with many inputs.
 
-A target is a function of bytes that returns if all is well; whatever it raises is a finding. With
-atheris libFuzzer chooses the bytes by the branches of streamdec that they reach; without it
-hypothesis draws them. Either way the seeds of the target are tried first, and a finding is a file
-that replays it.
+A target is a function of bytes that returns for a correct result; any exception is a finding. With
+atheris, libFuzzer chooses the bytes by the branches of streamdec that they reach. Without it,
+hypothesis draws them. Both test the seeds of the target first. A finding is written to a file that
+replays it.
 """
 
 from __future__ import annotations
@@ -41,47 +41,46 @@ FOLDER = Path(__file__).resolve().parent
 CORPUS = FOLDER / "corpus"
 FINDINGS = FOLDER / "findings"
 EXAMPLES = 100
-"""Of hypothesis, between two looks at the clock."""
+"""Examples of hypothesis between two checks of the time."""
 MOST_TRIES = 2_000
-"""To make a finding smaller."""
+"""The most attempts to make a finding smaller."""
 MOST_SECONDS = 30
-"""That one input may take."""
+"""The most seconds of one input."""
 MOST_MEGABYTES = 3_000
-"""That the process may take."""
+"""The most memory of the process."""
 FOUND = 1
 """The exit status after a finding (libFuzzer's own is 77)."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A law, and what to try it on."""
+    """A law, and its inputs."""
 
     name: str
     law: Callable[[bytes], object]
-    """Raises if it does not hold of the case that the bytes describe; NoCaseError if they do not
-    describe any."""
+    """Raises if the case of the bytes breaks the law; NoCaseError for bytes without a case."""
     seeds: Callable[[], Mapping[str, bytes]]
-    """Small cases by the names of their files."""
+    """Returns small cases by the names of their files."""
     edit: Edit | None = None
-    """Another input out of a known one, where changing single bytes mostly breaks it."""
+    """Edits a known input, if edits of single bytes would mostly make it invalid."""
     shown: Callable[[bytes], str] = ascii
-    """The case, for a reader."""
+    """Returns the case in readable form."""
 
     @property
     def folder(self) -> Path:
-        """Where its seeds lie."""
+        """The folder of its seeds."""
         return CORPUS / self.name
 
 
 class Finding(NamedTuple):
-    """An input of which the law does not hold."""
+    """An input that breaks the law."""
 
     data: bytes
     error: BaseException
 
 
 def attempt(target: Target, data: bytes) -> Finding | None:
-    """Tries the law on one input."""
+    """Test the law with one input."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -96,7 +95,7 @@ def attempt(target: Target, data: bytes) -> Finding | None:
 
 
 def corpus_of(target: Target) -> dict[str, bytes]:
-    """The committed seeds, by the names of their files."""
+    """Return the committed seeds by the names of their files."""
     return {path.name: path.read_bytes() for path in sorted(target.folder.iterdir())}
 
 
@@ -104,7 +103,7 @@ def corpus_of(target: Target) -> dict[str, bytes]:
 
 
 def hunt(target: Target, seconds: float, number: int) -> Finding | int:
-    """The seeds, then what hypothesis draws, for so long: a finding, made small, or a count."""
+    """Test the seeds and then inputs of hypothesis. Return a small finding, or the count."""
     seeds = [*corpus_of(target).values()]
     for data in seeds:
         if finding := attempt(target, data):
@@ -131,7 +130,7 @@ def _round(target: Target, seeds: Sequence[bytes], number: int) -> Finding | int
         derandomize=False,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],  # JSON is made smaller than choices are
+        phases=[Phase.generate],  # ``smaller`` shrinks JSON better than hypothesis does
     )
     @given(inputs(target, seeds))
     def holds(data: bytes) -> None:
@@ -151,7 +150,7 @@ def _round(target: Target, seeds: Sequence[bytes], number: int) -> Finding | int
 
 
 def smallest(target: Target, finding: Finding) -> Finding:
-    """The same kind of error from as little as can be: each part is left out that need not be."""
+    """Return a smaller finding with the same kind of error, by leaving out parts."""
     tries, kind = MOST_TRIES, type(finding.error)
     found: Finding | None = finding
     while found and tries:
@@ -166,7 +165,7 @@ def smallest(target: Target, finding: Finding) -> Finding:
 
 
 def inputs(target: Target, seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Seeds, edited several times, and bytes that are nothing."""
+    """Draw seeds with several edits, and random bytes."""
     edit = target.edit or edit_bytes
     known = st.sampled_from([*seeds, b""])
     times = st.sampled_from([1, 1, 1, 2, 4, 8])
@@ -190,12 +189,12 @@ def _edited(edit: Edit, data: bytes, times: int, choose: random.Random) -> bytes
 
 
 def has_atheris() -> bool:
-    """Whether it is installed."""
+    """Return whether atheris is installed."""
     return importlib.util.find_spec("atheris") is not None
 
 
 def fuzz(target: Target, options: argparse.Namespace, more: Iterable[str]) -> None:
-    """Hands the process to libFuzzer, which ends it."""
+    """Run libFuzzer, which ends the process."""
     atheris = importlib.import_module("atheris")
     instrument(atheris)
     folder = FINDINGS / target.name
@@ -240,9 +239,9 @@ def _corpora(target: Target, *, keep: bool) -> list[str]:
 
 
 def instrument(atheris: Any) -> int:
-    """Lets libFuzzer see the branches of streamdec that are taken; how many functions it has.
+    """Instrument the branches of streamdec for libFuzzer. Return the number of functions.
 
-    All that is imported by now, so a target imports what it is about.
+    Only imported modules are instrumented, so a target must import the modules that it tests.
     """
     functions = [
         each
@@ -264,19 +263,21 @@ def main(target: Target, arguments: Sequence[str] | None = None) -> int:
         prog=f"python -m fuzz.{target.name}",
         epilog="Further options (-jobs=2, -runs=1000) are libFuzzer's.",
     )
-    parser.add_argument("files", nargs="*", type=Path, help="inputs to replay, and nothing else")
+    parser.add_argument("files", nargs="*", type=Path, help="replay only these inputs")
     parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
     parser.add_argument("--seed", type=int, help="the same choices again")
     parser.add_argument(
         "--without-atheris", action="store_true", help="hypothesis, even if atheris is installed"
     )
     parser.add_argument(
-        "--keep", action="store_true", help="begin with what earlier runs kept, and keep more"
+        "--keep",
+        action="store_true",
+        help="begin with the inputs that earlier runs kept, and keep more",
     )
-    parser.add_argument("--seeds", action="store_true", help="write the seeds, and nothing else")
+    parser.add_argument("--seeds", action="store_true", help="only write the seeds")
     parser.add_argument("--show", action="store_true", help="show FILES as cases")
     parser.add_argument(
-        "--smaller", action="store_true", help="write what each finding of FILES needs, beside it"
+        "--smaller", action="store_true", help="write a smaller input beside each finding of FILES"
     )
     options, more = parser.parse_known_args(arguments)
     if absent := [str(path) for path in options.files if not path.exists()]:
@@ -287,7 +288,7 @@ def main(target: Target, arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing is logged meanwhile: hostile inputs would fill the screen."""
+    """Disable logging in a context, because hostile inputs would fill the screen."""
     logger = logging.getLogger("streamdec")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -317,7 +318,7 @@ def _run(
 
 
 def write_seeds(target: Target) -> int:
-    """Writes the seeds that the target makes, beside those that were put there by hand."""
+    """Write the generated seeds of the target, beside the seeds that were written by hand."""
     target.folder.mkdir(parents=True, exist_ok=True)
     for name, data in target.seeds().items():
         (target.folder / name).write_bytes(data)
@@ -353,13 +354,13 @@ def _files(path: Path) -> list[Path]:
 
 
 def report(target: Target, outcome: Finding | int) -> int:
-    """Prints what came of it, and keeps a finding as a file; the exit status."""
+    """Print the outcome, write a finding to a file, and return the exit status."""
     if isinstance(outcome, int):
         print(f"{outcome:9,} inputs of {target.name}, no finding")
         return 0
     folder = FINDINGS / target.name
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"crash-{hashlib.sha1(outcome.data).hexdigest()}"  # as libFuzzer names them
+    path = folder / f"crash-{hashlib.sha1(outcome.data).hexdigest()}"  # libFuzzer's name
     path.write_bytes(outcome.data)
     traceback.print_exception(outcome.error, file=sys.stdout)
     print(f"\n{target.name} does not hold of\n{target.shown(outcome.data)}")

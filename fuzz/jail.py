@@ -1,4 +1,4 @@
-"""``python -m fuzz.jail``: the first stop of a text in pieces, and what may yet become one.
+"""``python -m fuzz.jail``: test the first stop of a text in pieces, and the withheld text.
 
 An input is JSON: ``hidden`` and ``visible`` stops, the ``pieces`` of the text, and how many of them
 are stepped under ``ignored`` stops.
@@ -35,7 +35,7 @@ def finds_the_first(
     pieces: tuple[str, ...],
     ignored: int,
 ) -> None:
-    """By definition: a stop is any that the text ends in, at the earliest code point."""
+    """Return the stop by its definition: the text ends in it at the earliest code point."""
     tail = text = ""
     for index, piece in enumerate(pieces):
         ignore = index < ignored

@@ -1,8 +1,8 @@
-"""``python -m fuzz.jsonl``: lines of token ids and of texts, as ``streamdec`` reads them.
+"""``python -m fuzz.jsonl``: test how ``streamdec`` reads lines of token ids and texts.
 
-An input is the file that the command is given; its first byte says in what pieces it arrives. Each
-line that is not blank is one row of the output or one complaint, and the exit status says whether
-there was a complaint.
+An input is the file of the command; its first byte gives the size of the pieces in which it
+arrives. Each line that is not blank is one row of the output or one error message. The exit status
+shows whether there was an error.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _loaded() -> LoadedTokenizer:
 
 
 def _load(*_: Any, **__: Any) -> LoadedTokenizer:
-    """Once for all inputs."""
+    """Return the tokenizer, which is loaded once for all inputs."""
     return _loaded()
 
 
 class _Pieces(io.RawIOBase):
-    """A file that arrives in pieces of so many bytes."""
+    """A file that arrives in pieces of ``size`` bytes."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._data = io.BytesIO(data)
@@ -81,7 +81,7 @@ def _keeps_the_fields(
 
 
 def _of_any_kind(data: bytes, size: int) -> None:
-    """In both formats, and with stops: pieces change nothing but where rows are divided."""
+    """Test both formats, and stops: pieces only change where rows are divided."""
     options = ("--stop= the", "--max-tokens=9", "--unknown-ids=replace")
     for kind in ("ids", "jsonl"):
         seen = []
@@ -105,7 +105,7 @@ def _texts(lines: list[tuple[int, bytes]], data: bytes, size: int) -> None:
         assert row["token_ids"] == [*_loaded().encode(text).ids]
 
 
-# --- what is expected -----------------------------------------------------------------------------
+# --- the expected output --------------------------------------------------------------------------
 
 
 def _lines(data: bytes) -> list[tuple[int, bytes]]:
@@ -114,7 +114,7 @@ def _lines(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _row(line: bytes) -> tuple[list[Any], dict[str, Any]] | None:
-    """Ids, good or bad, and the fields beside them."""
+    """Return ids, valid or not, and the other fields."""
     value = _json(line)
     ids, fields = (value, {}) if isinstance(value, list) else (None, value)
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def _json(line: bytes) -> Any:
 
 
 def _text(ids: list[Any]) -> str | None:
-    """The library's own; None if one of them is no id."""
+    """Return the library's own text; None if a value is not an id."""
     if all(type(each) is int and 0 <= each < 2**32 for each in ids):
         return _loaded().decode(ids)
     return None
@@ -140,7 +140,7 @@ def _text(ids: list[Any]) -> str | None:
 
 
 def _run(command: str, *options: str, data: bytes, size: int) -> tuple[int, list[Any], list[int]]:
-    """The exit status, the rows that were written, and the lines that were complained of."""
+    """Return the exit status, the written rows, and the lines with errors."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     stdin = io.TextIOWrapper(io.BufferedReader(_Pieces(data, size)), "utf-8")
     arguments = [command, f"--tokenizer={TOKENIZER}", "--output=jsonl", *options]
@@ -158,7 +158,7 @@ def _run(command: str, *options: str, data: bytes, size: int) -> tuple[int, list
 
 
 def _lines_of(text: str) -> list[str]:
-    """Those that end in a new line; other ends of lines may stand in a text."""
+    """Return the lines that end in a new line; a text may contain other line ends."""
     return text.removesuffix("\n").split("\n") if text else []
 
 

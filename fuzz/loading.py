@@ -1,8 +1,8 @@
-"""``python -m fuzz.loading``: any file is a tokenizer that decodes as it says, or a clear error.
+"""``python -m fuzz.loading``: check that any file is a correct tokenizer or a clear error.
 
-An input is the content of a file, of whichever format. Promised are TokenizerLoadError and what is
-derived from it, and TokenizerLibraryError while decoding; a warning is no finding. The command also
-measures what an input costs: more than MOST_SECONDS of CPU time or MOST_MEGABYTES is a finding.
+An input is the content of a file of any format. The allowed errors are TokenizerLoadError and its
+subclasses, and TokenizerLibraryError while decoding. A warning is not a finding. The command also
+measures each input: more than MOST_SECONDS of CPU time or MOST_MEGABYTES is a finding.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from streamdec.protocols import ByteFallback
 from tests.support import files
 
 CHECKED = 48
-"""Ids of a tokenizer that are streamed."""
+"""The number of ids that are streamed with a tokenizer."""
 MOST_SECONDS = 5.0
 MOST_MEGABYTES = 200
-"""What an input may cost; it has at most some thousand bytes."""
+"""The most that an input, which has at most a few thousand bytes, may cost."""
 
 
 class CostError(AssertionError):
-    """An input costs too much."""
+    """An input takes too much time or memory."""
 
 
 def measured(data: bytes) -> None:
-    """The law, and what it costs."""
+    """Test the law, and measure its cost."""
     began, before = time.process_time(), _peak()
     law(data)
     seconds, megabytes = time.process_time() - began, _peak() - before
@@ -49,13 +49,13 @@ def measured(data: bytes) -> None:
 
 
 def _peak() -> int:
-    """The most memory that the process has taken, in megabytes."""
+    """Return the peak memory of the process, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """One for the process; it goes when the process does."""
+    """Return the folder of the process, which is removed at its end."""
     return tempfile.TemporaryDirectory(prefix="streamdec-fuzz-")
 
 
@@ -77,7 +77,7 @@ def law(data: bytes) -> None:
 
 
 def check_decoding(tokenizer: LoadedTokenizer) -> None:
-    """A stream gives what ``decode`` gives, unless the library fails."""
+    """Check that a stream gives the text of ``decode``, unless the library fails."""
     rule = tokenizer.rules and tokenizer.rules.rule
     runs: dict[str, Any] = {"byte_fallback": "exact"} if isinstance(rule, ByteFallback) else {}
     ids = [*tokenizer.sample_ids()][:CHECKED]
@@ -93,7 +93,7 @@ def check_decoding(tokenizer: LoadedTokenizer) -> None:
 
 
 def _encoding(kind: str) -> str | None:
-    """A rank file does not say how texts are cut."""
+    """Return an encoding, because a rank file does not say how texts are split."""
     return "cl100k_base" if kind == "tiktoken" else None
 
 
@@ -169,7 +169,7 @@ def _unigram() -> bytes:
 
 
 def _sentencepiece(kind: int) -> bytes:
-    """A ModelProto: pieces with score and type, and the type of the model."""
+    """Return a ModelProto: pieces with score and type, and the type of the model."""
     types = [2, 3, 1, 1, *[6] * 3, 1, 1, 1, 1]
     pieces = b"".join(
         _field(1, _field(1, text.encode()) + b"\x15" + struct.pack("<f", -number) + bytes([24, of]))

@@ -1,4 +1,4 @@
-"""``python -m fuzz.metaspace``: the laws of decoding, where a letter stands for the space."""
+"""``python -m fuzz.metaspace``: test the laws of decoding where a letter stands for a space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``python -m fuzz.mutants``: breaks each law in the code, and sees whether the suite notices.
+"""``python -m fuzz.mutants``: break each law in the code, and check that a test fails.
 
-A *mutant* is one line of the code changed so that a law no longer holds. Each is tried on a copy of
-the working tree; the tests named with it must fail. One that survives is a gap in the tests.
+A *mutant* is one changed line of the code that breaks a law. The tests named with it run on a copy
+of the working tree, and must fail. A mutant that survives shows a gap in the tests.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ NOT_COPIED = shutil.ignore_patterns(
     *(".git", ".venv", ".nox", "build", "dist", ".hypothesis", "__pycache__", ".*_cache")
 )
 TESTS_FAILED = 1
-"""What pytest exits with; other numbers say that it could not run them."""
+"""The exit statuses of pytest after a run; others mean that no test could run."""
 
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
 
 
 class Mutant(NamedTuple):
-    """A line changed, so that a law is broken."""
+    """A changed line that breaks a law."""
 
     law: str
-    """Its number, and what is wrong now."""
+    """The number of the law, and the broken behavior."""
     path: str
     old: str
-    """Found once in the file."""
+    """The original text, which occurs once in the file."""
     new: str
     tests: Sequence[str] = LAWS
     """Arguments of pytest."""
@@ -339,7 +339,7 @@ MUTANTS = (
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     mutant: Mutant
     exit_status: int
@@ -348,12 +348,12 @@ class Outcome(NamedTuple):
 
     @property
     def is_caught(self) -> bool:
-        """Whether a test failed."""
+        """Return whether a test failed."""
         return self.exit_status == TESTS_FAILED
 
 
 def changed(mutant: Mutant, root: Path) -> None:
-    """Makes the change in the tree at ``root``. ValueError if its line is not found, once."""
+    """Change the tree at ``root``. Raises ValueError unless the text occurs exactly once."""
     path = root / mutant.path
     text = path.read_text()
     if text.count(mutant.old) != 1:
@@ -364,7 +364,7 @@ def changed(mutant: Mutant, root: Path) -> None:
 
 
 def tried(mutant: Mutant) -> Outcome:
-    """The mutant's tests, run on a copy of the working tree."""
+    """Run the mutant's tests on a copy of the working tree."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "tree"
         shutil.copytree(ROOT, root, ignore=NOT_COPIED)
@@ -386,7 +386,7 @@ def tried(mutant: Mutant) -> Outcome:
 
 
 def report(outcomes: Iterable[Outcome]) -> int:
-    """Prints a line for each as it comes; how many were not caught."""
+    """Print a line for each outcome. Return the number of survivors."""
     survivors = 0
     for mutant, status, seconds, output in outcomes:
         is_caught = status == TESTS_FAILED
@@ -399,7 +399,9 @@ def report(outcomes: Iterable[Outcome]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.mutants", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], help="a part of what is broken")
+    parser.add_argument(
+        "--only", action="append", default=[], help="a part of the name of the broken law"
+    )
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if all(part in mutant.law for part in options.only)]
     survivors = report(map(tried, chosen))

@@ -1,10 +1,10 @@
-"""``python -m fuzz.pattern_cost``: what a stop pattern costs on text of its own letters.
+"""``python -m fuzz.pattern_cost``: bound the cost of a stop pattern on text of its own letters.
 
-An input is JSON: the ``parts`` of a pattern, each an atom and how often it is written; how many
-``pieces`` of text are stepped and how long each is; whether a letter ``ends`` the pattern that
-never comes; and the longest match. A step may take
-``TIMEOUT`` seconds of CPU time for the search and ``TIMEOUT`` for what is withheld. The text has
-the letters that the atoms match, so that nearly every part of the pattern matches everywhere.
+An input is JSON. ``parts`` has the atoms of a pattern with their counts; ``pieces`` has the number
+and the length of the pieces of text; with ``ends`` the pattern ends in a letter that the text does
+not have. The longest match is also given. A step may take ``TIMEOUT`` seconds of CPU time for the
+search and ``TIMEOUT`` for the withheld text. The text has the letters that the atoms match, so that
+nearly every part of the pattern matches everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m fuzz.pieces``: the laws of decoding, where tokens are text already."""
+"""``python -m fuzz.pieces``: test the laws of decoding with tokens of text."""
 
 from __future__ import annotations
 

@@ -70,11 +70,11 @@ sys.exit(pytest.main([*options, *sys.argv[2:]], plugins=[Limit()]))
 """
 """Runs pytest. Ends the process if one test takes longer than the seconds of the first argument."""
 TEST_TIMEOUT = 200.0
-"""How many seconds one test may take by default. Without a mutant none takes half as long."""
+"""The default limit of one test in seconds. Without a mutant no test takes half as long."""
 
 
 class Outcome(NamedTuple):
-    """The judgement of the tests on a mutant."""
+    """The result of the tests of a mutant."""
 
     path: str
     line: int

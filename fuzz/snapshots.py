@@ -1,7 +1,7 @@
-"""``python -m fuzz.snapshots``: a snapshot from outside is refused, or is a stream like any other.
+"""``python -m fuzz.snapshots``: check that any snapshot raises an error or restores a stream.
 
-An input is JSON: a ``snapshot``, and the tokenizer that it is ``of``. Where it has ``"*"`` for the
-tokenizer, its fingerprint is put, so that seeds outlive a change of fingerprints.
+An input is JSON: a ``snapshot``, and the tokenizer that it is ``of``. ``"*"`` in place of the
+tokenizer becomes its fingerprint, so that seeds stay valid if fingerprints change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ YOU = "你".encode()
 BYTES = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>", b"."]
 PIECES = ["▁a", "b</w>", "##c", "<pad>", "a", "▁", ".", "|", " n't"]
 AFTER = (0, 5, 6, 7, 2, 3, 99, 4, 1)
-"""Ids that a restored stream is given: characters in bytes, stops, an unknown one, a special."""
+"""Ids for a restored stream: characters in bytes, stops, an unknown and a special id."""
 
 
 def _of_pieces(rule: Any) -> MockTokenizer:
@@ -75,7 +75,7 @@ def _filled(value: Any, own: str) -> Any:
 def _is_like_any_other(
     stream: Stream, restore: Callable[[Decoder, Any], Stream], tokenizer: Decoder
 ) -> None:
-    """Its own snapshot gives the same stream, and both go on alike to their end."""
+    """Check that its own snapshot gives the same stream, to the end."""
     if isinstance(stream, (DecodeStream, StopSequenceDecoder)):
         assert 0 <= stream.unknown_tokens <= stream.num_tokens
         if tokenizer is TOKENIZERS["bytes"]:
@@ -97,7 +97,7 @@ def _is_like_any_other(
 
 
 def _withholds_a_beginning(decoder: StopSequenceDecoder) -> None:
-    """What is jailed may become a hidden stop, where nothing else can be."""
+    """Check that jailed text may become a hidden stop, and no other text is jailed."""
     conditions, jailed = decoder.conditions, decoder.jailed
     if jailed and not (conditions.stop_regex or conditions.stop_token_sequences):
         assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)

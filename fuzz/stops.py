@@ -1,8 +1,8 @@
-"""``python -m fuzz.stops``: the laws of the stop decoder, on tables of tokens of known bytes.
+"""``python -m fuzz.stops``: test the laws of the stop decoder with tokens of known bytes.
 
 An input is JSON: the ``law`` by name, the ``table``, ``prompt``, ``ids``, ``cuts``, the options of
-decoding, and conditions under their own names. Under ``conditions`` stands what is given to
-StopConditions as it is: there a ValueError or a TypeError is promised, and nothing else.
+decoding, and conditions under their own names. ``conditions`` is passed to StopConditions
+unchanged, which may only raise ValueError or TypeError.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _ids(case: Case, name: str, most: int) -> tuple[int, ...]:
 
 
 def _conditions(case: Case) -> Conditions:
-    """Those that are good ones; what is bad is left out."""
+    """Return the valid conditions; invalid ones are left out."""
     given: dict[str, Any] = {
         name: tuple(text for text in case.texts(name) if text) for name in ("stop", "visible_stop")
     }
@@ -109,7 +109,7 @@ def _what_an_engine_may_keep(situation: Situation, _: Case) -> None:
 
 
 def _any_tokenizer(situation: Situation, case: Case) -> None:
-    """Strings alone, on a tokenizer of another kind."""
+    """Test stop strings with a tokenizer of another kind."""
     tokenizer = subject_named(case.choice("tokenizer", SUBJECTS)).tokenizer
     known = situation.conditions
     conditions = Conditions(known.stop, visible_stop=known.visible_stop)
@@ -154,7 +154,7 @@ def _tokens(*tokens: bytes, table: int = 0) -> list[int]:
 
 
 def _situations() -> Sequence[dict[str, Any]]:
-    """Each about another condition."""
+    """Return seeds with different conditions."""
     a, b, ab, t = _tokens(b"a", b"b", b"ab", b"<t>")
     cut = _tokens(b"\xe4\xbd", b"\xbd\xa0b", b"a\xe4", b"\xff")
     fallback = _tokens(b"\xe4", b"\xbd", b"\xa0", b"b", table=1)
@@ -202,7 +202,7 @@ def _situations() -> Sequence[dict[str, Any]]:
 
 
 def seeds() -> dict[str, bytes]:
-    """Each law on another situation, and the reference on all."""
+    """Return seeds with each law in a different situation, and the reference in all."""
     made = {}
     for number, situation in enumerate(_situations()):
         for law_name in dict.fromkeys([[*LAWS][number], "as_the_reference"]):

@@ -1,4 +1,4 @@
-"""``python -m fuzz.targets``: all targets for a few seconds each, in processes of their own."""
+"""``python -m fuzz.targets``: run all targets for a few seconds each, in separate processes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NAMES = (
 
 
 def target_named(name: str) -> Target:
-    """The target of a module."""
+    """Return the target of a module."""
     target = importlib.import_module(f"fuzz.{name}").TARGET
     assert isinstance(target, Target)
     return target
 
 
 class Outcome(NamedTuple):
-    """What came of one target."""
+    """The outcome of one target."""
 
     name: str
     status: int
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 def run(name: str, arguments: Sequence[str]) -> Outcome:
-    """One target, to its end."""
+    """Run one target to its end."""
     command = [sys.executable, "-m", f"fuzz.{name}", *arguments]
     began = time.monotonic()
     done = subprocess.run(
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fuzz.targets",
         description=__doc__,
-        epilog="All else (--seconds, --seed, --without-atheris) is handed to each of them.",
+        epilog="Other options (--seconds, --seed, --without-atheris) are passed to each target.",
     )
     parser.add_argument("--only", action="append", default=[], help="a target (default: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at once")

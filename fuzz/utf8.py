@@ -1,6 +1,6 @@
-"""``python -m fuzz.utf8``: bytes in pieces give the text of all of them, and withhold no more.
+"""``python -m fuzz.utf8``: check the text and the withheld bytes of UTF-8 in pieces.
 
-An input is bytes: the first says which policy ill-formed parts are under, the rest is the text.
+An input is bytes: the first one selects the policy for ill-formed parts, the rest is the text.
 """
 
 from __future__ import annotations

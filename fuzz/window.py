@@ -1,7 +1,7 @@
-"""``python -m fuzz.window``: the laws of the windowed route, where all there is is a decode.
+"""``python -m fuzz.window``: test the laws of tokenizers that only have ``decode``.
 
-An input is JSON as for the decoders; ``window_continues`` takes its ids from ``text``, a list whose
-numbers are words, strings are characters in bytes, and lists are runs of ids that are not shown.
+An input is JSON as for the decoders. ``window_continues`` takes its ids from the list ``text``:
+numbers are words, strings are characters in bytes, and lists are runs of ids without text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LAWS: Mapping[str, Law] = {
 
 
 def _text(subject: Subject, case: Case, name: str, *, skip: bool) -> list[int]:
-    """Ids as a model writes them."""
+    """Return ids like a model's."""
     skipped = set(subject.skipped if skip else ())
     silent = [*subject.unknown, *sorted(skipped)]
     ids: list[int] = []

@@ -1,4 +1,4 @@
-"""``python -m fuzz.wordpiece``: the laws of decoding, where a prefix continues a word."""
+"""``python -m fuzz.wordpiece``: test the laws of decoding where a prefix continues a word."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "SourceError",
-            "the source gives several samples, 0 and 1: index= must say which one is read",
+            "the source has several samples, 0 and 1: choose one with index=",
             "`n` is more than 1. A `DecoderPool` reads all samples.",
             ASYNC,
         ),
@@ -276,7 +276,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "the pool has a request 'a' already",
+            "the pool already has a request 'a'",
             "Two requests have the same id, or the first was not ended.",
             ASYNC,
         ),
@@ -292,14 +292,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "the rank file of cl100k_base is not at hand: downloads are not allowed …",
+            "the rank file of cl100k_base is not in the cache: downloads are not allowed …",
             "The name is known, but the file is not in tiktoken's cache.",
             "../explanation/formats.md#names Names",
         ),
         Message(
             "TokenizerLoadError",
-            "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how "
-            "text is split: give encoding=EncodingSpec(name, pattern, special_tokens)",
+            "'…': an unknown rank file (SHA-256 …), not one of …; such a file does not say how "
+            "text is split: pass encoding=EncodingSpec(name, pattern, special_tokens)",
             "A rank file of an unknown encoding.",
             "../explanation/formats.md#rank-files Rank files",
         ),
@@ -354,7 +354,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Text to ids": (
         Message(
             "EncodeError",
-            "the text has special tokens, which are forbidden in it: '<eos>'",
+            "the text contains special tokens, which are forbidden: '<eos>'",
             '`special="forbid"` was set, and the text spells a special token.',
             "../explanation/formats.md#special-tokens-in-untrusted-text Untrusted text",
         ),
@@ -454,14 +454,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StreamdecWarning",
-            "…: added tokens that are spelled in letters which stand for bytes (…): … They are "
+            "…: added tokens whose letters stand for bytes (…): … They are "
             "decoded as other text: …",
             "The text of these tokens differs between engines.",
             "findings.md Findings of a preflight",
         ),
         Message(
             "StreamdecWarning",
-            "…: a GGUF file does not tell all of how a text is cut; encoding is best effort",
+            "…: a GGUF file does not fully describe how a text is split; encoding is best effort",
             "Decoding is exact. Use the ids of the engine.",
             "../explanation/formats.md#gguf GGUF",
         ),

@@ -1,6 +1,6 @@
 """The result of encoding a text: ids in one buffer, with tokens, offsets and hashes on request.
 
-Also the special tokens of a tokenizer, and the ways to encode those that a text spells.
+Also the special tokens of a tokenizer, and how to encode special tokens that a text spells.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["Encoding", "EncodingSource", "Special", "SpecialTokens"]
 Special = Literal["parse", "text", "forbid"]
 """How special tokens that a text spells are encoded.
 
-``"parse"`` gives their ids (for your own prompts), ``"text"`` encodes their letters like other
-letters, and ``"forbid"`` raises an error (for untrusted text). ``"text"`` also raises an error if
-the model has no other way to encode these letters.
+``"parse"`` encodes them as special tokens (for your own prompts), ``"text"`` as ordinary text, and
+``"forbid"`` raises an error (for untrusted text). ``"text"`` also raises an error if the model
+cannot encode them as ordinary text.
 """
 
 Span = tuple[int, int]
@@ -170,7 +170,7 @@ class Encoding:
     @property
     def _known_source(self) -> EncodingSource:
         if self._source is None:
-            raise LookupError("this encoding has no tokenizer, as after pickling")
+            raise LookupError("this encoding has no tokenizer; pickling removes it")
         return self._source
 
     def hash(self) -> str:
@@ -185,10 +185,10 @@ class Encoding:
     def block_hashes(self, size: int, parent: str = "") -> list[str]:
         """Return a hash for each complete block of ``size`` ids, which includes all ids before it.
 
-        It is the SHA-256 of the 32 bytes of the previous hash (for the first block of ``parent``,
-        if it is given) and the ids of the block as in :meth:`hash`. ``get_hash_str`` of SGLang
-        gives the same for the pages of its prefix cache. Ids after the last complete block are not
-        hashed.
+        Each hash is the SHA-256 of the 32 bytes of the previous hash and the ids of the block, as
+        in :meth:`hash`. The previous hash of the first block is ``parent``, if given.
+        ``get_hash_str`` of SGLang returns the same hashes for the pages of its prefix cache. Ids
+        after the last complete block are not hashed.
 
         Raises ValueError if ``size`` is less than 1 or ``parent`` is not hexadecimal.
 
@@ -220,9 +220,9 @@ def _native(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """The special tokens: those with a role, by transformers' names of roles, and the others.
+    """The special tokens of a tokenizer, by their role; roles have their names in transformers.
 
-    A role has a token only if the tokenizer's files declare it. Nothing is guessed from names.
+    A role has a token only if the tokenizer's files declare it. No role is guessed from a name.
 
     >>> from streamdec import load_tokenizer
     >>> special = load_tokenizer("path/to/model").special_tokens
@@ -231,25 +231,25 @@ class SpecialTokens:
     """
 
     bos_token: str | None = None
-    """Begins a text."""
+    """The token that begins a text."""
     eos_token: str | None = None
     """Ends it."""
     unk_token: str | None = None
-    """Stands for text that has no token."""
+    """The token for text that has no token."""
     sep_token: str | None = None
-    """Separates two texts."""
+    """The token between two texts."""
     pad_token: str | None = None
-    """Fills a batch."""
+    """The token for padding."""
     cls_token: str | None = None
-    """Marks the place that a classifier reads."""
+    """The token that a classifier reads."""
     mask_token: str | None = None
-    """Hides a token."""
+    """The token that replaces a masked token."""
     additional_special_tokens: tuple[str, ...] = ()
-    """All the other special tokens, by their ids."""
+    """All other special tokens, in the order of their ids."""
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them without repetition: the roles in the order above, then the others."""
+        """All special tokens once: the roles in the order above, then the others."""
         roles = (self.bos_token, self.eos_token, self.unk_token, self.sep_token)
         more = (self.pad_token, self.cls_token, self.mask_token, *self.additional_special_tokens)
         return tuple(dict.fromkeys(token for token in (*roles, *more) if token is not None))

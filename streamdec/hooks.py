@@ -60,14 +60,14 @@ class StreamEnded(NamedTuple):
     """
 
     tokenizer_type: str
-    """What decoded: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``, or the
-    class name of another tokenizer."""
+    """The kind of tokenizer: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``,
+    or the class name of another tokenizer."""
     route: Literal["bytes", "window"]
     """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode; slower)."""
     finish_reason: FinishReason
     """Why it ended; ``"abort"`` also for a stream that was abandoned."""
     stop_kind: StopKind | None
-    """What stopped it, if it finished with ``"stop"``."""
+    """The kind of stop, if it finished with ``"stop"``."""
     error_type: str | None
     """The class of the error that the engine or a step raised; None without one."""
     tokens: int
@@ -220,16 +220,16 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     >>> try:
     ...     add_hook(hook)
     ... except ValueError as error:
-    ...     print("was added already" in str(error))
+    ...     print("was already added" in str(error))
     True
     >>> remove()
     """
     global installed
     if not isinstance(hook, Hook):
-        raise TypeError(f"a hook is derived from streamdec.Hook, which {hook!r:.80} is not")
+        raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}")
     with _lock:
         if any(each is hook for each in installed):
-            raise ValueError(f"{hook!r:.80} was added already")
+            raise ValueError(f"{hook!r:.80} was already added")
         installed = (*installed, hook)
 
     left = [hook]
@@ -246,7 +246,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 def tell(
     hooks: tuple[Hook, ...], what: EventName, event: StreamEnded | Call | Loaded | FellBack
 ) -> None:
-    """Call the method ``what`` of each of ``hooks``, and log what they raise."""
+    """Call the method ``what`` of each of ``hooks``, and log their exceptions."""
     for hook in hooks:
         try:
             getattr(hook, what)(event)

@@ -1,14 +1,14 @@
-"""What streamdec asks of a tokenizer.
+"""The interfaces of tokenizers, and the rules by which they join tokens.
 
-Two things can be decoded:
+Two kinds of object can be decoded:
 
-* any object with ``decode(token_ids, skip_special_tokens=...)`` (:class:`Decoder`): streamed over a
-  window of recent ids;
-* a :class:`TableDecoder`, which also says by which *rule* its library joins tokens and what each
-  token is made of: streamed byte by byte, exactly.
+* a :class:`Decoder`, any object with ``decode(token_ids, skip_special_tokens=...)``. It is streamed
+  over a window of recent ids.
+* a :class:`TableDecoder`, which also has the bytes or text of each token and the *rule* that joins
+  them. It is streamed byte by byte, exactly.
 
-The rules are data, so a backend needs nothing of :mod:`streamdec.core`, and the core nothing of any
-tokenizer library.
+The rules are data. So backends do not import :mod:`streamdec.core`, and the core does not import
+tokenizer libraries.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class RawBytes:
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel:
-    """GPT-2's byte alphabet: a piece of its 256 letters is bytes, any other is its own UTF-8.
+    """Pieces in GPT-2's byte alphabet are bytes; pieces with other characters are UTF-8.
 
-    The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``; ``tokenizers`` has the decoder
-    under this name.
+    The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``. The decoder in ``tokenizers``
+    has the same name.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import ByteLevel
@@ -73,7 +73,7 @@ class ByteLevel:
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """Pieces are text and are joined with nothing between.
+    """Pieces are text, joined without a separator.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import Concatenation
@@ -84,7 +84,7 @@ class Concatenation:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Pieces are text, joined by ``separator`` (``tokenizers`` without a decoder: one space).
+    """Pieces are text, joined by ``separator``. ``tokenizers`` without a decoder uses one space.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import Joined
@@ -97,9 +97,9 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Metaspace:
-    """``replacement`` stands for a space; in the first piece all of them vanish if ``prepend``.
+    """``replacement`` stands for a space; ``prepend`` removes all of them from the first piece.
 
-    SentencePiece's way to write spaces; the decoder of ``tokenizers`` of this name.
+    SentencePiece writes spaces in this way. The decoder in ``tokenizers`` has the same name.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import Metaspace
@@ -114,9 +114,9 @@ class Metaspace:
 
 @dataclass(frozen=True, slots=True)
 class ByteFallback:
-    """A piece ``<0xE4>`` is one byte; neighbouring ones form a run. Other pieces are text.
+    """A piece like ``<0xE4>`` is one byte, and adjacent bytes form a run. Other pieces are text.
 
-    With ``metaspace`` that rule applies afterwards, to each text piece and each run (ChatGLM3).
+    ``metaspace`` is applied afterwards to each text piece and each run (ChatGLM3).
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import ByteFallback
@@ -130,10 +130,10 @@ class ByteFallback:
 
 @dataclass(frozen=True, slots=True)
 class WordPiece:
-    """Pieces beginning with ``prefix`` continue the word before; others get a space in front.
+    """Pieces that begin with ``prefix`` continue a word; a space is put before other pieces.
 
-    BERT's. With ``cleanup`` spaces before punctuation and contractions go, piece by piece, as in
-    the decoder of ``tokenizers`` of this name.
+    BERT uses this rule. ``cleanup`` removes spaces before punctuation and contractions in each
+    piece, as the decoder of the same name in ``tokenizers`` does.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import WordPiece
@@ -148,9 +148,9 @@ class WordPiece:
 
 @dataclass(frozen=True, slots=True)
 class BPESuffix:
-    """``suffix`` ends a word: a space, but nothing in the last piece.
+    """``suffix`` ends a word. It becomes a space, and is removed from the last piece.
 
-    The first GPT's; ``BPEDecoder`` of ``tokenizers``.
+    The first GPT uses this rule; it is ``BPEDecoder`` in ``tokenizers``.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import BPESuffix
@@ -164,10 +164,10 @@ class BPESuffix:
 
 @dataclass(frozen=True, slots=True)
 class CTC:
-    """Repeated pieces count once, ``pad`` is removed; ``delimiter`` is a space if ``cleanup``.
+    """Repeated pieces count once, ``pad`` is removed, and ``delimiter`` is a space if ``cleanup``.
 
-    What speech models write (connectionist temporal classification); the decoder of ``tokenizers``
-    of this name. With ``metaspace`` that rule applies afterwards.
+    Speech models use this rule (connectionist temporal classification). The decoder in
+    ``tokenizers`` has the same name. ``metaspace`` is applied afterwards.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import CTC
@@ -193,14 +193,15 @@ DecodingRule = (
     | BPESuffix
     | CTC
 )
-"""The rules by which a library joins pieces; the first one's bytes, all others' text."""
+"""The rules by which a library joins pieces. RawBytes joins bytes; the others join text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralReplace:
-    """Every ``pattern`` (not empty) in the whole text becomes ``content``, leftmost first.
+    """Replaces ``pattern``, which is not empty, by ``content`` in the whole text.
 
-    As ``str.replace`` does. A stream withholds what may still become the pattern.
+    It replaces from left to right, like ``str.replace``. A stream withholds text that may still
+    become the pattern.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.protocols import Concatenation, LiteralReplace, TextRules
@@ -227,9 +228,9 @@ class TextRules:
     rule: DecodingRule
     """How pieces are joined."""
     strip_left: tuple[str, int] = ("", 0)
-    """One character, and how many of it are removed from the very beginning of the text."""
+    """A character, and how many of it are removed from the beginning of the text."""
     replaces: tuple[LiteralReplace, ...] = ()
-    """What is replaced in the whole text afterwards, in this order."""
+    """The replacements in the whole text afterwards, in this order."""
 
 
 # --- what a tokenizer can do ----------------------------------------------------------------------
@@ -239,8 +240,8 @@ class TextRules:
 class Encoder(Protocol):
     """Turns text into token ids.
 
-    ``add_special_tokens`` asks for those that a template of the tokenizer puts around a text (BOS,
-    ``[CLS]``); ``special`` says what becomes of those that the text itself spells
+    ``add_special_tokens`` adds the special tokens that the tokenizer's template puts around a text
+    (BOS, ``[CLS]``). ``special`` says how to encode special tokens that the text itself spells
     (:data:`~streamdec.encoding.Special`).
 
     >>> from streamdec import Encoder, MockTokenizer
@@ -255,8 +256,8 @@ class Encoder(Protocol):
     ) -> Encoding:
         """Encode ``text``; special tokens are added around it only when asked for.
 
-        Raises EncodeError for what cannot be encoded or must not be, TypeError for what is no text,
-        ValueError for a ``special`` that is none.
+        Raises EncodeError for text that cannot be encoded or contains a forbidden special token,
+        TypeError if ``text`` is not a str, and ValueError for an unknown value of ``special``.
         """
         ...
 
@@ -273,10 +274,10 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class Decoder(Protocol):
-    """Turns all token ids into text at once: all that a stream needs.
+    """Turns all token ids into text at once. A stream needs only this method.
 
-    Any object with this method will do; it is streamed over a window of recent ids. Without
-    ``skip_special_tokens`` special tokens are part of the text.
+    An object with this method is streamed over a window of recent ids. If ``skip_special_tokens``
+    is false, special tokens are part of the text.
 
     >>> from streamdec import Decoder, DecodeStream
     >>> class Letters:
@@ -291,7 +292,7 @@ class Decoder(Protocol):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of ``token_ids``, which are ints from 0 to 2**32 - 1.
 
-        ``skip_special_tokens`` leaves special tokens out. Ids without a token contribute nothing.
+        ``skip_special_tokens`` leaves special tokens out. Ids without a token have no text.
         The backends of streamdec raise :class:`~streamdec.TokenizerLibraryError` for other ids and
         if the library fails.
         """
@@ -300,10 +301,10 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class TableDecoder(Decoder, Protocol):
-    r"""A decoder that can be compiled: it tells what tokens are made of and how they are joined.
+    r"""A decoder that can be compiled: it has the pieces of tokens and the rules that join them.
 
-    A stream of one works on bytes and is exact. It is used after a sample (``sample_ids``) was
-    compared with its ``decode``.
+    Its streams work on bytes and are exact. Before its first stream, the rules are compared with
+    its ``decode`` for a sample (``sample_ids``).
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.protocols import TableDecoder
@@ -314,7 +315,7 @@ class TableDecoder(Decoder, Protocol):
 
     @property
     def rules(self) -> TextRules | None:
-        """How pieces become text; None if only ``decode`` knows."""
+        """The rules that turn pieces into text; None if only ``decode`` can do that."""
         ...
 
     @property
@@ -330,13 +331,13 @@ class TableDecoder(Decoder, Protocol):
         and 512 to 1,024 tokens spread over the vocabulary. If it was loaded from a tokenizer.json,
         a dash and 16 more digits cover the whole vocabulary as the file spells it. A
         ``tokenizers.Tokenizer`` or a tokenizer of transformers that was passed as an object has
-        the first 16 digits only, and then only those are compared: one that differs in a few
-        ordinary tokens may be accepted. Load both from files to rule that out.
+        only the first 16 digits. Then only those are compared, and a tokenizer that differs in a
+        few ordinary tokens may be accepted. To prevent that, load both from files.
         """
         ...
 
     def piece(self, token_id: int) -> str | bytes | None:
-        """Return what ``token_id`` gives to the rule: bytes or text; None if there is no token."""
+        """Return the bytes or text that ``token_id`` is for the rule; None if there is no token."""
         ...
 
     def is_skipped(self, token_id: int) -> bool:
@@ -349,7 +350,7 @@ class TableDecoder(Decoder, Protocol):
 
 
 class IncrementalDecoder(Protocol):
-    """What ``decode_stream`` gives: :class:`~streamdec.DecodeStream`, as far as a backend knows.
+    """The interface of :class:`~streamdec.DecodeStream`, which ``decode_stream`` returns.
 
     >>> from streamdec import MockTokenizer
     >>> stream = MockTokenizer().decode_stream()
@@ -358,15 +359,15 @@ class IncrementalDecoder(Protocol):
     """
 
     def step(self, token_id: int, /) -> str:
-        """Takes ``token_id``; returns the text it completes."""
+        """Take ``token_id`` and return the text that it completes."""
         ...
 
     def step_batch(self, token_ids: Iterable[int], /) -> list[str]:
-        """Takes ``token_ids``; returns a text for each."""
+        """Take ``token_ids`` and return a text for each."""
         ...
 
     def flush(self) -> str:
-        """Ends the stream; returns what was held."""
+        """End the stream and return the text of the bytes that were held."""
         ...
 
     @property
@@ -377,7 +378,7 @@ class IncrementalDecoder(Protocol):
 
 @runtime_checkable
 class Tokenizer(Encoder, TableDecoder, Protocol):
-    """Both directions, as every backend of streamdec offers them.
+    """Encodes and decodes. Every backend of streamdec has this interface.
 
     >>> from streamdec import MockTokenizer, Tokenizer
     >>> isinstance(MockTokenizer(), Tokenizer)
@@ -429,7 +430,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """The highest id plus one: holes and added tokens count, padding of the model does not."""
+        """The highest id plus one. Holes and added tokens count; padding of the model does not."""
         ...
 
     @property

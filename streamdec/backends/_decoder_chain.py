@@ -45,7 +45,7 @@ def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
     if decoder is None:
         return None
     try:
-        # Not to_str, which the library does not give every decoder.
+        # Not to_str, which some decoders of the library do not have.
         state = guarded(decoder.__getstate__)
     except TokenizerLibraryError:
         return [{"type": "custom"}]
@@ -119,7 +119,7 @@ _JOINING: dict[str, Callable[[Stage], DecodingRule]] = {
 
 
 def _with_whole_text(rule: DecodingRule, stages: list[Stage]) -> TextRules | None:
-    """The rules with what is done to the whole text; None if a stage is not one we know there."""
+    """Return the rules with the changes to the whole text; None if a stage is unknown there."""
     strip_left = ("", 0)
     if stages and _is_strip_left(stages[0]):
         strip_left = (stages[0]["content"], stages[0]["start"])
@@ -135,7 +135,10 @@ def _is_literal_replace(stage: Stage) -> bool:
 
 
 def rewriter(stages: list[Stage]) -> Callable[[str], str]:
-    """What ``stages`` do to one piece: str.replace for one literal Replace, else the library."""
+    """Return a function that applies ``stages`` to one piece.
+
+    One literal Replace is ``str.replace``. The library applies all other stages.
+    """
     if not stages:
         return str
     if len(stages) == 1 and _is_literal_replace(stages[0]):
@@ -154,7 +157,7 @@ def _element_wise_decoder(stage: Stage) -> decoders.Decoder:
 
 
 def byte_names(rules: TextRules | None) -> list[str]:
-    """The tokens of one byte, in the spelling that ``rules`` have for them."""
+    """Return the names of the tokens of one byte, as ``rules`` spell them."""
     if rules and isinstance(rules.rule, ByteLevel):
         return sorted(pre_tokenizers.ByteLevel.alphabet())
     if rules and isinstance(rules.rule, ByteFallback):

@@ -1,8 +1,8 @@
 """The encoding side of a HuggingFaceTokenizer.
 
-In: texts. Out: ids of the library ``tokenizers``, never truncated and never padded, and where each
-token is in its text. The library's tokenizer may be shared with other code, which changes its
-settings; so texts are encoded with a copy where its settings are not the plain ones.
+In: texts. Out: ids of the library ``tokenizers``, never truncated and never padded, and the offsets
+of each token. Other code may share the library's tokenizer and change its settings. Texts are then
+encoded with a copy that has the plain settings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATIENCE = 0.1
 
 
 class HuggingFaceEncoder(BaseTokenizer):
-    """A tokenizer of ``tokenizers`` as far as it encodes."""
+    """The encoding methods of a tokenizer of ``tokenizers``."""
 
     inline_chars: int = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
@@ -82,7 +82,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         """Encode with the library's batch function, because its ``encode`` holds the GIL.
 
         Making lists of ids holds the GIL too, for a few milliseconds with 400,000 characters. So
-        after long texts one thread at a time does it, and an event loop waits for one of them only.
+        only one thread at a time does that after long texts. An event loop then waits for only one.
         """
         encode = self._encoder_for(special).encode_batch_fast
         results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
@@ -111,7 +111,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         words = self._words_in(text, ids)
         if words or ids != plain:
             spelled = words or (found - self._special_in(plain)) or found
-            told = "the text has special tokens, which are forbidden in it"
+            told = "the text contains special tokens, which are forbidden"
             raise EncodeError(f"{told}: {self._listed(spelled)}")
 
     def _refuse_words(self, texts: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         plain = self._batch_ids(texts, "text", add_special_tokens=False)
         for text, ids in zip(texts, plain, strict=True):
             if found := self._words_in(text, Encoding(ids)):
-                told = "the text has special tokens that its model has as words, and cannot spell"
+                told = "the text has special tokens that its model cannot encode as ordinary text"
                 raise EncodeError(f"{told}: {self._listed(found)}")
 
     def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
@@ -131,7 +131,7 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _ids_of_words(self) -> frozenset[int]:
         """Special tokens that are also words of the model, such as T5's ``<extra_id_0>``.
 
-        Their letters give them in every mode. The library is asked once about each candidate.
+        Texts that spell them are encoded to them in every mode. Each candidate is tested once.
         """
         name_of = self._tokenizer.model.id_to_token
         names = [name for i in self._special_ids if (name := name_of(i))]
@@ -150,7 +150,7 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _listed(self, token_ids: Collection[int]) -> str:
         return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
 
-    # --- where each token is ----------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------------------
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
         """Return the start and end of each token of ``encoding`` in its text, in code points.
@@ -165,14 +165,14 @@ class HuggingFaceEncoder(BaseTokenizer):
         add = encoding.add_special_tokens
         result = guarded(encode, [encoding.text], add_special_tokens=add)[0]
         if tuple(result.ids) != encoding.ids:
-            raise EncodeError("the text has other ids by now: the tokenizer was changed")
+            raise EncodeError("the text now has other ids: the tokenizer was changed")
         return list(result.offsets)
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
         """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
 
-        They are exact to the byte if the tokens' bytes are the text and the library trims no white
-        space; otherwise they are those of whole characters. Raises what :meth:`offsets_of` raises.
+        They are exact if the tokens' bytes are the text and the library trims no white space.
+        Otherwise they are those of whole characters. Raises the errors of :meth:`offsets_of`.
         """
         places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
         spans = [(places[start], places[end]) for start, end in encoding.offsets]
@@ -203,7 +203,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     @cached_property
     def _encoder_of_plain_text(self) -> Tokenizer:
-        """A copy to which special tokens are text, a setting of the whole tokenizer."""
+        """A copy that encodes special tokens as text, a setting of the whole tokenizer."""
         plain = self._copy()
         plain.encode_special_tokens = True
         return plain
@@ -218,7 +218,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         The parts are shared: a copy through JSON would block all threads as loading does.
         """
         tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
-        # All at once is quick, but the library then numbers some otherwise than one by one.
+        # Adding all at once is fast, but the library may then assign other ids than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
             copied = self._without_added_tokens()
             for group in groups:
@@ -237,7 +237,7 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _as_added(self, token_id: int) -> Iterator[AddedToken]:
         token = self._added_tokens[token_id]
         if not token.special and self.is_skipped(token_id):
-            # It was special before it was ordinary: the library keeps both.
+            # The token was added as special and then as ordinary: the library keeps both.
             yield AddedToken(token.content, special=True)
         yield token
 

@@ -1,7 +1,7 @@
 """The bytes of a piece in the middle of a text.
 
-In: a tokenizer's rules and a piece. Out: bytes. What a rule does at the ends of a text, and to
-repeated pieces, is not handled here. The library ``tokenizers`` makes the text.
+In: a tokenizer's rules and a piece. Out: bytes. Changes at the ends of a text, and to repeated
+pieces, are not handled here. The library ``tokenizers`` computes the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from streamdec.tokenizers._common import BYTE_OF_LETTER, guarded
 
 __all__ = ["bytes_of", "library_stages"]
 
-# What the decoder ``ByteFallback`` parses, by Rust's ``u8::from_str_radix``; others are text.
+# The pieces that the decoder ``ByteFallback`` parses as bytes, with ``u8::from_str_radix``.
 _BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
 
 

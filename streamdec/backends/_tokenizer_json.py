@@ -105,7 +105,7 @@ def _declared(content: bytes, name: str) -> Iterator[dict[str, Any]]:
             except (ValueError, RecursionError):  # the library refuses it
                 return
         for token in tokens:
-            # Elsewhere in a file a key of this name may be anything.
+            # In other places a key of this name may have any value.
             if isinstance(token, dict) and isinstance(token.get("content"), str):
                 yield token
 
@@ -129,8 +129,8 @@ def vocabulary_hash(content: bytes, size: int) -> str:
     if b"\n" in vocabulary:
         compact = vocabulary.translate(None, b" \n")
         indent = len(vocabulary) - len(vocabulary.lstrip(b" \n"))
-        # So much white space indents an object, or an array of pairs as the library writes it. If
-        # there is more, some of it may belong to tokens and is kept.
+        # The exact amount of white space that indents an object or, as the library writes it, an
+        # array of pairs. Further white space may belong to tokens and is kept.
         if len(vocabulary) - len(compact) in ((indent + 1) * size, 32 * size - 7):
             vocabulary = compact
     return hashlib.sha256(vocabulary).hexdigest()[:16]

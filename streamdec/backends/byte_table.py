@@ -1,8 +1,8 @@
 """Tokenizers that are a table of bytes: RWKV's text vocabulary, ByT5 and EvaByte.
 
-In: RWKV's vocabulary file, or a folder whose class encodes each byte by itself. Out: a
-:class:`~streamdec.Tokenizer`, for which no library is needed. A text is encoded as the longest
-token at each place. Special tokens that it spells are found first.
+In: RWKV's vocabulary file, or a folder whose class encodes each byte separately. Out: a
+:class:`~streamdec.Tokenizer` that needs no library. Encoding finds special tokens first, and then
+takes the longest token at each place.
 
 The references are ``rwkv_tokenizer.py`` of BlinkDL/ChatRWKV, ``tokenization_byt5.py`` of
 transformers 5.24, and ``tokenization_evabyte.py`` of EvaByte. In all of them a character of several
@@ -75,9 +75,9 @@ class _ByteClass:
     begins: tuple[str, ...] = ()
     """The roles of the tokens that ``add_special_tokens`` puts before a text."""
     ends: tuple[str, ...] = ()
-    """The roles of those that it puts after a text, unless the text ends with them."""
+    """The roles of the tokens that it puts after a text, unless the text ends with them."""
     strips: bool = False
-    """Whether tokens with a role take the white space around them."""
+    """Whether tokens with a role include the white space around them."""
 
     def special(self, roles: Mapping[str, str], found: FolderTokens) -> dict[int, AddedToken]:
         """Return the added tokens of a folder by id; ``found`` is what its files declare."""
@@ -220,7 +220,9 @@ class ByteTableTokenizer(BaseTokenizer):
         found = read_folder(folder)
         chosen = byte_class_of(found)
         if chosen is None:
-            raise TokenizerLoadError(f"{str(folder)!r}: {CONFIG} names no class of byte tokens")
+            raise TokenizerLoadError(
+                f"{str(folder)!r}: {CONFIG} does not name a class of byte tokens"
+            )
         known = _BYTE_CLASSES[chosen]
         roles = {**known.roles, **found.roles}
         special = known.special(roles, found)
@@ -228,7 +230,7 @@ class ByteTableTokenizer(BaseTokenizer):
         ids = {token.content: i for i, token in special.items()}
 
         def ids_of(names: Sequence[str]) -> list[int]:
-            """Return the ids of these roles; a declared token may have the place of one."""
+            """Return the ids of these roles. A declared token may replace the default one."""
             return [ids[roles[role]] for role in names if roles[role] in ids]
 
         return cls(

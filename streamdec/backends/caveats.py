@@ -40,7 +40,7 @@ class Caveat:
     code: str
     """A stable code, such as ``"ADDED_TOKEN_NORMALIZED"``."""
     what: str
-    """What was found, as a phrase: "added tokens with …"."""
+    """The property, as a phrase: "added tokens with …"."""
     follows: str
     """The consequence, a sentence."""
     tokens: Mapping[int, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def _of_text(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
     library = library_tokenizer(tokenizer)
     if library is None or not isinstance(tokenizer, HuggingFaceTokenizer):
         return
-    # The copy that the tokenizer keeps: the library would make new ones, 1 µs each.
+    # Use the tokenizer's copy: the library would make new objects, 1 µs each.
     added = sorted(tokenizer._added_tokens.items())
     yield from _normalized(tokenizer, library, added)
     yield from _of_byte_letters(tokenizer.rules, added)
@@ -141,7 +141,7 @@ def _of_byte_letters(
     if found:
         yield Caveat(
             "ADDED_TOKEN_OF_BYTE_LETTERS",
-            "added tokens that are spelled in letters which stand for bytes",
+            "added tokens whose letters stand for bytes",
             "They are decoded as other text: the library decodes each letter as its byte, which is "
             "often not a character (U+FFFD), while llama.cpp prints the letters.",
             found,

@@ -1,14 +1,15 @@
-"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly and encoded as far as possible.
+"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly and encoded with best effort.
 
 In: a path. Out: a :class:`~streamdec.Tokenizer`. :mod:`streamdec.backends.gguf_metadata` reads the
 file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
 ``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
 llama.cpp leaves that to its callers.
 
-A GGUF file does not fully describe how a text is split, so encoding is *best effort* and warned
-about once. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` for ``bert``, and
-for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`); for ``rwkv`` the
-longest token at each place is taken. Other kinds, such as ``t5``, only decode.
+A GGUF file does not fully describe how a text is split. So encoding is *best effort*, with one
+warning. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` encodes for
+``bert``, and for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`). For
+``rwkv`` this module takes the longest token at each place. Other kinds, such as ``t5``, only
+decode.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _MAX_TOKEN = 255
-"""Longest token of the kind ``rwkv`` that is looked up in a text, in bytes; the longest has 127."""
+"""The most bytes of an ``rwkv`` token that is searched for in a text. The longest has 127."""
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
     "unk_token": "unknown",
-    "sep_token": "seperator",  # spelled so in the format
+    "sep_token": "seperator",  # the spelling of the format
     "pad_token": "padding",
     "cls_token": "cls",
     "mask_token": "mask",
@@ -73,8 +74,8 @@ _ROLES = {
 class GGUFTokenizer(AssembledFastPath):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
-    Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is made for
-    the first text; with a large vocabulary that takes half a second, in which no other thread runs.
+    Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is built
+    for the first text. With a large vocabulary that takes half a second, and blocks other threads.
     ``skip_special_tokens`` skips control tokens and the unknown token, as llama.cpp does without
     ``special``.
 
@@ -106,12 +107,12 @@ class GGUFTokenizer(AssembledFastPath):
         self._kind = _one_of(data.get("model"))
         self._tokens = strings_of(data, "tokens")
         if not self._tokens:
-            raise ValueError("a GGUF file without tokens in it (tokenizer.ggml.tokens)")
+            raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
         types = data.get("token_type") or [_NORMAL] * len(self._tokens)
         if not isinstance(types, list) or not all(type(kind) is int for kind in types):
             raise ValueError("tokenizer.ggml.token_type is not a list of integers")
         if len(types) != len(self._tokens):
-            raise ValueError(f"{len(types)} types of {len(self._tokens)} tokens")
+            raise ValueError(f"{len(types)} token types, but {len(self._tokens)} tokens")
         if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
             raise ValueError(f"a token has the unknown type {min(strange)}")
         self._types: list[int] = types
@@ -140,7 +141,7 @@ class GGUFTokenizer(AssembledFastPath):
     def begin_fast(self, options: FastOptions) -> None:
         """Build fastokens for a byte-level BPE, and use it if it gives the same ids.
 
-        ``options`` say when. Raises :class:`~streamdec.MissingExtraError` and
+        ``options`` say when to do this. Raises :class:`~streamdec.MissingExtraError` and
         :class:`~streamdec.TokenizerLoadError` if they are strict.
         """
         if self._kind == "gpt2" and self.encodes == "best effort":
@@ -225,8 +226,8 @@ class GGUFTokenizer(AssembledFastPath):
             return "best effort"
         if self._kind == "gpt2" and self._merges and self._pre in CUTTING:
             return "best effort"
-        how = f"of the kind {self._kind}, cut as {self._pre!r:.80}"
-        return f"no: this file does not tell how a text is cut ({how})"
+        how = f"of the kind {self._kind}, split as {self._pre!r:.80}"
+        return f"no: this file does not say how a text is split ({how})"
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -235,7 +236,9 @@ class GGUFTokenizer(AssembledFastPath):
             raise EncodeError(f"{self.name!r} encodes {self.encodes}; it decodes")
         if not self._is_warned:
             self._is_warned = True
-            told = "a GGUF file does not tell all of how a text is cut; encoding is best effort"
+            told = (
+                "a GGUF file does not fully describe how a text is split; encoding is best effort"
+            )
             warnings.warn(f"{self.name!r}: {told}", StreamdecWarning, stacklevel=6)
         return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
 
@@ -255,10 +258,12 @@ class GGUFTokenizer(AssembledFastPath):
     def _check_ids(self, ids: Iterable[int]) -> None:
         if words := self._control.intersection(ids):
             name = self._tokens[min(words)]
-            raise EncodeError(f"the special token {name!r}, which is a word of the model as well")
+            raise EncodeError(
+                f"the special token {name!r}, which is also an ordinary token of the model"
+            )
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
-        """Yield the longest token at each place; without one, the unknown token for a byte."""
+        """Yield the longest token at each place, or the unknown token for a byte without one."""
         names = self._any_special if special == "parse" else None
         parts = [text] if names is None else names.split(text)
         for index, part in enumerate(parts):
@@ -308,7 +313,7 @@ class GGUFTokenizer(AssembledFastPath):
 
     @cached_property
     def _control(self) -> frozenset[int]:
-        """The special tokens that only a text that spells them may give."""
+        """The special tokens whose ids only come from texts that spell them."""
         return frozenset(self._special) - {self._roles.get("unk_token", -1)}
 
     @cached_property
@@ -318,7 +323,7 @@ class GGUFTokenizer(AssembledFastPath):
 
     @cached_property
     def _of_special_tokens(self) -> Tokenizer:
-        """The same parts, shared, with the special tokens."""
+        """Return a tokenizer that shares these parts, and has the special tokens."""
         plain = self._of_plain_text
         tokenizer = Tokenizer(plain.model)
         if plain.normalizer is not None:
@@ -403,7 +408,7 @@ def _is_wanted(key: str) -> bool:
 def _one_of(kind: Any) -> str:
     if kind not in _KINDS:
         known = ", ".join(_KINDS)
-        raise ValueError(f"a GGUF file with a tokenizer of the kind {kind!r:.80}; served: {known}")
+        raise ValueError(f"unknown kind of GGUF tokenizer {kind!r:.80}; expected one of {known}")
     return str(kind)
 
 

@@ -3,7 +3,7 @@ r"""How a text is split before BPE merges, by the name in a GGUF file.
 A file of the kind ``gpt2`` only names its regexes, in ``tokenizer.ggml.pre``. The names are
 llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp). The regexes here are those of the
 models' own tokenizers; llama.cpp rewrites them for a simpler regex engine. If there are several
-regexes, each one splits the parts that the one before has left.
+regexes, each one splits the parts that the previous one made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Cutting:
     patterns: tuple[str, ...]
     """The regexes, in the dialect of Oniguruma."""
     ignores_merges: bool = False
-    """Whether a part that is a token is taken whole, without merges."""
+    """Whether a part that is a token becomes that token without merges."""
     adds_bos: bool = False
     """Whether bos is one of the added special tokens, if the file does not say."""
     is_nfc: bool = False
@@ -90,7 +90,7 @@ _BY_NAMES: Mapping[str, Cutting] = {
     "viking": Cutting((_BLOOM, r"\p{N}")),
     "bailingmoe bailingmoe2 llada-moe": Cutting((_BAILING,)),
     "seed-coder": Cutting((_SEED,)),
-    # What llama.cpp takes for a file that names none.
+    # The default of llama.cpp for a file without a name.
     "default": Cutting((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
 }
 

@@ -35,7 +35,7 @@ _MAX_NESTING = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q"} | {
     12: "d"
 }
-"""How a value of each type is packed; 7 is a bool."""
+"""The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 
 
@@ -101,7 +101,7 @@ class _Reader:
 def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
     """Return the values of the keys that are ``wanted``: strings, numbers, bools, lists of them.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the problem.
+    Raises :class:`TokenizerLoadError`, which names the path and the reason.
     """
     try:
         with path.open("rb") as file:
@@ -110,17 +110,17 @@ def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
             return _read(_Reader(file, min(size, MAX_METADATA)), wanted)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{str(path)!r}: not a GGUF file we can read: {reason}") from error
+        raise TokenizerLoadError(f"{str(path)!r}: cannot read this GGUF file: {reason}") from error
 
 
 def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
     if reader.take(4, "the magic") != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version = reader.number("I", "the version")
-    if version & 0xFFFF == 0 and version:  # written the other way round
+    if version & 0xFFFF == 0 and version:  # the other byte order
         reader.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
-        raise ValueError(f"version {version}, where 2 and 3 are known")
+        raise ValueError(f"unknown version {version}; expected 2 or 3")
     reader.number("Q", "the number of tensors")
     count = reader.number("Q", "the number of keys")
     reader.expect(count, 13, "keys")  # the shortest: no letters, a type, a byte
@@ -194,7 +194,7 @@ def _code(kind: int, key: str) -> str:
 
 
 def strings_of(data: dict[str, Any], key: str) -> list[str]:
-    """Return ``tokenizer.ggml.key``, a list of strings. Raises ValueError if it is no such list."""
+    """Return the list of strings ``tokenizer.ggml.key``. Raises ValueError for another value."""
     found = data.get(key, [])
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
@@ -205,7 +205,7 @@ def strings_of(data: dict[str, Any], key: str) -> list[str]:
 
 
 def numbers_of(data: dict[str, Any], key: str) -> list[float]:
-    """Return ``tokenizer.ggml.key``, a list of numbers. Raises ValueError if it is no such list."""
+    """Return the list of numbers ``tokenizer.ggml.key``. Raises ValueError for another value."""
     found = data.get(key) or []
     kinds = (int, float)
     if not isinstance(found, list) or not all(type(item) in kinds for item in found):

@@ -1,9 +1,9 @@
 """Hugging Face ``tokenizers``: a ``tokenizer.json`` as a :class:`~streamdec.Tokenizer`.
 
 In: a file, a folder, JSON text, or an existing tokenizer. Out: the library's ``decode``, and the
-table behind it: how pieces are joined (``rules``), the piece of each id (``piece``), and what is
-skipped (``is_skipped``). Every answer comes from the loaded library and not from the JSON, because
-the library may assign other ids than the JSON declares.
+table behind it: how pieces are joined (``rules``), the piece of each id (``piece``), and whether it
+is skipped (``is_skipped``). All of these come from the loaded library and not from the JSON,
+because the library may assign other ids than the JSON declares.
 
 :mod:`streamdec.backends._decoder_chain` reads the chain of decoders.
 """
@@ -42,7 +42,7 @@ _KEPT = (
     *("_tokenizer", "name", "_folder", "_content_hash", "_vocabulary_hash", "_renumbered"),
     *("tokenizer_config_changes", "_roles", "_chat", "_cache"),
 )
-"""What is pickled."""
+"""The pickled state."""
 _ADDED_IN_SAMPLE = 64
 _SPREAD_IN_SAMPLE = 128
 _MOST_ASKED = 1024
@@ -69,17 +69,17 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     * a ``tokenizers.Tokenizer``;
     * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``.
 
-    An existing tokenizer is not changed, and must not be changed by others afterwards, except for
+    An existing tokenizer is not changed. Other code must not change it afterwards, except for
     truncation and padding, which are ignored here. Threads may share it.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
     files beside a ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and
     the engines on it do. The default is True for a folder and False for a file.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason; TypeError
-    for another ``source``, and for ``apply_tokenizer_config=True`` with a ``source`` that is no
-    path. Loading costs what the library's own loading costs and ≤ 0.1 ms more (and the time to read
-    the other files); tables are read at first need, an id at a time.
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Raises
+    TypeError for another ``source``, and for ``apply_tokenizer_config=True`` if ``source`` is not a
+    path. Loading takes at most 0.1 ms longer than with the library, plus the time to read the other
+    files. Tables are read when they are needed, one id at a time.
 
     >>> from streamdec import HuggingFaceTokenizer
     >>> tokenizer = HuggingFaceTokenizer("path/to/model")
@@ -93,7 +93,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     tokenizer_type = "huggingface"
 
     tokenizer_config_changes: TokenizerConfigChanges | None = None
-    """What the files beside the tokenizer.json changed; None if they were not read."""
+    """The changes by the files beside the tokenizer.json; None if they were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _content_hash: bytes | None
@@ -114,7 +114,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if isinstance(source, (str, os.PathLike)):
             self._take(*read_json(source), apply_tokenizer_config)
         elif apply_tokenizer_config:
-            raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer that exists")
+            raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer object")
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = self._content_hash = self._vocabulary_hash = None
@@ -150,16 +150,16 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return found
 
     def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
-        """Apply what the files in ``folder`` say."""
+        """Apply the settings of the files in ``folder``."""
         try:
             self._tokenizer, self.tokenizer_config_changes = apply_config(
                 self._tokenizer, content, folder, is_asked=is_asked
             )
         except TokenizerLoadError as error:
-            hint = "apply_tokenizer_config=False loads the tokenizer.json alone"
+            hint = "apply_tokenizer_config=False loads only the tokenizer.json"
             raise TokenizerLoadError(f"{error} ({hint})") from error
         if self.tokenizer_config_changes:
-            self._content_hash = None  # encoding differs too, so it has another identity
+            self._content_hash = None  # the file alone no longer identifies the tokenizer
 
     def _take_assembled(self, made: Assembled, path: Path) -> None:
         """Load a tokenizer.json that was made in memory from ``path`` and the files beside it."""
@@ -213,7 +213,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
 
     def _skip_again(self, ids: Iterable[int]) -> None:
-        """Make added tokens special first, as before: the library's JSON loses that."""
+        """Make the library skip ``ids`` again, because its JSON does not store that."""
         tokens = [
             self._added_tokens[i] for i in ids if i in self._added_tokens and not self.is_skipped(i)
         ]
@@ -238,7 +238,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @property
     def _word_end(self) -> str:
-        """What CLIP's class turns into spaces in decoded text, before it strips the text."""
+        """The string that CLIP's class replaces by a space in decoded text before stripping."""
         changes = self.tokenizer_config_changes
         return "</w>" if changes is not None and changes.built_by == "CLIPTokenizer" else ""
 
@@ -260,8 +260,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return [] if ids is None else [i for i in ids if self.is_skipped(i)]
 
     def is_skipped(self, token_id: int) -> bool:
-        # The library is asked, by decoding with and without. It skips by text, so only ids with the
-        # text of an added token are tried, once each.
+        # Decode with and without skipping. The library skips by text, so only ids with the text of
+        # an added token are tested, once each.
         if (
             token_id not in self._added_tokens
             and self.id_to_token(token_id) not in self._added_texts
@@ -348,7 +348,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of ``token_id`` in the middle of a text; None if there is no token.
 
-        Without :attr:`rules`, they are the UTF-8 of the text that it decodes to by itself.
+        Without :attr:`rules`, they are the UTF-8 of its own decoded text.
         """
         piece = self.piece(token_id)
         if piece is None:
@@ -392,7 +392,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         """Return the text of every id that has one, ids ascending."""
         dense = range(self._model_size)
         texts = self._texts(dense)
-        # The model has as many ids as texts, so without a hole no id is higher.
+        # Without a hole, these are all ids of the model. Otherwise it has higher ids, too.
         if len(texts) < len(dense):
             texts = self._texts({*dense, *guarded(self._tokenizer.get_vocab).values()})
         texts |= self._texts(self._added_tokens)
@@ -449,7 +449,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def _contexts(self) -> Iterator[Context]:
         """Yield the empty context first, in which nearly every token shows whether it is skipped.
 
-        An unknown decoder may panic on an empty list, so it is not tried there.
+        An unknown decoder may panic on an empty list, so it does not get one.
         """
         if self.rules is not None:
             yield (), ()

@@ -1,9 +1,9 @@
 """The hybrid tokenizer: encodes with fastokens, decodes with Hugging Face ``tokenizers``.
 
 In: a ``tokenizer.json``, read once for both. Out: a :class:`~streamdec.HuggingFaceTokenizer` whose
-``encode`` is several times faster if fastokens (extra ``fast``) gives the same ids. That is checked
-before fastokens is used: by static rules, and by comparing the ids of a few thousand strings. If
-fastokens cannot be used, the Hugging Face library encodes, and ``report`` says why.
+``encode`` is several times faster if fastokens (extra ``fast``) gives the same ids. Static rules
+and the ids of a few thousand strings show that before fastokens is used. Otherwise the Hugging Face
+library encodes, and ``report`` has the reason.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
     Args:
         source: A path or the JSON itself, as for :class:`~streamdec.HuggingFaceTokenizer`.
         fast: When fastokens is built and compared, which takes three to five times as long as
-            loading: in the ``"background"``, in a thread, while huggingface encodes; ``"now"``,
-            before the constructor returns; or ``"off"``, never. The default is the environment's
-            ``STREAMDEC_FAST``, else ``"background"``.
+            loading. ``"background"``: in a thread, while huggingface encodes. ``"now"``: before the
+            constructor returns. ``"off"``: never. The default is the environment variable
+            ``STREAMDEC_FAST``, or else ``"background"``.
         strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. In the background, huggingface encodes until fastokens is
-    ready; ``wait()`` waits for that. A process that is forked earlier keeps using huggingface in
-    the child. A program that ends earlier waits for one step of the work.
+    ready; ``wait()`` waits for that. If the process forks earlier, the child keeps using
+    huggingface. If the program ends earlier, it waits for one step of the work.
 
-    Threads may share the tokenizer. Pickling keeps how it was loaded; unpickling costs as much as
-    loading.
+    Threads may share the tokenizer. Pickling stores how it was loaded, and unpickling loads it
+    again.
 
-    Raises ValueError for an invalid option; with ``strict`` :class:`~streamdec.MissingExtraError`
-    and :class:`~streamdec.TokenizerLoadError`; and what :class:`~streamdec.HuggingFaceTokenizer`
-    raises. An invalid value in the environment is ignored with a warning.
+    Raises ValueError for an invalid option, and the errors of
+    :class:`~streamdec.HuggingFaceTokenizer`. With ``strict`` also raises
+    :class:`~streamdec.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`. An invalid
+    value in the environment is ignored with a warning.
 
     >>> from streamdec import HybridTokenizer
     >>> tokenizer = HybridTokenizer("path/to/model", fast="off")
@@ -86,7 +87,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
             is_folder: Whether the caller named the folder of ``path``.
             revision: The commit, for the report.
 
-        Raises what :class:`~streamdec.HuggingFaceTokenizer` raises.
+        Raises the errors of :class:`~streamdec.HuggingFaceTokenizer`.
         """
         self = cls.__new__(cls)
         config = apply_tokenizer_config
@@ -128,7 +129,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         """Return the tokenizer of a ``tokenizer.json`` that was made in memory.
 
         Args:
-            made: The JSON and what belongs to it.
+            made: The JSON, and the data that belong to it.
             path: The file that it was made from.
             options: Checked options.
             form: The format of that file, for the report.
@@ -206,7 +207,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids of each of ``texts`` that huggingface gives, four bytes each.
+        """Return huggingface's ids of each of ``texts``, four bytes each.
 
         For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
         :class:`~streamdec.TokenizerLibraryError` if the library fails.

@@ -1,6 +1,6 @@
 """Encode by the longest token at each place, as the RWKV world tokenizer does.
 
-In: the bytes of each token. Out: the ids of a text. Nothing is merged and nothing is normalized.
+In: the bytes of each token. Out: the ids of a text. There are no merges and no normalization.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["LongestToken"]
 
 
 class LongestToken:
-    """The encoder of ``tokens``, pairs of an id and its bytes.
+    """Encodes with ``tokens``, pairs of an id and its bytes.
 
-    Of tokens with the same bytes the lowest id counts. ``unknown`` is the id for a byte at which no
-    token begins; without it, such a text raises EncodeError.
+    If several tokens have the same bytes, the lowest id is used. ``unknown`` is the id for a byte
+    at which no token begins. Without it, such a text raises EncodeError.
     """
 
     def __init__(self, tokens: Iterable[tuple[int, bytes]], unknown: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
 In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that needs no file.
-Its ``decode`` is an oracle of the tests, so it does not use streamdec's own machine: Python decodes
+Its ``decode`` is an oracle of the tests, so it does not use streamdec's decoder: Python decodes
 bytes, and the decoders of the library ``tokenizers`` do the rest.
 """
 
@@ -33,11 +33,11 @@ _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": By
 
 
 class MockTokenizer(BaseTokenizer):
-    """A tokenizer of eight words, for tests and examples: it needs no file and no other library.
+    """A tokenizer of eight words, for tests and examples, without a file or another library.
 
-    They are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special tokens
-    <eos> 999 and <bos> 1000. ``encode`` splits on white space and keeps the words it knows,
-    ``decode`` joins words with a space. :meth:`from_tokens` makes a tokenizer of any bytes instead.
+    The words are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special
+    tokens <eos> 999 and <bos> 1000. ``encode`` splits at white space and drops unknown words.
+    ``decode`` joins words with a space. :meth:`from_tokens` makes a tokenizer of any bytes.
 
     >>> from streamdec import MockTokenizer
     >>> tokenizer = MockTokenizer()
@@ -93,7 +93,7 @@ class MockTokenizer(BaseTokenizer):
         return f"<{type(self).__name__}: {len(self._pieces)} tokens, {self.name}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """What was given, without what was computed from it."""
+        """Pickle only the arguments, without the computed tables."""
         given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
         return {name: getattr(self, name) for name in given}
 
@@ -142,9 +142,9 @@ class MockTokenizer(BaseTokenizer):
     def _ids(self, text: str, special: Special) -> list[int]:
         """Return the known words; for a table of bytes, the longest token at each place.
 
-        Of equal tokens the lowest id is taken; special and empty tokens are not. Raises EncodeError
-        if no token fits, even if another split of the text existed. Special tokens are never added,
-        and with a table never parsed.
+        If several tokens are equal, the lowest id is used. Special and empty tokens are never used.
+        Raises EncodeError if no token matches, even if another split of the text existed. Special
+        tokens are never added, and with a table never parsed.
         """
         if special == "forbid":
             self._forbid(text)
@@ -179,7 +179,7 @@ class MockTokenizer(BaseTokenizer):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """<bos> and <eos> for the words; for a table, the special tokens without roles."""
+        """<bos> and <eos> for the eight words; for a table, the special tokens without roles."""
         if self._tokens is None:
             return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
         names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))

@@ -1,6 +1,6 @@
-"""Which encoding a rank file has, and where its file is.
+"""Find the encoding of a rank file, and the rank file of an encoding.
 
-In: a hash, a name, or what the files beside a rank file say. Out: an :class:`EncodingSpec` with all
+In: a hash, a name, or the settings beside a rank file. Out: an :class:`EncodingSpec` with all
 special tokens; the content of a file in tiktoken's cache; a text in the parts that are encoded.
 """
 
@@ -59,8 +59,8 @@ def spec_of(
     known = ", ".join(encodings)
     beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""
     raise TokenizerLoadError(
-        f"{name}: a rank file of SHA-256 {sha256[:16]}…, which is not one of {known}; such a file "
-        "does not say how text is split: give encoding=EncodingSpec(name, pattern, special_tokens)"
+        f"{name}: an unknown rank file (SHA-256 {sha256[:16]}…), not one of {known}; such a file "
+        "does not say how text is split: pass encoding=EncodingSpec(name, pattern, special_tokens)"
         f"{beside}"
     )
 
@@ -107,7 +107,7 @@ def with_declared(
     by_id.update({token_id: token.content for token_id, token in tokens.items()})
     special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
     if len(special_tokens) < len(by_id):
-        raise TokenizerLoadError(f"{name}: tokenizer_config.json names two tokens alike")
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json has two tokens with the same name")
     return replace(spec, special_tokens=special_tokens)
 
 
@@ -119,15 +119,15 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise TokenizerLoadError(
-            f"{name}: {len(missing)} bytes without a token of their own, as {missing[0]:#04x}"
+            f"{name}: {len(missing)} bytes have no token, such as {missing[0]:#04x}"
         )
     clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
     if clash:
-        raise TokenizerLoadError(f"{name}: the id {min(clash)} is a special token's too")
+        raise TokenizerLoadError(f"{name}: the id {min(clash)} is also that of a special token")
 
 
 def encoding_of_model(model: str) -> str | None:
-    """Return the encoding that tiktoken has for ``model``; None if it has none or is missing."""
+    """Return tiktoken's encoding of ``model``; None if unknown or if tiktoken is not installed."""
     try:
         import tiktoken
 
@@ -161,7 +161,9 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     advice = f"Give the path of the file{shown}"
     if file.url:
         advice += ", or put it into the folder that TIKTOKEN_CACHE_DIR names, as tiktoken does"
-    raise TokenizerLoadError(f"the rank file of {spec.name} is not at hand: {reason}. {advice}")
+    raise TokenizerLoadError(
+        f"the rank file of {spec.name} is not in the cache: {reason}. {advice}"
+    )
 
 
 def _download(file: RankFile) -> bytes:
@@ -171,7 +173,7 @@ def _download(file: RankFile) -> bytes:
     return content
 
 
-# --- cutting long texts ---------------------------------------------------------------------------
+# --- splitting long texts -------------------------------------------------------------------------
 
 
 def cut(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rank files: the tokens of a byte-level BPE, and the order in which they are merged.
+"""Read rank files: the tokens of a byte-level BPE in the order of their merges.
 
 In: the bytes of a file, with a line for each token: its bytes in base64, a space, its rank. Out:
 the rank of each token. An error names the line.
@@ -42,12 +42,14 @@ def parse_ranks(
                 ranks.setdefault(token, len(ranks))
                 continue
             if token in ranks:
-                raise TokenizerLoadError(f"{name}, line {number}: the token {token!r:.80} again")
+                raise TokenizerLoadError(
+                    f"{name}, line {number}: the token {token!r:.80} occurs twice"
+                )
             ranks[token] = rank
     if len(set(ranks.values())) < len(ranks):
-        raise TokenizerLoadError(f"{name}: two tokens of one rank")
+        raise TokenizerLoadError(f"{name}: two tokens have the same rank")
     if not ranks:
-        raise TokenizerLoadError(f"{name}: no ranks in it")
+        raise TokenizerLoadError(f"{name}: the file has no ranks")
     return ranks
 
 

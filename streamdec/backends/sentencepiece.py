@@ -1,10 +1,10 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by its rules.
 
-In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. The pieces, their types and
-how a text begins come from the library. The library writes one U+FFFD for each byte that is part of
-no character, and so do eager streams. ``decode``, and streams with ``byte_fallback="exact"``, write
-U+FFFD for each byte of a run if one byte of it is bad, as ``tokenizers`` does for such models. All
-of them agree if every run is UTF-8.
+In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. The library supplies the
+pieces, their types and the rule for the beginning of a text. For a byte that is not part of a
+character, the library and eager streams output one U+FFFD. ``decode``, and streams with
+``byte_fallback="exact"``, output U+FFFD for each byte of a run if one byte of it is bad, as
+``tokenizers`` does for such models. All of them agree if every run is valid UTF-8.
 
 Differences from the library:
 
@@ -54,7 +54,7 @@ from streamdec.tokenizers._reading import read_bounded
 __all__ = ["SentencePieceTokenizer"]
 
 _SPACE = "\u2581"
-"""How pieces write a space."""
+"""The character that stands for a space in pieces."""
 _EVERY = 2**31
 
 
@@ -62,12 +62,12 @@ class SentencePieceTokenizer(BaseTokenizer):
     """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
 
     ``add_special_tokens`` adds the model's bos, if it has one, before the text. The library does
-    not look for control pieces in a text: ``special="parse"`` splits the text at their names and
-    encodes the parts separately, and ``special="text"`` does what the library does.
+    not find control pieces in a text. So ``special="parse"`` splits the text at their names and
+    encodes the parts separately; ``special="text"`` uses the library alone.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without sentencepiece. Models of more than 16 MiB are
-    rejected; the largest known has 5.
+    rejected; the largest known model has 5 MiB.
 
     >>> from streamdec import SentencePieceTokenizer
     >>> tokenizer = SentencePieceTokenizer("path/to/model.model")
@@ -100,7 +100,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         self.sha256: str = sha256_of(content)
         """SHA-256 of the model, in hexadecimal."""
         if len(content) > MAX_MODEL:
-            what = f"more than {MAX_MODEL} bytes, which no SentencePiece model has"
+            what = f"more than {MAX_MODEL} bytes, the limit for a SentencePiece model"
             raise TokenizerLoadError(f"{name!r}: {what}")
         try:
             processor = library("sentencepiece", "sentencepiece").SentencePieceProcessor()
@@ -151,7 +151,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def _stripped(self) -> int:
-        """How many spaces the library removes from the beginning of a text."""
+        """The number of spaces that the library removes from the beginning of a text."""
         spaced = (i for i in range(self._size) if self._is_spaced_word(i))
         first = next(spaced, None)
         if first is None or self._text(first).startswith(" "):
@@ -241,13 +241,13 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _any_control(self) -> re.Pattern[str] | None:
         return any_of(self._control_ids)
 
-    # --- where each token is ----------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------------------
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
         """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
 
-        If the model normalized the text, they are those of whole characters, as the library maps
-        them. Raises :class:`~streamdec.EncodeError` if the encoding has no text.
+        If the model normalized the text, they are the library's offsets of whole characters. Raises
+        :class:`~streamdec.EncodeError` if the encoding has no text.
         """
         try:
             return super().byte_offsets_of(encoding)

@@ -1,10 +1,9 @@
 """Tekken: Mistral's ``tekken.json``, run by the library tiktoken.
 
 In: a file or its content. Out: a :class:`~streamdec.TiktokenTokenizer`. The file has the regex and
-the tokens in base64, with ranks from 0 on; it has more tokens than are used. The first ids are
-special tokens, so rank n has the id n + ``default_num_special_tokens``. A special token without a
-name is called ``<SPECIAL_n>``. Up to version 7 a file may omit the names; then twenty fixed names
-apply.
+the tokens in base64, with ranks from 0. Some of its tokens are not used. The first ids are special
+tokens, so rank n has the id n + ``default_num_special_tokens``. A special token without a name is
+called ``<SPECIAL_n>``. Up to version 7 a file may omit the names; then twenty fixed names apply.
 
 The source is ``mistral_common/tokens/tokenizers/tekken.py`` of mistral-common 1.13.1. That library
 decodes the tokens before and after a special token separately. Here a character may continue after
@@ -95,10 +94,10 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
         what = f"a pattern of the size {cost:.0f} with repetitions"
         raise ValueError(f"{what}, and at most {MAX_REGEX} is allowed")
     if not 0 < size <= len(vocab):
-        raise ValueError(f"{size} tokens are used, {len(vocab)} are there")
+        raise ValueError(f"expected {size} tokens, got {len(vocab)}")
     ranks = {_token(vocab[rank], rank): rank + num_special for rank in range(size)}
     if len(ranks) < size:
-        raise ValueError("two tokens of the same bytes")
+        raise ValueError("two tokens have the same bytes")
     names = _special(data.get("special_tokens"), num_special, config.get("version"))
     return ranks, EncodingSpec(
         name="tekken",
@@ -132,15 +131,15 @@ def _token(entry: Any, rank: int) -> bytes:
 def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
     """Return the ids of all special tokens by name."""
     if version not in _VERSIONS:
-        raise ValueError(f"version {version!r:.40}, where {', '.join(_VERSIONS)} are known")
+        raise ValueError(f"unknown version {version!r:.40}; expected one of {', '.join(_VERSIONS)}")
     if listed is None and _VERSIONS.index(version) > _VERSIONS.index(_UNNAMED):
-        raise ValueError(f"no special tokens, which version {version} must have")
+        raise ValueError(f"no special tokens; version {version} must have them")
     by_id = dict(enumerate(_FIXED)) if listed is None else _named(listed)
     if any(token_id >= count for token_id in by_id):
-        raise ValueError(f"{len(by_id)} special tokens, where {count} have an id")
+        raise ValueError(f"{len(by_id)} special tokens, but {count} ids for them")
     names = {by_id.get(i, f"<SPECIAL_{i}>"): i for i in range(count)}
     if len(names) < count:
-        raise ValueError("two special tokens of one name")
+        raise ValueError("two special tokens have the same name")
     return names
 
 

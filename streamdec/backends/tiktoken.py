@@ -1,8 +1,8 @@
 """tiktoken: OpenAI's encodings, and the rank files of Llama 3 and 4, Qwen and Kimi.
 
-In: a rank file, recognised by its content; or the name of an encoding whose rank file is in a
-cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer`, whose tokens are read from
-the library. Nothing is downloaded without ``allow_download=True``.
+In: a rank file, which is recognised by its content; the name of an encoding whose rank file is in a
+cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer` with the library's tokens.
+Nothing is downloaded without ``allow_download=True``.
 
 A rank file contains neither the regex that splits text nor the special tokens, which are in
 :mod:`streamdec.tokenizers.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
@@ -65,11 +65,11 @@ _RULES = TextRules(RawBytes())
 class TiktokenTokenizer(AssembledFastPath):
     r"""A tokenizer of the library tiktoken.
 
-    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` chooses among
-    the encodings that share a file (``r50k_base`` in the file of p50k, ``o200k_harmony`` in that of
-    o200k, ``llama3`` in that of llama3.1), and describes an unknown file: a name of
-    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. Its regex must be right for
-    the ids to be those of the model; decoding only needs its special tokens.
+    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name of
+    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. It describes an unknown
+    file, or chooses among encodings that share a file: ``r50k_base`` and p50k, ``o200k_harmony``
+    and o200k, ``llama3`` and llama3.1. With a wrong regex, ``encode`` returns other ids than the
+    model's; decoding only needs the special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
     are exact. A name in the vocabulary is the token's text, with ``<0xFF>`` for an invalid byte.
@@ -93,7 +93,7 @@ class TiktokenTokenizer(AssembledFastPath):
     sha256: str | None
     """SHA-256 of the rank file, in hexadecimal; None without a file."""
     _declared: FolderTokens | None
-    """What the files beside the rank file say; None if they were not read."""
+    """The settings in the files beside the rank file; None if they were not read."""
     _ranks_hash: str
     """The fingerprint of all tokens and ranks, computed while loading."""
 
@@ -123,7 +123,7 @@ class TiktokenTokenizer(AssembledFastPath):
         *,
         allow_download: bool = False,
     ) -> Self:
-        r"""Return the tokenizer of ``encoding``: a name, such as ``"cl100k_base"``, or a spec.
+        r"""Return the tokenizer of ``encoding``, a name such as ``"cl100k_base"`` or a spec.
 
         ``ranks`` is the path of its rank file. Without it the file is taken from tiktoken's own
         cache (``TIKTOKEN_CACHE_DIR``), or downloaded if ``allow_download`` is true. A known file is
@@ -196,7 +196,7 @@ class TiktokenTokenizer(AssembledFastPath):
     def begin_fast(self, options: FastOptions) -> None:
         """Build fastokens for these ranks, and use it if it gives the same ids.
 
-        ``options`` say when. Raises :class:`~streamdec.MissingExtraError` and
+        ``options`` say when to do this. Raises :class:`~streamdec.MissingExtraError` and
         :class:`~streamdec.TokenizerLoadError` if they are strict.
         """
         self._file = f"{self.report.reason}: "
@@ -359,7 +359,7 @@ class TiktokenTokenizer(AssembledFastPath):
             ("pad_token", spec.pad_token),
             *(() if declared is None else declared.roles.items()),
         ]
-        # A role whose token has no id is none.
+        # Leave out a role whose token has no id.
         known = {role: name for role, name in found if name in self._special_ids}
         others = (name for name in self._special_ids if name not in known.values())
         return SpecialTokens(**known, additional_special_tokens=tuple(others))

@@ -1,4 +1,4 @@
-"""``decode_arrow``: an Arrow array of token ids in, an Arrow array of texts out."""
+"""``decode_arrow`` turns an Arrow array of token ids into an Arrow array of texts."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def decode_arrow(
 ) -> pa.Array | pa.ChunkedArray:
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
-    With ``conditions`` each row is a struct with what a StopSequenceDecoder gives for its ids:
-    ``text``, ``finish_reason``, ``stop_reason``, ``stop_token_ids``, ``token_index``,
-    ``tokens_before``, ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a
-    table of them. Where ``decode`` renders a whole run of byte tokens as U+FFFD, this text has one
-    U+FFFD for each bad byte, as a stream does.
+    With ``conditions`` each row is a struct with the results of a StopSequenceDecoder: ``text``,
+    ``finish_reason``, ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``,
+    ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a table of them. The
+    text then has one U+FFFD for each bad byte, like a stream, where ``decode`` replaces a whole run
+    of byte tokens.
 
     Args:
-        array: lists of integers: list, large_list, fixed_size_list, list_view, dictionary-encoded,
-            sliced or chunked. A null row is null in the result.
-        tokenizer: what decodes. For a tokenizer with rules (all backends of streamdec, with the
-            usual decoders) a table is made on first use, in some tenths of a second. For others
+        array: an array of lists of integers of any kind: list, large_list, fixed_size_list,
+            list_view, dictionary-encoded, sliced or chunked. A null row is null in the result.
+        tokenizer: the tokenizer. If it has rules, a table is built on first use, in a few tenths
+            of a second. All backends of streamdec have rules for the usual decoders. Otherwise
             ``decode`` is called for each row.
-        skip_special_tokens: leave special tokens out, as ``decode`` does.
+        skip_special_tokens: whether special tokens are left out, as in ``decode``.
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
-            ``"error"`` raises TokenIdError. The first one of a tokenizer is logged.
+            ``"error"`` raises TokenIdError. The first unknown id of a tokenizer is logged.
         conditions: when a text ends.
 
     Returns:
@@ -55,13 +55,14 @@ def decode_arrow(
         (``large_string`` if the text of one chunk takes 2 GiB or more); or an array of structs.
 
     Raises:
-        TokenIdError: not an array of lists of integers, or a null among the ids of a row.
-        TokenIdError: an id below 0 or above 2**32 - 1. The message names its row.
-        TokenIdError: an unknown id, under ``unknown_ids="error"``. The message names its row.
-        ValueError: a value of ``unknown_ids`` that this tokenizer does not allow.
+        TokenIdError: ``array`` has no lists of integers, or a row contains a null.
+        TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
+        TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
+            row.
+        ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
-    The cost is about 0.1 µs a token for a tokenizer with rules. The table is kept with it.
+    The cost is about 0.1 µs a token for a tokenizer with rules. Its table is cached.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -97,14 +98,14 @@ def decoded(
     for chunk in array.chunks:
         found.append(_decoded(chunk, first_row, rows))
         first_row += len(chunk)
-    # A column without chunks still has a type, which must be right, and its result has one too.
+    # A column without chunks still has a type: check it, and give the result its type.
     found = found or [_decoded(pa.nulls(0, array.type), 0, rows)]
     whole = pa.chunked_array(_alike(each.array for each in found))
     return Decoded(whole, sum(each.unknown_tokens for each in found))
 
 
 class PlainRows:
-    """Decodes rows that no stop ends."""
+    """Decodes rows without stop conditions."""
 
     def __init__(self, tokenizer: Decoder, options: Options) -> None:
         if options.unknown_ids != "skip":
@@ -170,7 +171,7 @@ def _decoded(array: Any, first_row: int, rows: PlainRows | StoppedRows) -> Decod
 
 
 def _alike(arrays: Iterable[Any]) -> list[Any]:
-    """``arrays`` of one type, which has room for all of them together."""
+    """Return ``arrays`` with one type, which can hold all of them together."""
     pa, found = pyarrow(), list(arrays)
     is_large = any(pa.types.is_large_string(each.type) for each in found)
     if is_large or sum(each.nbytes for each in found) > MOST_BYTES:

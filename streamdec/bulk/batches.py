@@ -1,7 +1,7 @@
-"""``BulkDecoder``: a table with token ids in, the same table with text out, in any process.
+"""``BulkDecoder`` appends text to Arrow tables with token ids, in any process.
 
-What hands out batches of Arrow (Ray Data, Spark, Hugging Face datasets, Polars) pickles it, sends
-it to its workers, and calls it there.
+Libraries that process Arrow batches (Ray Data, Spark, Hugging Face datasets, Polars) pickle it,
+send it to their workers, and call it there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DecodedTable(NamedTuple):
     table: Any
     """The table or record batch, with the new columns."""
     unknown_tokens: int
-    """How many of the ids that were read the tokenizer does not have."""
+    """The number of ids that were read and that the tokenizer does not have."""
 
 
 class BulkDecoder:
@@ -56,23 +56,22 @@ class BulkDecoder:
     ``unknown_tokens``; see :func:`~streamdec.bulk.decode_arrow`.
 
     Args:
-        tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which is called in each
-            process that decodes, once; or a tokenizer, which is pickled with this object.
+        tokenizer: a path or a name for :func:`streamdec.load_tokenizer`, which each process calls
+            once; or a tokenizer, which is pickled with this object.
         column: the column of token ids.
         to: the name of the column of texts.
         skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
-        unknown_ids: likewise.
-        conditions: likewise.
+        unknown_ids: as for :func:`~streamdec.bulk.decode_arrow`.
+        conditions: as for :func:`~streamdec.bulk.decode_arrow`.
         **loading: options of ``load_tokenizer``.
 
-    ``decoder(table)`` is for ``map_batches`` and ``map``, ``decoder.batches`` for Spark's
-    ``mapInArrow``, ``decoder.decode(table)`` also counts unknown ids. Picklable; may be called by
-    several threads. A tokenizer that it loads is kept until the process ends, by its path and
-    options.
+    Pass ``decoder`` to ``map_batches`` and ``map``, and ``decoder.batches`` to Spark's
+    ``mapInArrow``. ``decoder.decode(table)`` also counts unknown ids. The object is picklable and
+    thread-safe. A tokenizer that it loads is cached by path and options until the process ends.
 
     Raises TypeError if ``tokenizer`` or ``conditions`` has the wrong type, or if there are options
-    of loading but nothing to load; ValueError if two columns would have one name, or for an unknown
-    value of ``unknown_ids``.
+    of ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two columns
+    would have the same name, or for an unknown value of ``unknown_ids``.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -95,10 +94,12 @@ class BulkDecoder:
     ) -> None:
         is_path = isinstance(tokenizer, (str, os.PathLike))
         if not is_path and not callable(getattr(tokenizer, "decode", None)):
-            told = f"a tokenizer is a path, a name, or has decode(); {tokenizer!r:.80} is neither"
+            told = f"tokenizer must be a path, a name or a tokenizer, not {tokenizer!r:.80}"
             raise TypeError(told)
         if loading and not is_path:
-            raise TypeError(f"nothing is loaded, so there is no use for {', '.join(loading)}")
+            raise TypeError(
+                f"the tokenizer is already loaded; remove the options {', '.join(loading)}"
+            )
         if conditions is not None and not isinstance(conditions, StopConditions):
             raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
         self.column = column
@@ -109,14 +110,14 @@ class BulkDecoder:
         self._options.check()
         self._conditions = conditions
         if to in self.columns[1:] or column in self.columns:
-            raise ValueError(f"two columns would be called {to!r}: the texts, and another")
+            raise ValueError(f"two columns would be called {to!r}; rename the column of texts")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.column!r} to {self.to!r}, {self._tokenizer!r:.80}>"
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that are appended, in their order: ``to`` is the first.
+        """The names of the appended columns, in order. The first is ``to``.
 
         >>> from streamdec import MockTokenizer, StopConditions
         >>> from streamdec.bulk import BulkDecoder
@@ -129,7 +130,7 @@ class BulkDecoder:
 
     @property
     def tokenizer(self) -> Decoder:
-        """The tokenizer, loaded at the first request. Raises what ``load_tokenizer`` raises."""
+        """The tokenizer, loaded at first use. Raises the errors of ``load_tokenizer``."""
         if not isinstance(self._tokenizer, str):
             return self._tokenizer  # type: ignore[return-value]
         key = self._tokenizer, repr(sorted(self._loading.items()))
@@ -150,8 +151,8 @@ class BulkDecoder:
             first_row: the number of its first row, for errors.
 
         Raises:
-            DatasetError: the batch does not have the column of ids, or already has a column of the
-                name of a new one.
+            DatasetError: the batch does not have the column of ids, or already has a column with
+                the name of a new one.
             TokenIdError: as for ``decode_arrow``. The message names the column.
             TypeError: ``batch`` is neither a table nor a record batch.
         """
@@ -166,15 +167,15 @@ class BulkDecoder:
         return DecodedTable(batch, found.unknown_tokens)
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each of ``batches`` as a call gives it, one at a time; for Spark's ``mapInArrow``.
+        """Yield each of ``batches`` with the new columns; for Spark's ``mapInArrow``.
 
-        Raises what a call raises; rows are counted from 0 in each.
+        Raises the errors of ``decode``, which count rows from 0 in each batch.
         """
         for batch in batches:
             yield self(batch)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of what a batch of ``schema`` becomes. Raises what a call does.
+        """Return the schema of a decoded batch of ``schema``. Raises the errors of ``decode``.
 
         >>> import pyarrow
         >>> from streamdec import MockTokenizer
@@ -200,11 +201,13 @@ class BulkDecoder:
             raise DatasetError(f"no column {self.column!r}; there are: {there}")
         for name in self.columns:
             if name in names:
-                raise DatasetError(f"there is a column {name!r} already; call the texts otherwise")
+                raise DatasetError(
+                    f"there is a column {name!r} already; choose another name for the texts"
+                )
         return batch.column(self.column)
 
     def _parts(self, found: Any) -> list[Any]:
-        """The columns of what ``decode_arrow`` gave."""
+        """Return the columns of the result of ``decode_arrow``."""
         if self._conditions is None:
             return [found]
         pa = pyarrow()

@@ -1,6 +1,6 @@
 """A column of token ids.
 
-In: any kind of Arrow array of lists. Out: flat ids, each a valid token id, and where rows begin.
+In: any kind of Arrow array of lists. Out: flat, valid token ids and the start of each row.
 Errors name the row and the index in it.
 """
 
@@ -19,7 +19,7 @@ from streamdec.errors import StreamdecError, TokenIdError
 __all__ = ["Column", "Decoded", "column_of", "in_row", "integers"]
 
 BLOCK_TOKENS = 2**18
-"""Tokens of a block: its temporary arrays of a few MB fit the caches of the processor."""
+"""Tokens of a block. Its temporary arrays take a few MB and fit the caches of the processor."""
 
 
 class Column(NamedTuple):

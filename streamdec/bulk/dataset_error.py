@@ -1,4 +1,4 @@
-"""What is wrong with rows that are no dataset."""
+"""The error for files and tables that cannot be decoded."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ BLOCK_BYTES = 2**24
 BLOCK_VALUES = 2**22
 """The most token ids of a block."""
 BATCH_ROWS = 2**10
-"""Rows that are read from Parquet, or converted to objects, at a time. Each use of a dictionary's
-value is then a copy in memory."""
+"""Rows that are read from Parquet, or converted to objects, at a time. This bounds memory, because
+conversion copies a dictionary's value for each use."""
 
 
 class Block(NamedTuple):
@@ -67,7 +67,7 @@ def format_of(path: Path) -> Format:
     found = SUFFIXES.get(path.suffix.lower())
     if found is None:
         known = ", ".join(SUFFIXES)
-        raise DatasetError(f"{path}: the suffix says no format; known are {known}")
+        raise DatasetError(f"{path}: unknown suffix; expected {known}")
     return found
 
 
@@ -79,7 +79,7 @@ def _about(path: Path) -> Iterator[None]:
         yield
     except (pa.lib.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system's, which names the file
+            raise  # an error of the system, which names the file
         raise DatasetError(f"{path}: {' '.join(str(error).split())}") from error
 
 
@@ -156,7 +156,7 @@ def _open_ipc(source: Any) -> Any:
 def _read_arrow(path: Path, _column: str) -> Iterator[Block]:
     pa = pyarrow()
     if not path.stat().st_size:
-        raise DatasetError(f"{path}: an empty file is no Arrow file")
+        raise DatasetError(f"{path}: the file is empty; expected an Arrow file")
     with pa.memory_map(str(path)) as source:
         for batch, read in _batches(_open_ipc(source), source):
             rows = max(int(len(batch) / max(batch.nbytes / BLOCK_BYTES, 1)), 1)
@@ -266,7 +266,7 @@ def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
         else:
             writer = library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), schema)
     except pa.ArrowException as error:
-        raise DatasetError(f"rows that {file_format} cannot have: {error}") from error
+        raise DatasetError(f"{file_format} cannot store these rows: {error}") from error
     return _TableSink(writer, schema)
 
 
@@ -287,11 +287,11 @@ class _TableSink:
             table = table.cast(self._schema)
         except (KeyError, ValueError, pa.ArrowException) as error:
             told = "rows of other columns or types than the first rows of the file"
-            raise DatasetError(f"{told}: {error}; JSONL takes them all") from error
+            raise DatasetError(f"{told}: {error}; write JSONL instead") from error
         try:
             self._writer.write_table(table.combine_chunks())
         except pa.ArrowNotImplementedError as error:
-            raise DatasetError(f"rows that the format cannot have: {error}") from error
+            raise DatasetError(f"the format cannot store these rows: {error}") from error
 
     def close(self) -> None:
         self._writer.close()
@@ -309,7 +309,7 @@ def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
             name.encode()
             columns[name] = pa.array([row.get(name) for row in objects])
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            told = f"column {name!r} has values of no one type: {error}; JSONL takes them all"
+            told = f"column {name!r} has values of different types: {error}; write JSONL instead"
             raise DatasetError(told) from error
     new = {name: table.column(name) for name in table.column_names if name not in columns}
     return pa.table(columns | new)
@@ -338,21 +338,23 @@ def _objects(batch: Any) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if name in columns:
-            raise DatasetError(f"two columns are called {name!r}, which an object cannot have")
+            raise DatasetError(f"two columns are called {name!r}; JSONL needs different names")
         try:
             columns[name] = values.to_pylist()
         except ValueError as error:  # a time of nanoseconds
-            raise DatasetError(f"column {name!r} has what JSON cannot say: {error}") from error
+            raise DatasetError(
+                f"column {name!r} has a value that JSON cannot store: {error}"
+            ) from error
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _json_line(row: dict[str, Any]) -> bytes:
     try:
-        # What this puts for a lone surrogate in another field is JSON's escape of it.
+        # A lone surrogate in another field becomes its JSON escape.
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
     except TypeError as error:
         names = [name for name, value in row.items() if not _is_json(value)]
-        told = f"column {names[0]!r} has what JSON cannot say: {row[names[0]]!r:.60}"
+        told = f"column {names[0]!r} has a value that JSON cannot store: {row[names[0]]!r:.60}"
         raise DatasetError(told) from error
 
 

@@ -1,19 +1,18 @@
-r"""Flat token ids in, a text for each row out, without a step of Python for a token or a row.
+r"""Decode flat token ids into a text for each row, with no Python code per token or row.
 
-Where what a token gives depends on no more than its being the first or the last of its row, the
-bytes of all tokens are looked up at once in one Arrow array (``take``), in which they then stand
-one after another: rows are nothing but other offsets into them. Skipped and unknown ids are empty
-there. What each token gives is asked of the machine that streams use (:mod:`streamdec.core`), so
-that both agree; what the rules need beyond:
+With most rules the bytes of a token depend only on whether it is the first or the last of its row.
+The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
+offsets into the result. Skipped and unknown ids are empty there. The bytes come from the transition
+table that streams use (:mod:`streamdec.core`), so both give the same text. Some rules need more:
 
     RawBytes, ByteLevel, Concatenation    nothing
-    Joined, Metaspace, WordPiece          another form for the first token of a row
-    BPESuffix                             another form for the last
-    CTC                                   repeats left out
-    ByteFallback                          nothing, as long as the row is UTF-8
-    strip_left, replaces                  done on the texts, by Arrow
+    Joined, Metaspace, WordPiece          other bytes for the first token of a row
+    BPESuffix                             other bytes for the last token of a row
+    CTC                                   repeated tokens are left out
+    ByteFallback                          nothing, if the row is valid UTF-8
+    strip_left, replaces                  Arrow changes the texts afterwards
 
-Only rows that are not UTF-8 are decoded one by one.
+Only rows that are not valid UTF-8 are decoded one by one.
 """
 
 from __future__ import annotations
@@ -45,13 +44,14 @@ from streamdec.protocols import (
 __all__ = ["Gather", "gather_for"]
 
 MOST_BYTES = 2**31 - 1
-"""In an Arrow array of short offsets."""
+"""The most bytes of an Arrow array with 32-bit offsets."""
 MOST_STRIPPED = 1000
-"""How often a regular expression of Arrow may repeat something."""
+"""The largest repeat count in a regular expression of Arrow."""
 
 MARK, NOTHING, NEVER = b"\xff", b"\xfe", b"\xfd"
-"""What no UTF-8 has. Before the byte of a byte token, where it must be told from text; a token that
-is text, but none, which ends a run of bytes anyway; behind a mark, any of these three."""
+"""Bytes that valid UTF-8 never contains. The first marks the byte of a byte token. The second is a
+text token without text, which still ends a run of bytes. The third stands for any of the three
+after a mark."""
 
 _LAST = rb"\xff[\x80-\xbf]"
 _CHARACTERS = (
@@ -68,15 +68,15 @@ _CHARACTERS = (
 BAD_RUN = re.compile(
     rb"(?<!\xff.)(?!(?:%s)++(?!\xff))(?:\xff.)++" % b"|".join(_CHARACTERS), re.DOTALL
 )
-"""All of a run of marked bytes that is not UTF-8."""
+"""Matches each run of marked bytes that is not valid UTF-8."""
 
 Edge = Literal["first", "last"]
 Forms = tuple[bytes, bytes]
-"""What a token gives: usually, and at the edge of its row."""
+"""The bytes of a token in the middle of a row, and at its edge."""
 
 
 class Gather:
-    """The tables of one tokenizer, and what is done with them. Costs some bytes for each id."""
+    """Decodes rows of one tokenizer with its tables, which take a few bytes for each id."""
 
     def __init__(self, decoder: Any, table: ByteTable, *, skip_special_tokens: bool) -> None:
         pa, rules = pyarrow(), decoder.rules
@@ -108,7 +108,7 @@ class Gather:
             self._marked = pa.array(marked, pa.binary())
 
     def texts(self, column: Column) -> Any:
-        """The text of each row, as a string array (large_string if it must be)."""
+        """Return the text of each row: a string array, or large_string if the text is too long."""
         pa, pc = pyarrow(), compute()
         ids, offsets = self._clipped(column.values), column.offsets
         if self._edge or self._same is not None:
@@ -141,14 +141,14 @@ class Gather:
 
     @property
     def has_pieces(self) -> bool:
-        """Whether a text is the bytes of its tokens, but for what is removed at its beginning."""
+        """Whether a text is the joined bytes of its tokens, except for a removed beginning."""
         has_metaspace = isinstance(self._rule, ByteFallback) and self._rule.metaspace
         return not (self._edge or self._same is not None or self._replaces or has_metaspace)
 
     def pieces(self, column: Column) -> Iterator[tuple[bytes, list[int]]]:
-        """For each row the bytes of its tokens, and how many of them each token gave.
+        """Return the joined bytes of each row, and the number of bytes of each token.
 
-        Without the bytes that are removed at the beginning of a text. Only if it ``has_pieces``.
+        Bytes that are removed at the beginning of a text are left out. Requires ``has_pieces``.
         """
         pc = compute()
         for _, block in column.blocks():
@@ -173,10 +173,10 @@ class Gather:
         return data[removed:], sizes
 
     def _finished(self, texts: Any) -> Any:
-        """What is done to the whole text."""
+        """Apply the rules for the whole text."""
         pc = compute()
         if isinstance(self._rule, ByteFallback) and self._rule.metaspace:
-            # Those of texts are gone; a run of bytes may spell more of them.
+            # Characters of text tokens were removed before; a run of byte tokens may spell more.
             texts = pc.replace_substring(texts, self._rule.metaspace.replacement, " ")
         if self._count:
             pattern = rf"^(?:\x{{{ord(self._char):X}}}){{1,{self._count}}}"
@@ -188,7 +188,7 @@ class Gather:
     # --- ids to bytes
 
     def _clipped(self, values: Any) -> Any:
-        """Indices into a table: all that are too high are one of them."""
+        """Return ``ids`` as indices into a table; all ids above the table share one index."""
         pa, pc = pyarrow(), compute()
         if len(values) and pc.max(values).as_py() >= self._size:
             limit = pa.scalar(self._size, pa.int64())
@@ -196,7 +196,7 @@ class Gather:
         return values.cast(pa.int32())
 
     def _rows(self, table: Any, ids: Any, offsets: Any) -> Any:
-        """What ``ids`` give from ``table``, cut into rows."""
+        """Return the joined bytes of ``ids`` in ``table`` for each row."""
         pa, pc = pyarrow(), compute()
         kind, offset_type = pa.binary(), pa.int32()
         if len(ids) * self._longest > MOST_BYTES:
@@ -209,7 +209,7 @@ class Gather:
         return pa.Array.from_buffers(kind, len(offsets) - 1, [None, ends.buffers()[1], data])
 
     def _placed(self, ids: Any, offsets: Any) -> tuple[Any, Any]:
-        """Those ids that count, the ones at an edge as indices of what they give there."""
+        """Return the ids that are decoded; those at an edge are indices of their bytes there."""
         pc = compute()
         ids, offsets = _kept(ids, offsets, pc.take(self._counts, ids, boundscheck=False))
         if self._same is not None and len(ids):
@@ -226,17 +226,17 @@ class Gather:
 
     @property
     def _is_decoded(self) -> bool:
-        """Whether such rows are given to ``decode``: its runs of bytes are more than UTF-8."""
+        """Whether ``decode`` must decode such rows, because its runs of bytes are special."""
         return isinstance(self._rule, ByteFallback) and self._marked is None
 
     def _repaired(self, rows: Any, column: Column) -> dict[int, str]:
-        """The text of all rows that are not UTF-8, as far as it is not yet ``_finished``.
+        """Return the text of all rows that are not valid UTF-8, before ``_finished``.
 
-        If it ``_is_decoded`` it is as it will be.
+        If ``_is_decoded`` is true, the text is final.
         """
         if self._marked is None and not self._is_decoded:
             found = ((row, str(data, "utf-8", utf8.PER_PART)) for row, data in _slices(rows))
-            # It may as well be there from the beginning: then the text is as good.
+            # A U+FFFD may also be the text of a token: then the text is correct, too.
             return {row: text for row, text in found if utf8.REPLACEMENT in text}
         bad = [row for row, data in _slices(rows) if not _is_utf_8(data)]
         column = column.taken(bad)
@@ -251,7 +251,7 @@ class Gather:
 
 
 def _spoilt(found: re.Match[bytes]) -> bytes:
-    """A bad run as ``tokenizers`` renders it: one bad byte spoils all of it."""
+    """Return a bad run as ``tokenizers`` renders it: each byte of the run is U+FFFD."""
     return REPLACEMENT_BYTES * (len(found[0]) // 2)
 
 
@@ -264,7 +264,7 @@ def _text_type(rows: Any) -> Any:
 
 
 def _slices(rows: Any) -> Iterator[tuple[int, memoryview]]:
-    """The bytes of each row of a binary array that was made here."""
+    """Return the bytes of each row of a binary array made by this module."""
     _, ends, data = rows.buffers()
     places = memoryview(ends).cast("i" if pyarrow().types.is_binary(rows.type) else "q")
     view = memoryview(data)
@@ -281,7 +281,7 @@ def _is_utf_8(data: memoryview) -> bool:
 
 
 def _mask(which: Iterable[int], rows: Any) -> Any:
-    """Which rows are among ``which``, as an array."""
+    """Return a boolean array: whether each row is in ``which``."""
     mask = bytearray(len(rows))
     for row in which:
         mask[row] = 1
@@ -289,7 +289,7 @@ def _mask(which: Iterable[int], rows: Any) -> Any:
 
 
 def _kept(ids: Any, offsets: Any, mask: Any) -> tuple[Any, Any]:
-    """The ids for which ``mask`` is true, and where rows begin among them."""
+    """Return the ids for which ``mask`` is true, and the start of each row among them."""
     pa, pc = pyarrow(), compute()
     if pc.all(mask).as_py() in (True, None):
         return ids, offsets
@@ -298,20 +298,20 @@ def _kept(ids: Any, offsets: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def _at_edge(ids: Any, offsets: Any, edge: Edge) -> Any:
-    """Which of ``ids`` are the first, or the last, of their rows."""
+    """Return which of ``ids`` are the first, or the last, of their rows."""
     lists = pyarrow().LargeListArray.from_arrays(offsets, ids)
     return _changes(compute().list_parent_indices(lists), edge)
 
 
 def _changes(values: Any, edge: Edge) -> Any:
-    """Which values differ from the one before (after); the first (last) one does."""
+    """Return which values differ from the previous (next) one; the first (last) one always does."""
     pa, pc = pyarrow(), compute()
     inner = pc.not_equal(values[1:], values[:-1])
     end = pa.array([True])
     return pa.concat_arrays([end, inner] if edge == "first" else [inner, end])
 
 
-# --- what a token gives ---------------------------------------------------------------------------
+# --- the bytes of a token -------------------------------------------------------------------------
 
 
 def _element(table: ByteTable, token_id: int) -> Any:
@@ -332,7 +332,7 @@ def _edge(rule: DecodingRule) -> Edge | None:
 
 
 def _forms(rule: DecodingRule, element: Any) -> Forms:
-    """What a machine's element (see :mod:`streamdec.core.token_rules.compile`) comes to."""
+    """Return the bytes of an element of the rules (:mod:`streamdec.core.token_rules.compile`)."""
     if element is None:
         return b"", b""
     match rule:
@@ -352,7 +352,7 @@ def _forms(rule: DecodingRule, element: Any) -> Forms:
             first, later = metaspace_forms(metaspace, element)
             return later.encode() or NOTHING, first.encode()
         case ByteFallback():
-            # A first run is one element, whose marks vanish: such rows are given to ``decode``.
+            # A first run is one element, whose marks are lost: ``decode`` decodes such rows.
             return bytes([element]), MARK
         case _:
             data = element
@@ -360,7 +360,7 @@ def _forms(rule: DecodingRule, element: Any) -> Forms:
 
 
 def _marked(element: Any, form: bytes) -> bytes:
-    """What a token gives, with a mark if it is a byte."""
+    """Return the bytes of a token, with a mark if it is a byte token."""
     if not isinstance(element, int):
         return form
     return MARK + (NEVER if form in (MARK, NOTHING) else form)
@@ -370,10 +370,10 @@ def _marked(element: Any, form: bytes) -> bytes:
 
 
 def _reference(decoder: Any) -> Callable[[], Any]:
-    """Weak, as tables live no longer than their tokenizer."""
+    """Weak, so that tables are freed with their tokenizer."""
     try:
         return weakref.ref(decoder)
-    except TypeError:  # no weak references to it: then it lives as long as its table
+    except TypeError:  # without weak references, the tokenizer is kept as long as its table
         return lambda: decoder
 
 
@@ -381,9 +381,9 @@ _gathers: weakref.WeakKeyDictionary[Any, dict[bool, Gather]] = weakref.WeakKeyDi
 
 
 def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | None:
-    """The Gather of ``tokenizer``, built once; None if only its own ``decode`` knows its texts.
+    """Return the Gather of ``tokenizer``, or None if its texts need its own ``decode``.
 
-    To build one takes a µs or two for each id of the vocabulary.
+    It is built once, in one or two µs for each id of the vocabulary.
     """
     if getattr(tokenizer, "rules", None) is None or not hasattr(tokenizer, "vocab_size"):
         return None
@@ -401,7 +401,7 @@ def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | Non
 
 
 def _table(tokenizer: Decoder, skip: bool) -> ByteTable | None:
-    """What streams of ``tokenizer`` run on, if it agrees with ``decode``."""
+    """Return the rules that streams of ``tokenizer`` use, if they agree with ``decode``."""
     if not isinstance(table_for(tokenizer, Options(skip)), ByteTable):
         return None
     # ``decode`` of all backends renders runs of bytes as the tokenizers library does.

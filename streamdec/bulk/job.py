@@ -1,8 +1,8 @@
-"""One file of token ids in, one file with texts out.
+"""Decode one file of token ids into one file with texts.
 
-The rows are written to ``OUT.part``, beside the output. That file gets the output's name in one
-step, when it is complete and on the disk, so an output is complete or not there. ``OUT.part`` is
-locked while a job writes it. A job that was killed leaves it behind, and the next one replaces it.
+The rows are written to ``OUT.part``, beside the output. That file is renamed to the output in one
+step, when it is complete and on the disk, so an output is never incomplete. ``OUT.part`` is locked
+while a job writes it. A job that was killed leaves it behind, and the next job replaces it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ except ImportError:  # on Windows
 __all__ = ["Existing", "Job", "Status"]
 
 Existing = Literal["refuse", "overwrite", "resume"]
-"""What is done about an output that exists; ``"resume"`` leaves it as it is."""
+"""What to do if the output exists; ``"resume"`` leaves it unchanged."""
 
 
 class Status(NamedTuple):
-    """How far a job is."""
+    """The progress of a job."""
 
     read: float
-    """How much of the input has been read, from 0 to 1."""
+    """The part of the input that was read, from 0 to 1."""
     rows: int
     """The number of rows that are done."""
     tokens: int
     """The number of their token ids."""
     unknown_tokens: int
-    """How many of these ids the tokenizer does not have."""
+    """The number of these ids that the tokenizer does not have."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Job:
     ) -> Status | None:
         """Decode the file; return None if its output exists (``existing="resume"``).
 
-        Raises DatasetError for rows that cannot be decoded or files that cannot be read, and for an
-        output that exists; TokenIdError; OSError. There is then no new output.
+        Raises DatasetError for rows that cannot be decoded or files that cannot be read, and if the
+        output exists. Raises TokenIdError and OSError. No output is written after an error.
         """
         self.check(existing)
         if existing == "resume" and self.target.exists():
@@ -77,7 +77,7 @@ class Job:
         with self._part() as part:
             status = self._decode(part, progress or (lambda _: None))
             if self.source.is_file() and self._modified() != before:
-                raise DatasetError(f"{self.source}: changed while it was read")
+                raise DatasetError(f"{self.source}: the file changed while it was read")
             _to_disk(part)
             part.replace(self.target)
         return status
@@ -89,7 +89,7 @@ class Job:
         if self.target.samefile(self.source):
             raise DatasetError(f"{self.target}: the input and the output are the same file")
         if not self.target.is_file():
-            raise DatasetError(f"{self.target}: there already, and not a file")
+            raise DatasetError(f"{self.target}: exists and is not a file")
         if existing == "refuse":
             raise DatasetError(f"{self.target}: the file exists; pass --overwrite, or another name")
 
@@ -101,8 +101,8 @@ class Job:
     def _part(self) -> Iterator[Path]:
         """Return the file to write, which no other job writes. It is removed after an error.
 
-        Raises DatasetError if another job writes it. Windows, and file systems without locks, do
-        not know.
+        Raises DatasetError if another job writes it. On Windows, and on file systems without locks,
+        this is not checked.
         """
         part = self.target.with_name(f"{self.target.name}.part")
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Job:
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DatasetError(f"{part}: another job is at work there") from None
+                raise DatasetError(f"{part}: another job is writing this file") from None
             except OSError:  # no locks here
                 pass
             try:
@@ -131,7 +131,7 @@ class Job:
             for block in read_blocks(self.source, self.source_format, column):
                 table, unknown = self._decoded(block, status.rows)
                 if sink is None:
-                    # The other columns of JSONL are known from its first rows on.
+                    # The other columns of JSONL are known after its first rows were read.
                     known = schema if block.objects is None else table.schema
                     sink = open_sink(part, self.target_format, known)
                 sink.write(table, block.objects)
@@ -146,7 +146,7 @@ class Job:
             sink = sink or open_sink(part, self.target_format, schema)
         except BaseException:
             if sink is not None:
-                with contextlib.suppress(Exception):  # what went wrong may do so again
+                with contextlib.suppress(Exception):  # closing may fail for the same reason
                     sink.close()
             raise
         sink.close()
@@ -164,20 +164,20 @@ class Job:
 
 
 def _to_disk(path: Path) -> None:
-    """Make sure that what is in ``path`` is kept even if the machine stops."""
+    """Write the contents of ``path`` to the disk, so that they survive a crash."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def _bare(schema: Any) -> Any:
-    """``schema`` without what the library datasets says of its columns, as there are more now."""
+    """Return ``schema`` without the metadata of ``datasets``, which lacks the new columns."""
     kept = {key: value for key, value in (schema.metadata or {}).items() if key != b"huggingface"}
     return schema.with_metadata(kept or None)
 
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Within, a streamdec error says that it is about ``path``."""
+    """Return a context in which errors of streamdec name ``path``."""
     try:
         yield
     except StreamdecError as error:

@@ -1,6 +1,6 @@
-"""``decode_rollouts``: a batch of generated token ids in, a :class:`Rollout` for each row out.
+"""``decode_rollouts`` turns a batch of generated token ids into a :class:`Rollout` for each row.
 
-What it gives is what StopSequenceDecoder gives, row by row. There are three ways to it:
+The result equals that of a StopSequenceDecoder for each row. It is computed in three ways:
 
 1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
    installed.
@@ -34,7 +34,7 @@ from streamdec.streams.options import DecodingOptions
 __all__ = ["Rollout", "decode_rollouts"]
 
 FEWEST_TOKENS = 2**13
-"""A batch of fewer ids is decoded row by row: to make a column takes longer."""
+"""A batch of fewer ids is decoded row by row, because making a column takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ class Rollout:
     """
 
     text: str
-    """Without the stop, if that is a hidden one."""
+    """The text, without the stop if it is hidden."""
     token_ids: list[int]
-    """The ids up to the one that completed the stop, which is the last of them.
+    """The ids up to and including the one that completed the stop.
 
-    All ids of a stop are among them, because the model has generated them. If a stop begins or ends
-    inside a token, the whole token is kept. Without a stop or a limit: all ids of the row.
-    ``token_ids[:match.tokens_before]`` are the ids whose text is wholly before the stop."""
+    The ids of the stop are included, because the model generated them. If a stop begins or ends
+    inside a token, the whole token is kept. Without a stop or a limit, these are all ids of the
+    row. ``token_ids[:match.tokens_before]`` are the ids whose text is wholly before the stop."""
     finish_reason: FinishReason | None
-    """``"stop"``; ``"length"`` for ``max_tokens``; ``"error"``; None if the ids ended first: then
-    only the engine knows why."""
+    """``"stop"``, ``"length"`` for ``max_tokens``, or ``"error"``. None if the ids ended first, so
+    that only the engine can give the reason."""
     match: StopMatch | None = None
-    """The stop that ended the row, and where it stands; None without one."""
+    """The stop that ended the row, and its position; None without a stop."""
     logprobs: Any = None
-    """The log probabilities of ``token_ids``, as many; None if none were given."""
+    """The log probability of each of ``token_ids``; None without ``logprobs``."""
     per_token: Mapping[str, Any] = field(default_factory=dict)
-    """The parts of the other sequences that belong to ``token_ids``, by name."""
+    """The values of ``per_token`` for each of ``token_ids``, by name."""
     spans: list[TokenSpan] | None = None
-    """Where each of ``token_ids`` stands in ``text``, if ``spans=True`` asked for it."""
+    """The span of each of ``token_ids`` in ``text``, with ``spans=True``."""
     error: Exception | None = None
-    """Why the row could not be decoded to its end. ``text`` and ``token_ids`` are then what came
-    before the id that failed."""
+    """Why the row could not be decoded to its end. ``text`` and ``token_ids`` then end before the
+    id that failed."""
 
     @property
     def stop_reason(self) -> StopReason:
@@ -92,12 +92,12 @@ def decode_rollouts(
     spans: bool = False,
     **options: Unpack[DecodingOptions],
 ) -> list[Rollout]:
-    r"""Decode a batch of generated ids, cut each row at its stop, and all that belongs to it alike.
+    r"""Decode a batch of generated ids, and cut each row and its per-token values at its stop.
 
-    Each row is what StopSequenceDecoder gives for it, steps and flush.
+    Each row equals the result of a StopSequenceDecoder, including its flush.
 
     Args:
-        tokenizer: what decodes.
+        tokenizer: the tokenizer.
         rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens).
         conditions: when a row ends; one for all rows, or one for each row. Name the
             ``eos_token_ids`` of the model: without them, padding after the end is text.
@@ -105,30 +105,31 @@ def decode_rollouts(
             decoded as the beginning of a text.
         mask: which ids belong to the row (1) and which are padding (0), with the shape of ``rows``.
             The padding is on the left, on the right, or on both sides.
-        logprobs: for each id of ``rows``, padding included, its log probability.
+        logprobs: the log probability of each id of ``rows``, including padding.
         per_token: other sequences with a value for each id of ``rows``, by name.
-        spans: whether to say where each token stands in its text.
-        options: those of decoding, as for StopSequenceDecoder.
+        spans: whether to compute the span of each token in its text.
+        options: the options of decoding, as for StopSequenceDecoder.
 
     Returns:
-        A Rollout for each row. What was given of ``logprobs`` and ``per_token`` is sliced, not
-        converted: of a tensor each row has a tensor.
+        A Rollout for each row. ``logprobs`` and ``per_token`` are sliced, not converted: a tensor
+        gives a tensor for each row.
 
     Raises:
-        TypeError: something else than rows of ids, conditions or an option.
+        TypeError: an argument has the wrong type, or is not an option of decoding.
         ValueError: ``mask``, ``logprobs``, ``per_token``, ``conditions`` or ``prompt_token_ids``
-            that do not fit ``rows``; a mask with padding inside a row; ``spans`` for a tokenizer
-            that cannot have them.
-        TokenIdError: a prompt that is no list of ids.
+            do not fit ``rows``; a mask has padding inside a row; the tokenizer does not support
+            ``spans``.
+        TokenIdError: a prompt is not a list of ids.
 
-    An id that cannot be decoded (-100, a float, an unknown id under ``unknown_ids="error"``) ends
-    its row alone: ``finish_reason`` is ``"error"``, and ``error`` says why.
+    An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``) ends
+    only its own row: ``finish_reason`` is ``"error"``, and ``error`` says why.
 
-    There are no ``sections`` here. ``iter_chunks(ids, tokenizer, sections=...)`` names those of one
-    row.
+    Rows have no ``sections``. Use ``iter_chunks(ids, tokenizer, sections=...)`` for the sections of
+    one row.
 
-    **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and some tenths
-    of a second once for each tokenizer. Without it, or for fewer than 8,192 ids, that of a decoder.
+    **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and a few
+    tenths of a second once for each tokenizer. Without pyarrow, or for fewer than 8,192 ids, the
+    cost of a StopSequenceDecoder.
 
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts
@@ -188,7 +189,7 @@ class _Found(NamedTuple):
 
 
 class _Decoding:
-    """How rows with the same conditions are decoded."""
+    """Decodes rows with the same conditions."""
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class _Decoding:
         )
 
     def found(self, ids: list[list[Any]], prompts: list[Any] | None) -> list[_Found]:
-        """What each row comes to."""
+        """Return the result of each row."""
         found: dict[int, _Found] = {}
         decoders: dict[int, StopSequenceDecoder] = {}
         for row, prompt in enumerate(prompts or ()):
@@ -246,7 +247,7 @@ class _Decoding:
     # --- as a column
 
     def _of_column(self, rows: dict[int, list[Any]]) -> dict[int, _Found]:
-        """Those of ``rows`` that can be decoded as a column."""
+        """Decode the rows that can be decoded as a column."""
         options = Options(**self._options)
         skip = options.skip_special_tokens
         if options != Options(skip):
@@ -277,7 +278,7 @@ class _Decoding:
 
 
 def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
-    """``data`` and ``sizes`` of a row without the bytes of ids that are its hidden stop."""
+    """Return ``data`` and ``sizes`` of a row without the bytes of its hidden stop ids."""
     match = row.match
     if match is None or match.visible or isinstance(match.stop, str):
         return data, sizes
@@ -286,7 +287,7 @@ def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list
 
 
 def _rest(decoder: StopSequenceDecoder) -> str:
-    """The text that ``decoder`` withholds, after an error."""
+    """Return the text that ``decoder`` withholds, after an error."""
     try:
         return decoder.flush("error").text
     except Exception:  # noqa: BLE001 (the row has its error already)
@@ -294,7 +295,7 @@ def _rest(decoder: StopSequenceDecoder) -> str:
 
 
 def _column(rows: dict[int, list[Any]]) -> tuple[list[int], Column]:
-    """Those of ``rows`` whose values are all token ids, and which they are."""
+    """Return the rows whose values are all token ids, and their places."""
     column = _as_column([*rows.values()])
     if column is not None:
         return [*rows], column
@@ -305,7 +306,7 @@ def _column(rows: dict[int, list[Any]]) -> tuple[list[int], Column]:
 
 
 def _as_column(rows: list[list[Any]]) -> Column | None:
-    """``rows`` as a column; None if a value is not a token id."""
+    """Return ``rows`` as a column; None if a value is not a token id."""
     pa = pyarrow()
     try:
         return column_of(pa.array(rows) if rows else pa.nulls(0))
@@ -313,11 +314,11 @@ def _as_column(rows: list[list[Any]]) -> Column | None:
         return None
 
 
-# --- what is given --------------------------------------------------------------------------------
+# --- the arguments --------------------------------------------------------------------------------
 
 
 def _rows(name: str, rows: Any) -> list[Any]:
-    """``rows`` as a list; of an array or a tensor, of lists."""
+    """Return ``rows`` as a list; an array or a tensor as a list of lists."""
     if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
         rows = rows.unbind()
     if isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)) or (
@@ -331,7 +332,7 @@ def _rows(name: str, rows: Any) -> list[Any]:
 
 
 def _token_ids(row: Any, place: int) -> list[Any]:
-    """A row of ``rows`` as a list."""
+    """Return a row of ``rows`` as a list."""
     try:
         row = as_sequence(row)
     except TypeError:
@@ -341,14 +342,14 @@ def _token_ids(row: Any, place: int) -> list[Any]:
 
 
 def _as_many(name: str, values: list[Any], rows: list[Any]) -> list[Any]:
-    """``values``. ValueError if they are not one for each row."""
+    """Return ``values``. Raises ValueError if there is not one for each row."""
     if len(values) != len(rows):
         raise ValueError(f"{name} has {len(values)} rows, and there are {len(rows)} rows of ids")
     return values
 
 
 def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
-    """``values`` by row. ValueError if a row has not one for each id."""
+    """Return ``values`` by row. Raises ValueError if a row does not have one for each id."""
     found = _as_many(name, _rows(name, values), rows)
     for place, (each, row) in enumerate(zip(found, rows, strict=True)):
         if len(each) != len(row):
@@ -357,7 +358,7 @@ def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
 
 
 def _parts(rows: list[list[Any]], mask: Any) -> list[slice]:
-    """Which part of each row is no padding."""
+    """Return the part of each row that is not padding."""
     if mask is None:
         return [slice(0, len(row)) for row in rows]
     parts = []
@@ -368,14 +369,14 @@ def _parts(rows: list[list[Any]], mask: Any) -> list[slice]:
         if not all(flags[part]):
             raise ValueError(
                 f"mask has a 0 between the 1s of row {place}; expected the mask of the padding "
-                "(an attention mask), not one of the loss"
+                "(an attention mask), not a loss mask"
             )
         parts.append(part)
     return parts
 
 
 def _by_conditions(conditions: Any, rows: list[Any]) -> Mapping[StopConditions, Sequence[int]]:
-    """The places of the rows with equal conditions."""
+    """Return the places of the rows for each of the different conditions."""
     if isinstance(conditions, StopConditions):
         return {conditions: range(len(rows))}
     if not isinstance(conditions, (list, tuple)) or not all(

@@ -14,7 +14,7 @@ __all__ = ["spans_of"]
 BEGINS = bytes(byte & 0xC0 != 0x80 for byte in range(256))
 """For each byte, 1 if a character begins with it."""
 NEW_SPAN = partial(tuple.__new__, TokenSpan)
-"""Makes a span of its five numbers, in a third of the time of the class."""
+"""Makes a span from its five numbers, three times as fast as the class does."""
 
 
 def spans_of(text: str, data: bytes, sizes: Iterable[int]) -> list[TokenSpan] | None:

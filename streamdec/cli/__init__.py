@@ -1,8 +1,7 @@
 """The command line: arguments in, exit status out.
 
-click and rich enter streamdec here and nowhere else, as the extra ``cli``; without them the command
-says how to get them. Exit status: 0 done, 1 some of the input was bad or did not agree, 2 wrong
-usage or nothing to begin with, 130 after Ctrl-C, 141 when the reader of the output went away.
+Only this package imports click and rich, the extra ``cli``; without them the command prints how to
+install them. :mod:`streamdec.cli.statuses` lists the exit statuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``streamdec bench``: measure what streaming costs with a tokenizer and stops."""
+"""``streamdec bench``: measure the cost of streaming with a tokenizer and stops."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def bench(
 
     streamdec and the tokenizer's own library stream the ids of a text, with and without stops. For
     'tokenizers' that is its DecodeStream; for other libraries the usual window over their decode.
-    No library finds stops, so a fixed window does. All take turns in one process, and each ratio
-    compares two times of the same round.
+    No library finds stops, so a search in a window of text is added. All take turns in one process,
+    and each ratio compares two times of the same round.
 
-    Every text of streamdec is compared with decode(). If one differs, the place is shown and the
-    exit status is 1. Differences of the library's own stream are also shown.
+    Every text of streamdec is compared with decode(). If one differs, the command shows the place
+    and the exit status is 1. It also shows differences of the library's own stream.
 
     TOKENIZER is a file, a folder, or a name, as for 'info'. The text of a special token is encoded
     as ordinary text. Without --stop, four common stops are used.
@@ -86,7 +86,7 @@ def bench(
     if not loaded.decode(token_ids, skip_special_tokens=True):
         raise click.UsageError(
             f"{tokenizer!r}: the text ({text.name}) becomes {counted(len(token_ids), 'token')}, "
-            "which decode to nothing; --text names another"
+            "which decode to no text; choose another text with --text"
         )
     with Progress(silent=0) as progress:
         found = measure(
@@ -184,10 +184,10 @@ def _lines(
         yield row
     yield ""
     if not any(map(_is_ours, found.differences)):
-        yield "Texts: all of streamdec's are what decode() gives."
+        yield "Texts: all of streamdec's equal those of decode()."
     for each in {each.entrant: each for each in reversed(found.differences)}.values():
         yield (
-            f"{'WRONG' if _is_ours(each) else 'Not the text that decode() gives'}: "
+            f"{'WRONG' if _is_ours(each) else 'Not the text of decode()'}: "
             f"{each.entrant}, stream {each.stream}, character {each.position}: "
             f"{each.found!a}, not {each.expected!a}"
         )

@@ -1,6 +1,6 @@
-"""``streamdec bulk``: files of token ids in, the same files with texts out.
+"""``streamdec bulk``: decode files of token ids into the same files with texts.
 
-A file at a time, and of a file a row group.
+It reads one file at a time, and one row group at a time.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ BAR = 24
 @click.option(
     "--input-format",
     type=click.Choice(FORMATS),
-    help="The format of INPUT, if not that of its suffix; of a folder only such files are read.",
+    help="The format of INPUT. The default is its suffix. In a folder, only such files are read.",
 )
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
-    help="The format of OUTPUT, if not that of its suffix or, in a folder, of the input.",
+    help="The format of OUTPUT. The default is its suffix or, in a folder, the input's format.",
 )
 @special_tokens_option
 @unknown_ids_option
@@ -89,12 +89,12 @@ def bulk(
 
     INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
     ids), or a folder of such files. OUTPUT is a file; for several files or a folder it is a folder,
-    in which they get the names they have. Each text is what the tokenizer's own decode gives for
-    the row. A row that cannot be decoded is named and ends the command: none is left out. The exit
-    status is 1 if one of its ids is bad, or unknown under --unknown-ids error. Otherwise unknown
-    ids are counted in the last line of output.
+    in which the files keep their names. Each text equals the tokenizer's own decode of the row. If
+    a row cannot be decoded, the command names it and ends. The exit status is 1 if an id of the row
+    is bad, or unknown with --unknown-ids error. Otherwise the last line of output counts unknown
+    ids.
 
-    With --stop or an option after it each text ends at its stop. The output then also has these
+    With --stop or a later option of stops, each text ends at its stop. The output then has more
     columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
     'stop_reason' (the stop), 'stop_token_ids' (the id that was the stop), 'token_index' (the token
     that completed it). Three columns count ids: 'tokens_before' (before the stop), 'unread_tokens'
@@ -110,7 +110,7 @@ def bulk(
       streamdec bulk ids.jsonl texts.parquet --tokenizer ./model --column ids
     """
     if resume and overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other.")
+        raise click.UsageError("--resume and --overwrite cannot be combined.")
     pairs = list(_pairs(inputs, output, input_format, output_format))
     decoder = _decoder(
         load(tokenizer, fast="off"),
@@ -176,7 +176,7 @@ class _Bar:
         )
 
 
-# --- which file becomes which ---------------------------------------------------------------------
+# --- input and output files -----------------------------------------------------------------------
 
 
 def _pairs(

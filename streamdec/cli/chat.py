@@ -22,9 +22,11 @@ from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 __all__ = ["chat"]
 
-PARTS_HINT = "hint: the template takes no list as content; --openai joins the parts to one text"
+PARTS_HINT = (
+    "hint: the template does not accept a list as content; --openai joins the parts to one text"
+)
 ARGUMENTS_HINT = (
-    "hint: tool arguments are a string, which many templates do not take; --openai parses them"
+    "hint: tool arguments are a string, which many templates do not accept; --openai parses them"
 )
 
 
@@ -54,7 +56,7 @@ def chat() -> None:
 @click.option(
     "--template",
     metavar="NAME|FILE",
-    help="One of several templates by its name, or the file of another one.",
+    help="The name of one of several templates, or the file of another template.",
 )
 @click.option(
     "--profile",
@@ -84,7 +86,7 @@ def chat() -> None:
 @click.option(
     "--fallback",
     type=click.Choice(["simple"]),
-    help="The template to use if the model has none: a line of role and content for each message.",
+    help="The template of a model without one: a line of role and content for each message.",
 )
 @click.option(
     "--variable",

@@ -1,7 +1,7 @@
-"""The group of all commands, and how a run ends: with an exit status, without a traceback.
+"""The group of all commands, which end with an exit status and without a traceback.
 
-A command is one file of this folder, and is named in ``COMMANDS``; only the one that runs is
-imported, and none to list or to complete their names.
+A command is one file of this folder, and is named in ``COMMANDS``. Only the command that runs is
+imported. Listing and completing their names imports no command.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COMMANDS: Mapping[str, str] = {
     "decode": "Decode token ids into text.",
     "demo": "Watch a simulated engine's tokens become text.",
     "encode": "Encode texts into token ids.",
-    "info": "Say what a tokenizer is, and list its caveats.",
-    "preflight": "Report what engines will do with a model, and what is wrong.",
+    "info": "Describe a tokenizer, and list its caveats.",
+    "preflight": "Report what engines will do with a model, and list its problems.",
     "serve": "Serve OpenAI's API over an engine, or over a replayed text.",
     "trace": "Show what happens to each token when it is streamed.",
     "verify": "Compare streamed text with the full decode, row by row.",
 }
-"""The commands, each the name of its module and of the function in it, and what they do."""
+"""The commands by the name of their module and function, with their descriptions."""
 
 
 class _Commands(click.Group):
@@ -159,7 +159,7 @@ def _write_utf_8() -> None:
 
 
 def _give_up_output() -> None:
-    """Redirect streams that cannot be written, so that Python's own flush at exit does not fail."""
+    """Redirect streams that cannot be written, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # stderr may have the same reader (2>&1); where it has another one, that may still want it.
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""``streamdec decode``: token ids in, text out, line by line and live.
+"""``streamdec decode``: decode token ids into text, line by line and live.
 
 Output is flushed before each wait for more input, so text appears as ids arrive.
 """
@@ -63,14 +63,14 @@ def decode(
     """Decode the token ids in FILE (or stdin, "-"): write their text.
 
     FILE contains the token ids of one text, with white space or commas between; or JSONL, each line
-    a list of ids or an object with 'token_ids'. A bad line (of plain ids: a bad id) is named on
-    stderr and left out, and the exit status is then 1.
+    a list of ids or an object with 'token_ids'. A bad line, or a bad plain id, is named on stderr
+    and left out. The exit status is then 1.
 
-    --stop and the options after it say where a text ends. Each row of JSONL ends by itself; of
-    plain ids nothing is read after the end. With --output jsonl a row, or the last object of plain
-    ids, then has 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first)
-    and 'stop_reason' (the stop's text or id). A row also has 'unread_tokens', how many ids came
-    after its end.
+    --stop and the options after it say where a text ends. Each row of JSONL has its own end. Plain
+    ids are not read after the end. With --output jsonl a row, or the last object of plain ids, then
+    has 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first) and
+    'stop_reason' (the stop's text or id). A row also has 'unread_tokens', the number of ids after
+    its end.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def decode(
       streamdec decode --tokenizer ./model answers.jsonl
       engine | streamdec decode --tokenizer ./model --stop '\\nUser:' --eos-id 2
     """
-    # Nothing is encoded here, so nothing is built for it.
+    # This command does not encode, so it does not build the fast encoder.
     loaded = load(tokenizer, fast="off")
     given = Input(source, input_format, "ids")
     job = _Job(loaded, conditions, options, given, output)
@@ -86,7 +86,7 @@ def decode(
         cause = job.run(progress)
     sys.stdout.buffer.flush()
     if cause is not None and output == "text":
-        say(f"{given.name}: ended by {cause}; nothing after it is read")
+        say(f"{given.name}: ended by {cause}; later ids are not read")
     if given.complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
 
@@ -95,7 +95,7 @@ def decode(
 
 
 class _Job:
-    """One file of ids on its way to one output."""
+    """Decodes one file of ids into one output."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class _Job:
         self._is_text = output == "text"
         self._table = None if conditions != StopConditions() else _whole_rows(tokenizer, options)
         self._known: set[int] = set()
-        """Ids of earlier rows, which the tokenizer has."""
+        """Ids of earlier rows that the tokenizer has."""
         self._out = sys.stdout.buffer
 
     def run(self, progress: Progress) -> str | None:
-        """Decode the file; return what ended its stream before its end, if anything did."""
+        """Decode the file; return the stop that ended its stream early, if there was one."""
         if self._given.format == "jsonl":
             self._decode_rows(_told(self._given.rows(), progress))
             return None
@@ -139,7 +139,7 @@ class _Job:
     def _whole_text(self, token_ids: list[Any]) -> str | None:
         """Decode a row with the tokenizer's own ``decode``; None if a stream must do it.
 
-        A stream names bad ids, logs unknown ones, and writes bad runs of byte tokens otherwise.
+        A stream names bad ids, logs unknown ones, and decodes bad runs of byte tokens differently.
         """
         if self._table is None or not {int}.issuperset(map(type, token_ids)):
             return None
@@ -163,13 +163,13 @@ class _Job:
         cause = cause_of_end(stream) if stream.finished else None
         if stream.num_tokens:
             text, end = stream.flush(RAN_OUT).text, self._end(stream)
-            # Without an end to tell, an object of no text says nothing.
+            # Do not write an object without text, unless it has the end.
             if self._is_text or text or end:
                 self._write(number, text, {}, end)
         return cause
 
     def _step_words(self, stream: StopSequenceDecoder, number: int, words: list[bytes]) -> str:
-        """The text of the ``words`` that are ids; each of the others is a complaint."""
+        """Return the text of the ``words`` that are ids, and report the other words."""
         texts = []
         for word in words:
             with self._given.complaints.about(number):
@@ -180,14 +180,14 @@ class _Job:
         return "".join(texts)
 
     def _write_piece(self, line: int, text: str) -> None:
-        """Write what the ids of ``line`` added to the stream, which continues."""
+        """Write the new text of the ids of ``line``; the stream continues."""
         if self._is_text:
             self._out.write(text.encode())
         elif text:
             self._write(line, text, {}, {})
 
     def _write(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        """Write a text that ends: a row with its other ``fields``, or the rest of the stream."""
+        """Write a complete text: a row with its other ``fields``, or the rest of the stream."""
         if self._is_text:
             self._out.write(f"{text}\n".encode())
         else:
@@ -198,7 +198,7 @@ class _Job:
         return StopSequenceDecoder(self._tokenizer, self._conditions, **self._options)
 
     def _end(self, stream: StopSequenceDecoder, **more: Any) -> dict[str, Any]:
-        """Why ``stream`` ended, and ``more`` about it: fields for those who asked for stops."""
+        """Return the fields for the end of ``stream``, and ``more``, if stops were given."""
         if self._conditions == StopConditions():
             return {}
         reason, match = stream.finish_reason, stream.match

@@ -48,11 +48,11 @@ def demo(rate: float) -> None:
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)
     if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
-        raise click.ClickException("the streamed text is not the full decode's before the stop")
+        raise click.ClickException("the streamed text differs from the full decode before the stop")
 
 
 def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
-    """Yield ``token_ids`` at about ``rate`` per second (0: at once), unevenly, each time alike."""
+    """Yield ``token_ids`` at about ``rate`` per second (0: at once), with repeatable pauses."""
     uneven = random.Random(0)
     for token_id in token_ids:
         if rate > 0:

@@ -1,4 +1,4 @@
-"""``streamdec encode``: text in, token ids out, row by row."""
+"""``streamdec encode``: encode texts into token ids, row by row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["encode"]
     type=click.Choice(["parse", "text", "forbid"]),
     default="parse",
     show_default=True,
-    help="Read the text of a special token as that token, as ordinary text, or as an error.",
+    help="Encode the text of a special token as that token or as ordinary text, or forbid it.",
 )
 @source_argument
 def encode(
@@ -61,11 +61,11 @@ def encode(
 ) -> None:
     """Encode the text in FILE (or stdin, "-"): write its token ids.
 
-    FILE contains one text, the newline at its end included; or JSONL, each line a string or an
+    FILE contains one text, including the newline at its end; or JSONL, each line a string or an
     object with the field --field. A bad line is named on stderr and left out, and the exit status
-    is then 1. The library that encodes, and why, is written on stderr.
+    is then 1. A line on stderr says which library encodes, and why.
 
-    'streamdec decode' reads the output. Several texts stay apart with --output jsonl only.
+    'streamdec decode' reads the output. Use --output jsonl to keep several texts separate.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``streamdec info``: the format of a tokenizer, the library that serves it, and its caveats."""
+"""``streamdec info``: show the format, the library and the caveats of a tokenizer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["info"]
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _SAID_BELOW = ".*(They are decoded as other text|have other ids than the file says)"
 _MOST_LISTED = 12
-"""The most tokens of a list in the text; JSON has all."""
+"""The most tokens of a list in the text output; JSON has all."""
 
 
 @click.command()
@@ -39,7 +39,7 @@ _MOST_LISTED = 12
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
 @tokenizer_argument
 def info(tokenizer: str, load: Loader, as_json: bool) -> None:
-    """Say what TOKENIZER is: its format, the library that encodes and why, its sizes, its caveats.
+    """Describe TOKENIZER: its format, the library that encodes and why, its sizes, its caveats.
 
     TOKENIZER is a file, a folder, or the name of an encoding, of a model, or of a repository of the
     Hub. For an unsupported file, the error names the format that was found; the exit status is 2.
@@ -172,7 +172,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         listed = f": {_listed(caveat['tokens'])}" if caveat["tokens"] else ""
         yield "caveat", f"{caveat['what']}{listed}. {caveat['follows']} [{caveat['code']}]"
     yield "fingerprint", facts["fingerprint"]
-    yield "sha256", report["sha256"] or "unknown: the file is not read whole"
+    yield "sha256", report["sha256"] or "unknown: only a part of the file is read"
     if report["revision"]:
         yield "revision", report["revision"]
     yield "seconds", ", ".join(f"{name} {took:.3f}" for name, took in report["seconds"].items())

@@ -1,4 +1,4 @@
-"""How a command loads its tokenizer: the options, and the line about the encoder."""
+"""The options with which a command loads its tokenizer, and the line about the encoder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OPTIONS = {
     "fast": click.option(
         "--fast",
         type=click.Choice(MODES, case_sensitive=False),
-        help="When fastokens is built to encode a tokenizer.json: never, before all else, or in "
+        help="When fastokens is built to encode a tokenizer.json: never, at the start, or in "
         f"the background while huggingface encodes. The default is {VARIABLE}, else background.",
     ),
     "apply_tokenizer_config": click.option(
@@ -60,7 +60,7 @@ _OPTIONS = {
     "encoding": click.option(
         "--encoding",
         metavar="NAME",
-        help="Which encoding a tiktoken rank file is, if it could be several.",
+        help="The encoding of a tiktoken rank file, if several have the same file.",
     ),
     "models": click.option(
         "--models",
@@ -76,7 +76,7 @@ _OPTIONS = {
     "allow_download": click.option(
         "--allow-download",
         is_flag=True,
-        help="Download the files of a name that are in no cache. Without it nothing is downloaded.",
+        help="Download the files of a name that are not cached. Without it nothing is downloaded.",
     ),
 }
 """The options, by their names in ``load_tokenizer``."""

@@ -53,7 +53,7 @@ def _engines(
     type=click.Choice([*reversed(SEVERITIES), "never"]),
     default="error",
     show_default=True,
-    help="The exit status is 1 for a finding of this severity or a graver one.",
+    help="The exit status is 1 for a finding of this severity or a higher one.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Write the report as JSON; a list for several DIRs."
@@ -81,10 +81,10 @@ def preflight(
     output: str | None,
     render: bool,
 ) -> None:
-    """Report what engines will do with the model in each DIR: where they stop, and what is wrong.
+    """Report what engines will do with the model in each DIR: their stops, and its problems.
 
-    Nothing in a folder is run but its chat template, in a sandbox, and nothing is downloaded. The
-    exit status is 1 if there is a finding as grave as --fail-on says, and 2 if a DIR is no folder.
+    Of the folder, only the chat template is run, in a sandbox. Nothing is downloaded. The exit
+    status is 1 for a finding at least as severe as --fail-on, and 2 if a DIR is not a folder.
 
     \b
     Examples:
@@ -94,7 +94,9 @@ def preflight(
     """
     asked = [name for name, on in zip(_FORMATS, (as_json, as_sarif), strict=True) if on]
     if len(asked) > 1:
-        raise click.UsageError(f"--{asked[0]} and --{asked[1]} are two formats: choose one")
+        raise click.UsageError(
+            f"--{asked[0]} and --{asked[1]} cannot be combined: choose one format"
+        )
     outcomes = list(_inspected(paths, engines, render))
     write = _WRITERS[asked[0]] if asked else _write_text
     write(outcomes, output)

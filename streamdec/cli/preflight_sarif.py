@@ -151,7 +151,7 @@ def _quoted(path: str) -> str:
     return quote(os.fsencode(path))
 
 
-# --- where in a JSON file something is ------------------------------------------------------------
+# --- the lines of values in a JSON file -----------------------------------------------------------
 
 
 def line_of_pointer(text: str, pointer: str) -> int | None:

@@ -58,7 +58,7 @@ def text_report(reports: Sequence[Report], console: Console | None = None) -> st
 
 
 def _counts_of(report: Report) -> dict[Severity, int]:
-    """Return the number of findings of each severity, the gravest first."""
+    """Return the number of findings of each severity, the most severe first."""
     found = [finding.severity for finding in report.findings]
     return {severity: found.count(severity) for severity in reversed(SEVERITIES)}
 
@@ -74,7 +74,7 @@ def _sources_of(stop: StopTokens, token_id: int) -> str:
 
 
 def _decided_by(report: Report) -> dict[str, list[str]]:
-    """Return for each file what it decided."""
+    """Return the stops that each file decides."""
     found: dict[str, list[str]] = {}
     for what, file in report.sources.items():
         found.setdefault(file, []).append(what)

@@ -87,7 +87,7 @@ source_argument = click.argument("source", metavar="[FILE]", type=click.File("rb
 
 
 class Input:
-    """An opened FILE: its name, its format, its bytes, and what is wrong in it."""
+    """An opened FILE: its name, its format, its bytes, and its errors."""
 
     def __init__(
         self, source: BufferedReader, input_format: InputFormat | None, plain: InputFormat
@@ -114,7 +114,7 @@ class Input:
         return parse_row(row, fields) if self.format == "jsonl" else (decode_text(row), {})
 
     def parse_id(self, word: bytes) -> int:
-        """Return the token id that ``word`` spells; BadInputError if it spells none."""
+        """Return the token id that ``word`` spells. Raises BadInputError if it is not an id."""
         try:
             return parse_id(word)
         except BadInputError as error:
@@ -133,7 +133,7 @@ class Input:
 def _chunks(source: BufferedReader) -> Iterator[bytes]:
     """Yield what has arrived at ``source``; stdout is flushed before each wait for more."""
     if source.isatty():
-        say("Reading from the terminal; Ctrl-D on a line of its own ends it.")
+        say("Reading from the terminal; press Ctrl-D on an empty line to end.")
     while chunk := source.read1(CHUNK_BYTES):
         yield chunk
         sys.stdout.buffer.flush()
@@ -152,7 +152,7 @@ def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class Complaints:
-    """Writes on stderr what is wrong in a line, and counts how often."""
+    """Reports the errors of lines on stderr, and counts them."""
 
     def __init__(self, source_name: str) -> None:
         self.count = 0
@@ -160,7 +160,7 @@ class Complaints:
         self._line = 0
 
     def about(self, line: int) -> Self:
-        """Return a context in which an error of the input is a complaint about ``line``."""
+        """Return a context in which an error of the input is reported with ``line``."""
         self._line = line
         return self
 
@@ -186,8 +186,8 @@ class Complaints:
 def numbered_words(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the words of a line, or of as much of it as has arrived, with the line's number.
 
-    White space and commas separate words. A word is complete when a separator or the end follows;
-    of one longer than ``LONGEST_WORD`` the end may be missing.
+    White space and commas separate words. A word is complete when a separator or the end follows.
+    A word longer than ``LONGEST_WORD`` may be cut.
     """
     number, unfinished = 1, b""
     for chunk in chunks:
@@ -205,7 +205,7 @@ def numbered_words(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]
 
 
 def parse_id(word: bytes) -> int:
-    """Return the integer, of any size, that ``word`` spells; BadInputError if it spells none."""
+    """Return the integer of any size that ``word`` spells. Raises BadInputError for others."""
     if not re.fullmatch(rb"-?[0-9]{1,%d}" % LONGEST_WORD, word):
         shown = word[: LONGEST_WORD // 2].decode(errors="backslashreplace")
         raise BadInputError(f"{shown!r} is not a token id; expected an integer such as 42")
@@ -300,5 +300,5 @@ def _kind_of(value: object) -> str:
 
 def json_line(row: dict[str, Any]) -> bytes:
     """Return ``row`` as UTF-8 JSON and a newline."""
-    # What this puts for a lone surrogate in a field is JSON's escape of it.
+    # A lone surrogate in a field becomes its JSON escape.
     return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"

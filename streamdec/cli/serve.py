@@ -1,4 +1,4 @@
-"""``streamdec serve``: OpenAI's API over an engine, or over one that replays a text."""
+"""``streamdec serve``: serve OpenAI's API for an engine, or for a replayed text."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _check_names(
     "--chat-template",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A chat template, instead of the model's own.",
+    help="A chat template to use instead of the model's own.",
 )
 @click.option(
     "--allow-request-templates",
@@ -171,7 +171,7 @@ def _check_names(
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
-    help="An id that ends a stream; may be repeated. The default is that of "
+    help="An id that ends a stream; may be repeated. The default is the id of "
     "generation_config.json, or else of the tokenizer.",
 )
 @markers_option(
@@ -258,7 +258,7 @@ def serve(
     from streamdec import server
 
     if engine_name is not None and text is not None:
-        raise click.UsageError("--text is for the replay, which --engine replaces")
+        raise click.UsageError("--text is only for the replay; remove --text or --engine")
     if separate_reasoning and not reasoning_markers:
         raise click.UsageError("--separate-reasoning needs --reasoning-markers")
     if limits.has_key_limits and not api_keys:

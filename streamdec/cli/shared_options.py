@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a group of options becomes one value."""
+"""Options that several commands share, and a decorator that combines options into one value."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def collected(
 special_tokens_option = click.option(
     "--skip-special-tokens/--keep-special-tokens",
     default=True,
-    help="Leave special tokens out (the default), or show them.",
+    help="Leave special tokens out (the default), or output them.",
 )
 
 unknown_ids_option = click.option(

@@ -1,4 +1,4 @@
-"""How a command ends: the exit statuses, which mean the same in all of them."""
+"""The exit statuses, which have the same meaning in all commands."""
 
 from __future__ import annotations
 

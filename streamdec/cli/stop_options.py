@@ -1,7 +1,7 @@
-r"""The options of stops: how a stop is spelled on the command line, and why a stream ended.
+r"""The options of stops, and the reason why a stream ended in words.
 
-Shells make it hard to pass a new line, so ``--stop`` understands ``\n``, ``\t``, ``\\`` and
-``\uXXXX``, and nothing else: a stop such as ``\end`` is an error.
+Shells make it hard to pass a new line, so ``--stop`` accepts the escapes ``\n``, ``\t``, ``\\`` and
+``\uXXXX``. Any other backslash, as in ``\end``, is an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ESCAPE = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\.?", re.DOTALL)
 def parse_stop(text: str) -> str:
     r"""Return the stop that ``text`` spells; ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes.
 
-    ValueError if it is empty, is no Unicode, or has a backslash before anything else.
+    Raises ValueError if it is empty, has a lone surrogate, or has another escape.
 
     >>> from streamdec.cli.stop_options import parse_stop
     >>> parse_stop(r"\nUser:")
@@ -74,7 +74,7 @@ def _parse_stop_id(text: str) -> int:
 def _parse_stop_ids(text: str) -> tuple[int, ...]:
     ids = tuple(map(_parse_stop_id, text.replace(",", " ").split()))
     if not ids:
-        raise ValueError("a sequence has at least one id")
+        raise ValueError("a sequence needs at least one id")
     return ids
 
 
@@ -174,7 +174,7 @@ _OPTIONS = {
         multiple=True,
         metavar="TEXT",
         callback=_each(parse_stop),
-        help="End after this text, and show it; may be given several times.",
+        help="End after this text, and output it; may be given several times.",
     ),
     "enable_stops_after": click.option(
         "--enable-stops-after",
@@ -203,7 +203,7 @@ _OPTIONS = {
         "--include-stop",
         "include_stop_str_in_output",
         is_flag=True,
-        help="Show the text of the stop or id, too.",
+        help="Output the text of the stop or id, too.",
     ),
     "min_tokens": click.option(
         "--min-tokens",
@@ -229,7 +229,7 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
         raise click.BadParameter(problem, param_hint="'--min-tokens'")
     try:
         return StopConditions(**values)
-    except ValueError as error:  # above all a pattern that is none
+    except ValueError as error:  # usually an invalid pattern
         raise click.UsageError(str(error)) from error
 
 
@@ -238,7 +238,7 @@ stop_options = collected(_OPTIONS, "conditions", _conditions)
 
 
 def cause_of_end(stream: StopSequenceDecoder) -> str:
-    """Return in words what ended ``stream``."""
+    """Return the cause of the end of ``stream``, in words."""
     match = stream.match
     if match is None:
         return "the last id" if stream.finish_reason == RAN_OUT else "--max-tokens"

@@ -1,6 +1,6 @@
-"""``streamdec trace``: show what each token of a stream emits, and why some emit nothing.
+"""``streamdec trace``: show the text that each token of a stream emits, or why it emits none.
 
-In: token ids, as ``streamdec decode`` takes them. Out: a table, JSON lines, or a page for browsers.
+In: token ids, as for ``streamdec decode``. Out: a table, JSON lines, or a page for browsers.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from streamdec.trace.html import html_page
 __all__ = ["trace"]
 
 MOST_IN_TABLE = 2_000
-"""Tokens shown as a table. A longer trace is written as to a pipe, which is faster."""
+"""The most tokens shown as a table. A longer trace has the format for a pipe, which is faster."""
 LONGEST_CELL = 40
 NARROW = {90: "bytes", 60: "may become"}
-"""Columns left out of the table on a terminal of fewer cells."""
+"""The columns that are left out of the table on a narrower terminal."""
 COLUMNS = (
     "token",
     "id",
@@ -113,7 +113,7 @@ def trace(
     redact: bool,
     options: dict[str, Any],
 ) -> None:
-    """Show what happens to each token id in FILE (or stdin, "-") when TOKENIZER streams it.
+    """Show how TOKENIZER streams each token id in FILE (or stdin, "-").
 
     FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. The
     table has the emitted text of each token and the held bytes of an unfinished character. It also
@@ -131,7 +131,7 @@ def trace(
     """
     context = click.get_current_context()
     if as_jsonl and html_file == Path("-"):
-        raise click.UsageError("--jsonl and --html - cannot both be written to stdout")
+        raise click.UsageError("--jsonl and --html - cannot both write to stdout")
     loaded = load(tokenizer, fast="off")
     given = Input(source, input_format, "ids")
     complaints = given.complaints
@@ -183,7 +183,7 @@ def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
 
 
 def _words(given: Input) -> Iterator[Numbered]:
-    """Yield all plain ids. Without any, the command ends."""
+    """Yield all plain ids. Without ids, the command ends."""
     numbered = None
     for numbered in given.ids():
         yield numbered
@@ -195,7 +195,7 @@ def _end_without(complaints: Complaints, what: str) -> NoReturn:
     """End the command: the input is empty, or was bad and is named on stderr."""
     if complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
-    raise TokenizerLoadError(f"{complaints.source_name}: there is no {what} to trace")
+    raise TokenizerLoadError(f"{complaints.source_name}: no {what} to trace")
 
 
 def _step(

@@ -43,7 +43,7 @@ from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 __all__ = ["verify"]
 
 MOST_SHOWN = 20
-"""Rows whose differences are shown in full; later ones get a line each."""
+"""The number of rows whose differences are shown in full; later rows get one line each."""
 IDS_AT_ONCE = 16_384
 """Plain ids are verified in parts of this size."""
 _IDS_SHOWN = 24
@@ -66,7 +66,7 @@ _MOST_IDS = 400
     default=0,
     show_default=True,
     metavar="N",
-    help="The seed of the random numbers: the same one cuts a row in the same places.",
+    help="The seed of the random numbers: the same seed cuts a row in the same places.",
 )
 @loading_options
 @tokenizer_argument
@@ -106,7 +106,7 @@ def verify(
       streamdec verify --encode ./model prompt.txt
     """
     if input_format == ("ids" if of_encoders else "text"):
-        raise click.UsageError("--encode compares the ids of texts; without it ids are streamed")
+        raise click.UsageError("only --encode reads texts; without it FILE has token ids")
     loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="off")
     given = Input(source, input_format, "text" if of_encoders else "ids")
     kind: Any = _Encoders(loaded, tokenizer) if of_encoders else _Streams(loaded, seed)
@@ -124,7 +124,7 @@ def verify(
                     _write(told)
             progress(f"{counted(rows, 'row')}, {differing:,} differing")
     if not rows and not given.complaints.count:
-        raise TokenizerLoadError(f"{given.name}: there is no row to verify")
+        raise TokenizerLoadError(f"{given.name}: no row to verify")
     _write(kind.summary(differing))
     if differing or given.complaints.count:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
@@ -141,7 +141,7 @@ def _rows(given: Input) -> Iterator[tuple[int, bytes | list[int]]]:
 
 
 def _write(told: str) -> None:
-    # UTF-8 in every locale; the bytes of a path may be no text.
+    # UTF-8 in every locale; the bytes of a path may be invalid.
     sys.stdout.buffer.write(f"{told}\n".encode(errors="replace"))
     sys.stdout.buffer.flush()
 
@@ -195,12 +195,12 @@ class _Streams:
         )
         if route_of(self._tokenizer) == "window":
             told += (
-                "\nthe tokenizer streams over a window of its decode, which is the full decode "
+                "\nthe tokenizer streams over a window of its decode, which equals the full decode "
                 "only where 64 ids of context are enough for it"
             )
         if self._streaming.unjudged:
             told += (
-                f"\n{counted(self._streaming.unjudged, 'row')} with runs of bytes that are no "
+                f"\n{counted(self._streaming.unjudged, 'row')} with runs of bytes that are not "
                 'UTF-8, where "eager" has other text by design: its ways were compared with each '
                 "other"
             )
@@ -217,7 +217,7 @@ class _Encoders:
         if not isinstance(tokenizer, HybridTokenizer):
             found = tokenizer.report.format
             raise TokenizerLoadError(
-                f"{name!r} has one encoder only (its format is {found}): only a tokenizer.json "
+                f"{name!r} has only one encoder (its format is {found}): only a tokenizer.json "
                 "has two to compare"
             )
         tokenizer.wait()

@@ -47,7 +47,7 @@ class _Way(NamedTuple):
     how: str
     make: Callable[[], Stream]
     prompt: int = 0
-    """How many of the ids are the prompt."""
+    """The number of ids that are the prompt."""
     stop: str | None = None
 
 
@@ -56,11 +56,11 @@ class Difference:
     """A difference between the text of a stream and the full decode."""
 
     how: str
-    """How the ids were streamed, in words."""
+    """The way the ids were streamed, in words."""
     options: Options
     """The stream's options, by name."""
     prompt: int
-    """How many of the ids were the prompt."""
+    """The number of ids that were the prompt."""
     stop: str | None
     """The stop string of the stream."""
     position: int | None = None
@@ -181,7 +181,7 @@ class _Row:
             yield _Way(how, make, size, stop)
 
     def _stop_in(self, text: str, chance: random.Random) -> str:
-        """Return a stop that ``text`` contains, or a prefix of which it contains."""
+        """Return a stop that is in ``text``, or of which a prefix is in ``text``."""
         start = chance.randint(0, max(len(text) - 1, 0))
         stop = text[start : start + chance.randint(1, LONGEST_STOP)] or "\n"
         return stop + "\x00" if chance.random() < 0.25 else stop

@@ -44,7 +44,7 @@ def _data() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What one class builds."""
+    """The tokenizer that one class builds."""
 
     name: str
     """The class."""
@@ -61,9 +61,9 @@ class Pipeline:
     ) -> tuple[Tokenizer, tuple[str, ...]] | str:
         """Return the tokenizer that the class builds, and which parts of the file it replaces.
 
-        The vocabulary is shared with ``tokenizer``, which must not be used afterwards. ``content``
-        is the file and ``roles`` are the role tokens. Returns the reason if the class cannot be
-        followed for this file.
+        ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
+        with ``tokenizer``, which must not be used afterwards. Returns the reason as a str if the
+        class cannot be imitated for this file.
         """
         parts = self._parts(tokenizer, config, roles)
         if isinstance(parts, str):
@@ -101,7 +101,7 @@ class Pipeline:
         found = next((parts for values, parts in self.data["pipelines"] if values == asked), None)
         if found is None:
             values = dict(zip(options, asked, strict=True))
-            return f"the values of its options are not known: {values!r:.100}"
+            return f"unknown values of its options: {values!r:.100}"
         text = json.dumps(found, ensure_ascii=False)
         if _CHARSMAP in text:
             charsmap = _charsmap_of(tokenizer.normalizer)
@@ -112,7 +112,7 @@ class Pipeline:
 
 
 def pipeline_of(name: str) -> Pipeline | None:
-    """Return what the class ``name`` builds; None if it cannot be followed."""
+    """Return the pipeline that the class ``name`` builds; None if it cannot be imitated."""
     data = _data().get(name)
     return Pipeline(name, data) if isinstance(data, dict) else None
 
@@ -127,9 +127,9 @@ def set_post_processor(
 ) -> bool:
     """Set what ``add_special_tokens`` adds, as transformers does after adding tokens.
 
-    Without ``pipeline``, the rules are those of the class that reads a ``tokenizer.json`` whole.
-    The options ``add_bos_token`` and ``add_eos_token`` of ``config`` only count without such a file
-    (``has_file``). Returns whether anything was changed.
+    Without ``pipeline``, the rules are those of the class that uses all of ``tokenizer.json``. The
+    options ``add_bos_token`` and ``add_eos_token`` of ``config`` only count without such a file
+    (``has_file``). Returns whether it changed ``tokenizer``.
     """
     data: Mapping[str, Any] = {} if pipeline is None else pipeline.data
     before = _state(tokenizer.post_processor)
@@ -185,7 +185,7 @@ def _made(data: Any) -> Any:
 
 
 def _with_ids(data: Any, tokenizer: Tokenizer) -> Any:
-    """Return a post-processor's JSON with the ids that its tokens have; None if one has none."""
+    """Return a post-processor's JSON with the ids of its tokens; None if a token has no id."""
     for key in ("sep", "cls"):
         if key in data:
             token_id = tokenizer.token_to_id(data[key][0])
@@ -208,7 +208,7 @@ def _with_roles(text: str, roles: Mapping[str, str]) -> str:
 
 
 def _set_model(model: Any, wanted: Mapping[str, Any]) -> bool:
-    """Give ``model`` the attributes of the class; return whether one is new."""
+    """Set the attributes of the class on ``model``; return whether one changed."""
     is_new = False
     for name in _MODEL:
         if name in wanted and (getattr(model, name, None) or None) != (wanted[name] or None):
@@ -227,7 +227,7 @@ def _charsmap_of(normalizer: Any) -> str | None:
 
 
 def _other_unigram(model: Any, content: bytes, roles: Mapping[str, str]) -> str:
-    """Return how a Unigram model differs from the one that a class would make of its pieces."""
+    """Return how a Unigram model differs from the one that the class would build."""
     if _BYTE_FALLBACK.search(content):
         return "it builds a Unigram model without byte fallback"
     unk_id = _UNK_ID.search(content)

@@ -1,7 +1,8 @@
-"""What transformers has as defaults, by name: read once from the data file beside this module.
+"""The defaults of transformers, by name, from the data file beside this module.
 
-In: the name of a tokenizer class or a model type. Out: what the library does where a snapshot is
-silent. The file is written by ``scripts/make_transformers_facts.py``; it holds names and ids alone.
+In: the name of a tokenizer class or a model type. Out: the library's defaults for settings that a
+snapshot does not have. ``scripts/make_transformers_facts.py`` writes the file, which contains only
+names and ids.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any, Literal
 __all__ = ["ABSENT", "EosDefault", "Facts", "TokenizerClass", "facts"]
 
 ABSENT = "absent"
-"""Instead of an id: the configuration has no attribute of that name."""
+"""In place of an id: the configuration class has no such attribute."""
 _MODEL_ALIASES: Mapping[str, str] = {"kimi_k2": "deepseek_v3"}
-"""Model types that vLLM and SGLang load with another one's configuration class."""
+"""Model types that vLLM and SGLang load with the configuration class of another model type."""
 ONLY_V5 = frozenset(
     ("TokenizersBackend", "PythonBackend", "SentencePieceBackend", "MistralCommonBackend")
 )
@@ -30,27 +31,27 @@ class TokenizerClass:
 
     name: str
     how: Literal["reads", "builds", "builds-special", "python", "unknown"]
-    """``reads`` tokenizer.json whole; ``builds`` a tokenizer from its vocabulary alone, with the
-    added tokens that are declared (``-special``: and makes all that are named special); ``python``:
-    has no tokenizers library under it."""
+    """``reads``: uses all of tokenizer.json. ``builds``: makes a tokenizer from the vocabulary of
+    tokenizer.json and the declared added tokens (``-special``: and marks all named tokens as
+    special). ``python``: does not use the library tokenizers."""
     roles: Mapping[str, str]
-    """The role tokens that it has by itself."""
+    """The default role tokens of the class."""
 
     @property
     def builds(self) -> bool:
-        """Whether the added tokens of ``tokenizer.json`` may get lost."""
+        """Whether the class may lose added tokens of ``tokenizer.json``."""
         return self.how in ("builds", "builds-special")
 
 
 @dataclass(frozen=True, slots=True)
 class EosDefault:
-    """``eos_token_id`` of a configuration that is silent: ids, None, or :data:`ABSENT`."""
+    """The default ``eos_token_id`` of the configuration: ids, None, or :data:`ABSENT`."""
 
     top: Any
     text: Any
-    """Of its text part; None also where it has no such part."""
+    """The default of its text part; None also without a text part."""
     part: str = ""
-    """The name of that part; empty if there is none."""
+    """The name of the text part; empty without one."""
 
 
 class Facts:
@@ -64,7 +65,7 @@ class Facts:
         self.classes_of_v4 = frozenset(data["classes_of_v4"])
 
     def tokenizer_class(self, name: str) -> TokenizerClass | None:
-        """The class of that name, with or without ``Fast`` at the end; None if there is none."""
+        """Return the class of that name, with or without ``Fast`` at the end; None if unknown."""
         aliases = self._data["aliases"]  # names of transformers 4 for classes of 5
         for candidate in (aliases.get(name, name), name.removesuffix("Fast")):
             if candidate in self._data["classes"]:
@@ -77,7 +78,7 @@ class Facts:
         return _MODEL_ALIASES.get(model_type, model_type) in self._data["eos_of_config"]
 
     def eos_default(self, model_type: str) -> EosDefault:
-        """What a configuration of this type has by itself. Of an unknown one: nothing."""
+        """Return the end-of-sequence defaults of this type; those of an unknown type are ABSENT."""
         name = _MODEL_ALIASES.get(model_type, model_type)
         top, text, part = (*self._data["eos_of_config"].get(name, [ABSENT]), None, "")[:3]
         return EosDefault(top, text, part)
@@ -85,6 +86,6 @@ class Facts:
 
 @cache
 def facts() -> Facts:
-    """The facts, read when first asked for (a millisecond)."""
+    """Return the facts, which are read at first use in a millisecond."""
     file = files("streamdec.folders").joinpath("transformers_facts.json")
     return Facts(json.loads(file.read_text("utf-8")))

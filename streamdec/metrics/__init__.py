@@ -1,7 +1,7 @@
 """Metrics of streams, encoding and loading, for Prometheus and OpenTelemetry.
 
-Each adapter is a :class:`streamdec.Hook`, which ``streamdec.add_hook`` switches on. Its constructor
-needs its library (extra ``prometheus`` or ``otel``).
+Each adapter is a :class:`streamdec.Hook`; register it with ``streamdec.add_hook``. Its constructor
+needs its library (the extra ``prometheus`` or ``otel``).
 """
 
 from streamdec.metrics.instruments import INSTRUMENTS, Instrument

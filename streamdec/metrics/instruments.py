@@ -1,4 +1,4 @@
-"""The instruments: what is measured, in which unit, with which labels.
+"""The instruments: what each measures, its unit and its labels.
 
 Each is read from one kind of event of ``streamdec.hooks``, or from statistics that the library
 keeps in any case. The table is ``instruments.toml``. Both adapters and the reference page are made
@@ -35,7 +35,7 @@ class Buckets(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Instrument:
-    """One metric: what is counted, in which unit, with which labels.
+    """One metric: what it measures, its unit and its labels.
 
     :data:`streamdec.metrics.INSTRUMENTS` lists all of them.
 

@@ -1,7 +1,7 @@
-"""Metrics for OpenTelemetry, by opentelemetry-api: the extra ``otel``.
+"""Metrics for OpenTelemetry, with opentelemetry-api (the extra ``otel``).
 
 In: the events of ``streamdec.hooks``. Out: instruments of a meter. Histograms are recorded at each
-event. All else is added up here, and read when it is exported: a stream then pays a tenth for it.
+event. Other values are added up here and read at an export, which costs a stream ten times less.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetryMetrics"]
 
 _taken: WeakSet[Any] = WeakSet()
-"""Providers that have the instruments: of a second set they take the histograms alone."""
+"""Providers that have the instruments. They ignore a second set, except for its histograms."""
 
 
 class OpenTelemetryMetrics(Recorder):
-    """A hook that counts on a meter of OpenTelemetry.
+    """A hook that records metrics with a meter of OpenTelemetry.
 
-    ``meter_provider`` is the global one, unless one is given. What is counted, and under which
-    names and labels, is :data:`~streamdec.metrics.INSTRUMENTS`; nothing is ever told of a text. Of
-    one kind of event 1,000 sets of labels are kept, later ones are ``"other"``. What it counts
-    stays for as long as the provider does: to end it, remove the hook.
+    ``meter_provider`` is by default the global one. :data:`~streamdec.metrics.INSTRUMENTS` lists
+    the metrics with their names and labels. Metrics never contain text. Each kind of event keeps
+    1,000 sets of labels; later ones become ``"other"``. Values are kept as long as the provider.
+    Remove the hook to stop recording.
 
-    Raises :class:`~streamdec.MissingExtraError` without opentelemetry-api; ValueError if another
-    one counts there already.
+    Raises :class:`~streamdec.MissingExtraError` without opentelemetry-api, and ValueError if the
+    provider already has metrics of streamdec.
 
     >>> from opentelemetry.sdk.metrics import MeterProvider
     >>> from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -58,8 +58,8 @@ class OpenTelemetryMetrics(Recorder):
         provider = meter_provider or self._api.get_meter_provider()
         if provider in _taken:
             raise ValueError(
-                "the meter provider has metrics of streamdec already, and would leave out what "
-                "another hook counts: add the same hook again"
+                "the meter provider already has metrics of streamdec, and would ignore those of a "
+                "second hook: add the same hook again"
             )
         _taken.add(provider)
         meter = self._api.get_meter("streamdec", own_version, meter_provider)
@@ -101,7 +101,7 @@ class OpenTelemetryMetrics(Recorder):
 
 
 class _Sum:
-    """What was added so far with certain attributes, or was set last."""
+    """The sum of the values with one set of attributes, or the last value of a gauge."""
 
     __slots__ = ("_lock", "attributes", "value")
 

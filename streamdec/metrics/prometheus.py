@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, by prometheus_client: the extra ``prometheus``.
+"""Metrics for Prometheus, with prometheus_client (the extra ``prometheus``).
 
-In: the events of ``streamdec.hooks``. Out: the library's own counters, histograms and gauges in a
-registry.
+In: the events of ``streamdec.hooks``. Out: counters, histograms and gauges of prometheus_client in
+a registry.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ __all__ = ["PrometheusMetrics"]
 
 _METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Set where several processes count together; the library reads it too."""
+"""Set if several processes count together. prometheus_client reads it too."""
 
 
 class PrometheusMetrics(Recorder):
-    """A hook that counts in a registry of prometheus_client.
+    """A hook that records metrics in a registry of prometheus_client.
 
-    ``registry`` is the library's own, unless one is given. What is counted, and under which names
-    and labels, is :data:`~streamdec.metrics.INSTRUMENTS`; nothing is ever told of a text. Of one
-    kind of event 1,000 sets of labels are kept, later ones are ``"other"``. What it counts stays in
-    the registry: to end it, remove the hook.
+    ``registry`` is by default the global one. :data:`~streamdec.metrics.INSTRUMENTS` lists the
+    metrics with their names and labels. Metrics never contain text. Each kind of event keeps 1,000
+    sets of labels; later ones become ``"other"``. Values are kept in the registry. Remove the hook
+    to stop recording.
 
-    In its multiprocess mode the numbers of caches and stop sets are left out, because they are read
-    from the process that is asked.
+    In the multiprocess mode of prometheus_client, metrics of caches and stop sets are left out,
+    because they would only describe the process that serves the scrape.
 
-    Raises :class:`~streamdec.MissingExtraError` without prometheus_client; ValueError if the
-    registry has metrics of these names, which is then as it was.
+    Raises :class:`~streamdec.MissingExtraError` without prometheus_client, and ValueError if the
+    registry already has metrics with these names. The registry is then unchanged.
 
     >>> from prometheus_client import CollectorRegistry
     >>> from streamdec import MockTokenizer, add_hook, iter_chunks
@@ -63,7 +63,7 @@ class PrometheusMetrics(Recorder):
         _register(collectors, self._client.REGISTRY if registry is None else registry)
 
     def _metric(self, instrument: Instrument) -> Any:
-        """The library's own, in no registry yet."""
+        """Return the metric of prometheus_client, not yet in a registry."""
         options: dict[str, Any] = {
             "name": instrument.prometheus_name,
             "documentation": instrument.description,
@@ -84,18 +84,18 @@ class PrometheusMetrics(Recorder):
 
 
 class _Statistics:
-    """A collector of what is kept anyway, read when it is asked for."""
+    """A collector of statistics that the library keeps in any case, read at each scrape."""
 
     def __init__(self) -> None:
         core = library("prometheus_client.core", "prometheus")
         self._families = {True: core.CounterMetricFamily, False: core.GaugeMetricFamily}
 
     def describe(self) -> Iterator[Metric]:
-        """See prometheus_client: the names, at registration."""
+        """Yield the names, at registration; see prometheus_client."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """See prometheus_client."""
+        """Yield the current values; see prometheus_client."""
         for source in STATISTICS:
             for each, value in readings(source):
                 family = self._families[each.kind == "counter"]
@@ -104,12 +104,12 @@ class _Statistics:
 
 
 def _register(collectors: list[Any], registry: CollectorRegistry) -> None:
-    """All of them or none."""
+    """Register all of ``collectors``, or none of them after an error."""
     for place, collector in enumerate(collectors):
         try:
             registry.register(collector)
         except ValueError as error:
             for done in collectors[:place]:
                 registry.unregister(done)
-            message = "the registry has metrics of streamdec already, or of the same names"
+            message = "the registry already has metrics of streamdec, or others with the same names"
             raise ValueError(f"{message}: {error}") from error

@@ -1,7 +1,7 @@
-"""From events to measurements: what both adapters do.
+"""Turn events into measurements, for both adapters.
 
-In: the events of ``streamdec.hooks``. Out: for each instrument of an event, a number to what the
-adapter made for the instrument and its labels.
+In: the events of ``streamdec.hooks``. Out: a value for each instrument of an event. It is passed to
+a function that the adapter made for the instrument and its labels.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, f
 __all__ = ["MAX_LABEL_SETS", "OTHER", "Record", "Recorder", "readings"]
 
 MAX_LABEL_SETS = 1_000
-"""Of one kind of event. Later ones have OTHER for all labels: who chooses the name of a tokenizer,
-say, cannot fill the memory of who counts."""
+"""The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
+clients who choose a label, such as the name of a tokenizer, cannot fill the memory."""
 OTHER = "other"
 
 Record = Callable[[float], object]
@@ -27,7 +27,7 @@ Record = Callable[[float], object]
 
 
 def readings(source: type) -> Iterator[tuple[Instrument, int]]:
-    """The instruments that are read from the statistics ``source``, and what they show now."""
+    """Yield the instruments that are read from the statistics ``source``, with their values."""
     now = STATISTICS[source]()
     for instrument in INSTRUMENTS:
         if instrument.source is source and instrument.value is not None:
@@ -35,7 +35,10 @@ def readings(source: type) -> Iterator[tuple[Instrument, int]]:
 
 
 class _Takers(NamedTuple):
-    """What takes the values of an event with certain labels, with the places of these values."""
+    """The functions that take the values of an event with one set of labels.
+
+    Each comes with the place of its value in the event.
+    """
 
     ones: list[Record]
     sums: list[tuple[Record, int]]
@@ -43,7 +46,7 @@ class _Takers(NamedTuple):
 
 
 class _Kind:
-    """One kind of event, and what was made for its labels so far."""
+    """One kind of event, and the functions for each set of its labels so far."""
 
     def __init__(self, source: type[tuple[Any, ...]]) -> None:
         self.instruments = [each for each in INSTRUMENTS if each.source is source]
@@ -55,7 +58,7 @@ class _Kind:
 
 
 class Recorder(Hook, ABC):
-    """A hook that counts; adapters say with what."""
+    """A hook that records events with the instruments of an adapter."""
 
     def __init__(self) -> None:
         sources: tuple[type[tuple[Any, ...]], ...] = (StreamEnded, Call, Loaded, FellBack)
@@ -65,7 +68,7 @@ class Recorder(Hook, ABC):
 
     @abstractmethod
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
-        """What takes the values of ``instrument`` with ``labels``; asked for once."""
+        """Return the function that takes values of ``instrument`` with ``labels``. Called once."""
 
     def stream_ended(self, event: StreamEnded) -> None:
         """Counts ``event``; see :class:`~streamdec.Hook`."""
@@ -77,7 +80,7 @@ class Recorder(Hook, ABC):
 
     def loaded(self, event: Loaded) -> None:
         """Counts ``event``; see :class:`~streamdec.Hook`."""
-        # Of an error the name is no label, and there may be any number of names.
+        # A failed load has no tokenizer label: clients could ask for any number of names.
         self._record(event if event.error_type is None else event._replace(tokenizer=""))
 
     def fell_back(self, event: FellBack) -> None:
@@ -97,7 +100,7 @@ class Recorder(Hook, ABC):
             record(event[place])
 
     def _begin(self, kind: _Kind, key: tuple[str | None, ...]) -> _Takers:
-        """For labels that are new."""
+        """Return the functions for a new set of labels."""
         with self._lock:
             if len(kind.takers) >= MAX_LABEL_SETS:
                 key = tuple(None if value is None else OTHER for value in key)
@@ -129,5 +132,5 @@ class Recorder(Hook, ABC):
 
 
 def _as_utf_8(value: str) -> str:
-    """``value``, escaped where it is none: one path of other bytes would end all exports."""
+    """Return ``value`` with lone surrogates escaped. One path with them would end all exports."""
     return value.encode(errors="backslashreplace").decode()

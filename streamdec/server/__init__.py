@@ -1,8 +1,8 @@
-"""A small server: OpenAI's API over any engine that turns prompt ids into token ids.
+"""A small server of OpenAI's API for any engine that turns prompt ids into token ids.
 
-It is a front and no engine: it reads requests, renders chat templates, encodes prompts, finds
-stops, and sends text. The engine is a callable of the user's. ``streamdec serve`` runs it; and
-``create_app`` gives it as an ASGI application, which needs Starlette, the extra ``server``.
+It reads requests, renders chat templates, encodes prompts, finds stops, and sends text. You supply
+the engine as a callable. ``streamdec serve`` runs the server. ``create_app`` returns it as an ASGI
+application, which needs Starlette (the extra ``server``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOMES = {"create_app": "streamdec.server.app", "serve": "streamdec.server.runni
 
 
 def __getattr__(name: str) -> Any:
-    """What needs Starlette and uvicorn, imported when it is first asked for."""
+    """Import a name that needs Starlette and uvicorn at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     for needed in ("starlette", "uvicorn"):

@@ -1,6 +1,6 @@
-"""Accounts limit what the holder of one API key may use: requests at once, requests and tokens.
+"""Accounts, which limit the requests and tokens of one API key.
 
-In: the limits of a server, and the requests of one key. Out: nothing; or a :class:`RequestError`
+In: the limits of a server, and the requests of one key. Out: nothing, or a :class:`RequestError`
 with status 429 that says when to try again.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Account"]
 
 
 class _Budget:
-    """An amount for each minute, which comes back continuously (a token bucket)."""
+    """A token bucket: an amount for each minute, which is refilled continuously."""
 
     def __init__(self, per_minute: int | None) -> None:
         self._most = math.inf if per_minute is None else float(per_minute)
@@ -26,7 +26,7 @@ class _Budget:
         self._since = monotonic()
 
     def seconds_to_wait(self) -> float:
-        """Return after how many seconds there is something left; 0 if there is."""
+        """Return after how many seconds something is available; 0 if it is now."""
         if self._most == math.inf:
             return 0
         rate, now = self._most / 60, monotonic()
@@ -35,12 +35,12 @@ class _Budget:
         return max(1 - self._left, 0) / rate
 
     def take(self, amount: int) -> None:
-        """Take ``amount``, even if less is left. Then the holder waits longer."""
+        """Take ``amount``, even if less is left. The holder then waits longer."""
         self._left -= amount
 
 
 class Account:
-    """What one API key has used.
+    """The requests and tokens that one API key has used.
 
     Args:
         limits: the limits of the server.
@@ -54,9 +54,9 @@ class Account:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request while it is served. Raises RequestError if the key has no more of them.
+        """Count a request while it is served. Raises RequestError if the key is over a limit.
 
-        Tokens are counted at the end of an answer, so requests that run at once may take more.
+        Tokens are counted at the end of an answer, so concurrent requests may exceed the limit.
         """
         if self._most_at_once is not None and self._num_served >= self._most_at_once:
             raise _too_many(f"more than {self._most_at_once} requests at once", 1)

@@ -1,9 +1,9 @@
-"""Admission bounds what requests take before their answers begin: memory, threads and places.
+"""Admission, which bounds the memory and threads of requests before their answers begin.
 
 In: requests whose heads were read. Out: a :class:`Place` for each, which is kept until the answer
-begins. A request takes its room before the work that needs it: bytes before they are kept, a place
-before the body is parsed, and a worker before the prompt is rendered and encoded. The work for a
-large body is done by a single worker, so that running streams always find a free processor.
+begins. A request reserves resources before it uses them: bytes before they are kept, a place before
+the body is parsed, and a worker before the prompt is rendered and encoded. A single worker does the
+work for large bodies, so that a processor stays free for running streams.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from streamdec.server.problems import RequestError, busy
 __all__ = ["LARGE", "Admission", "Place", "Work"]
 
 LARGE = 32 << 10
-"""Bytes from which on a body needs room, and the one worker for large bodies."""
+"""The least bytes of a large body. It must wait for room, and for the worker of large bodies."""
 _TINY = 2 << 10
-"""Bytes up to which a prompt is encoded at once, because a thread would take longer."""
+"""The most bytes of a prompt that is encoded in the event loop, because a thread takes longer."""
 _SMALL_AT_ONCE = 2
 """How many requests with small bodies are prepared in threads at the same time."""
 _ISOLATED_AT_ONCE = 2
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class Work(NamedTuple):
-    """What is left to prepare after the fields of a request were read."""
+    """The work that is left after the fields of a request were read."""
 
     prepare: Callable[[], Any]
     """Returns the answer, which has not begun."""
@@ -61,7 +61,7 @@ class Admission:
         self._isolated = CapacityLimiter(_ISOLATED_AT_ONCE)
         self._bytes_left = limits.bodies_bytes
         self._holders: dict[Place, int] = {}
-        """The bytes that each place holds, in the order in which the places came."""
+        """The bytes that each place holds, oldest place first."""
         self._freed = anyio.Event()
 
     def check(self) -> None:
@@ -74,7 +74,7 @@ class Admission:
     def is_waiting(self, place: Place, size: int) -> bool:
         """Return whether there is no room for ``size`` more bytes of ``place``.
 
-        The place that came first never waits, so that bodies do not wait for one another.
+        The oldest place never waits, so that bodies do not wait for one another.
         """
         return self._bytes_left < size and next(iter(self._holders), place) is not place
 
@@ -91,7 +91,7 @@ class Admission:
         self._places.add(place)
 
     def end(self, place: Place) -> None:
-        """Give back everything that ``place`` has taken."""
+        """Release everything that ``place`` has taken."""
         self._places.discard(place)
         held = self._holders.pop(place, 0)
         if held:
@@ -112,7 +112,7 @@ class Admission:
 
 
 class Place:
-    """What one request has taken. It is a context manager, which gives everything back."""
+    """The resources of one request. It is a context manager that releases them."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -126,7 +126,7 @@ class Place:
         self.leave()
 
     def leave(self) -> None:
-        """Give back everything, because the answer begins. A second call does nothing."""
+        """Release everything, because the answer begins. A second call does nothing."""
         self._admission.end(self)
 
     def needs_to_wait(self, size: int) -> bool:

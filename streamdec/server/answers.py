@@ -1,4 +1,4 @@
-"""Answers: the response to a request, streamed or whole.
+"""The response to a request, streamed or as one object.
 
 In: streams that have not begun, and an encoder. Out: ASGI responses. Every stream and its engine
 are closed as soon as the client disconnects or the response is complete.
@@ -164,7 +164,7 @@ class Answer:
             if await self._while_connected(receive, self._generate) is None:
                 return
             status, body = 200, whole.body()
-            if whole.failed:  # an abort, or an engine that reports an error
+            if whole.failed:  # aborted, or the engine reported an error
                 status = 503 if self._front.gate.is_closed else 500
         except Exception as error:  # noqa: BLE001 (an engine may raise any error)
             self._note(error)
@@ -199,7 +199,7 @@ class Answer:
                 async for chunk in text:
                     if chunk.finish_reason is not None:
                         ended.add(index)
-                        if self._is_aborted:  # the engine took the cancellation for its end
+                        if self._is_aborted:  # the engine ended because of the cancellation
                             chunk = replace(chunk, finish_reason="abort", stop_reason=None)
                     logprobs = {} if tracker is None else {"logprobs": tracker.take()}
                     self._step(chunk, index, num_tokens=decoder.num_tokens, **logprobs)
@@ -241,14 +241,16 @@ class Answer:
         self._whole.step(chunk, **more)
 
     async def _close(self) -> None:
-        """Close the streams, and wait for engines that go on without their readers."""
+        """Close the streams, and wait for engines that continue without their readers."""
         for each in self._streams:
             try:
                 await each.aclose()  # shielded from cancellation
             except Exception as error:  # noqa: BLE001 (each is closed)
                 self._note(error)
         if any(run.ignores_cancellation for run in self._runs):
-            told = "the engine continues after its cancellation, and keeps its room until it ends"
+            told = (
+                "the engine continues after its cancellation, and counts as running until it ends"
+            )
             _log.error("request %s: %s", self._request_id, told)
         for run in self._runs:
             await run.over()

@@ -62,7 +62,8 @@ def create_app(
             ignored, unless a request says otherwise (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
-        api_keys: requests need one of them, if there are any. Paths with information do not.
+        api_keys: the keys, of which requests need one; none if requests need no key. Paths with
+            information never need one.
         hosts: names that the Host header may have; None for all.
         allow_origins: the origins whose web pages may send requests (CORS).
         allow_request_templates: whether a request may have a chat template of its own, which is
@@ -74,8 +75,8 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises ValueError for a key that no header can carry, if there is no name, if
-    ``separate_reasoning`` has no ``reasoning_markers``, and if limits of keys have no keys.
+    Raises ValueError for a key that a header cannot contain, without a name, for
+    ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without keys.
     Raises TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
@@ -92,9 +93,9 @@ def create_app(
     ('Hello', 3)
     """
     if not models or not all(models):
-        raise ValueError("a server needs the name of a model")
+        raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
-        raise ValueError("an API key is of printable ASCII without spaces, and not empty")
+        raise ValueError("an API key must be printable ASCII without spaces, and not empty")
     markers = pairs_of("reasoning_markers", reasoning_markers)
     if separate_reasoning and not markers:
         raise ValueError("separate_reasoning needs reasoning_markers")
@@ -131,7 +132,7 @@ def create_app(
         exception_handlers={HTTPException: _not_found},
         lifespan=routes.lifespan,
     )
-    # A redirect would go to any host that the client named.
+    # A redirect would lead to any host that the client named.
     app.router.redirect_slashes = False
     app.state.front = front
     return app
@@ -140,7 +141,7 @@ def create_app(
 def _not_found(request: Request, error: Exception) -> Response:
     """Return Starlette's errors (no such path or method) in the form of the API."""
     assert isinstance(error, HTTPException)
-    told = {404: "there is no such path", 405: "the path has no such method"}
+    told = {404: "there is no such path", 405: "the path does not support this method"}
     message = told.get(error.status_code, "the request cannot be served")
     code = "method_not_allowed" if error.status_code == 405 else "not_found"
     problem = RequestError(message, status=error.status_code, code=code)

@@ -1,8 +1,8 @@
-"""The body of a request: it arrives within limits, and is read as JSON that has one meaning.
+"""Read the body of a request within limits, as unambiguous JSON.
 
-In: a request. Out: an object, whose texts are all Unicode, and which has neither too many values
-nor too many levels. Everything else is a :class:`RequestError`. Values and levels are counted
-before anything is parsed, so that a small body cannot become a large object.
+In: a request. Out: an object with valid Unicode, and without too many values or levels. Any other
+body is a :class:`RequestError`. Values and levels are counted before anything is parsed, so that a
+small body cannot become a large object.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from streamdec.server.problems import RequestError, busy
 __all__ = ["arrived", "object_of"]
 
 LONGEST_LENGTH = 18
-"""Digits of a Content-Length that anybody needs."""
+"""The most digits of a Content-Length."""
 
 PATIENCE = 5.0
-"""Seconds that a body may take at any rate. After them it must keep the least rate."""
+"""Seconds in which a body may arrive at any rate. Later it must keep the least rate."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LEVELS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -40,12 +40,11 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in _LEVELS)
 async def arrived(request: Request, limits: ServerLimits, place: Place) -> bytes:
     """Return the body of ``request``, as it was sent.
 
-    A large body takes room from ``place`` as it arrives. While there is none, it is not read. A
-    body that arrives too slowly is rejected: the least rate is that at which the largest body comes
-    in time.
+    A large body takes room from ``place`` as it arrives. Without room it is not read. A body that
+    arrives too slowly is rejected. At the least rate, the largest body arrives just in time.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # A web page of somebody else can send other types without being asked, and this one not.
+    # Web pages of other origins can send other types without a CORS preflight, but not JSON.
     if kind != "application/json":
         raise RequestError(
             "the body must be JSON, with the header Content-Type: application/json", status=415
@@ -86,17 +85,17 @@ async def _hold(place: Place, size: int, end: float) -> None:
     with anyio.move_on_after(end - monotonic()) as scope:
         await place.hold(size)
     if scope.cancelled_caught:
-        raise busy("too many large requests come at once", close=True)
+        raise busy("too many large requests arrive at once", close=True)
 
 
 def _too_large(limits: ServerLimits) -> RequestError:
     message = f"the body must not have more than {limits.body_bytes} bytes"
-    # What is left of it is not read.
+    # The rest of the body is not read.
     return RequestError(message, status=413, headers={"connection": "close"})
 
 
 def _too_slow(limits: ServerLimits) -> RequestError:
-    message = f"the body came too slowly: the largest may take {limits.body_seconds:g} seconds"
+    message = f"the body arrived too slowly: the largest may take {limits.body_seconds:g} seconds"
     return RequestError(message, status=408, headers={"connection": "close"})
 
 
@@ -117,14 +116,14 @@ def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
     except RequestError:
         raise
     except UnicodeDecodeError as error:
-        raise RequestError(f"the body is no UTF-8, from byte {error.start} on") from None
+        raise RequestError(f"the body is not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise RequestError(f"the body is no JSON: {error.msg}, {where}") from None
+        raise RequestError(f"the body is not JSON: {error.msg}, {where}") from None
     except RecursionError:  # ``depth`` is very high
         raise RequestError("lists and objects are nested too deeply") from None
     except ValueError:  # an integer of thousands of digits
-        raise RequestError("the body is no JSON that can be read: a number is too long") from None
+        raise RequestError("the body has a number that is too long") from None
     if not isinstance(found, dict):
         raise RequestError("the body must be a JSON object")
     if _SURROGATE.search(data):
@@ -137,18 +136,22 @@ def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
 def _check_structure(data: bytes, limits: ServerLimits) -> None:
     """Raise RequestError for too many strings, lists and objects, numbers or levels.
 
-    No call of this takes more than some milliseconds, in which other threads would have to wait.
+    Each step takes at most a few milliseconds, in which other threads have to wait.
     """
     most = limits.values
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     num_strings = data.count(b'"') // 2
-    bare = b"" if num_strings > most else b"".join(data.split(b'"')[::2])  # what is in no string
+    bare = (
+        b"" if num_strings > most else b"".join(data.split(b'"')[::2])
+    )  # the parts outside of strings
     if num_strings + bare.count(b"[") + bare.count(b"{") > most:
         raise RequestError(f"the body has more than {most} strings, lists and objects")
     if bare.count(b",") > most + limits.samples * limits.prompt_tokens:
         raise RequestError("the body has more numbers than all prompts may have ids")
-    brackets = bare.translate(None, _NO_BRACKETS)[: 2 * most]  # more would not be balanced
+    brackets = bare.translate(None, _NO_BRACKETS)[
+        : 2 * most
+    ]  # deeper nesting would not be balanced
     if max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0) > limits.depth:
         message = f"lists and objects must not be nested more than {limits.depth} deep"
         raise RequestError(message)
@@ -160,17 +163,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         left = set(found)
         for key, _ in pairs:
             if key not in left:
-                raise RequestError(f"the key {ascii(key)[:60]} is there twice in one object")
+                raise RequestError(f"an object has the key {ascii(key)[:60]} twice")
             left.remove(key)
     return found
 
 
 def _no_number(word: str) -> float:
-    raise RequestError(f"the body is no JSON: {word} is no number there")
+    raise RequestError(f"the body is not JSON: {word} is not a number of JSON")
 
 
 def _integer(number: str) -> int:
-    """Return an integer. Other threads can run at each call, and not during a call of C code."""
+    """Return an integer. Other threads can run at each call, unlike during a call of C code."""
     return int(number)
 
 
@@ -190,7 +193,7 @@ def _check_texts(value: Any, param: str | None) -> None:
             try:
                 each.encode()
             except UnicodeEncodeError:
-                message = "a text has a lone surrogate, which is no Unicode"
+                message = "a text has a lone surrogate, which is not valid Unicode"
                 message = message if param is None else f"{param}: {message}"
                 raise RequestError(message, param=param) from None
         elif isinstance(each, dict):

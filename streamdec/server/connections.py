@@ -1,8 +1,8 @@
-"""Connections: uvicorn's, with timeouts for clients that do nothing, and with cheaper events.
+"""uvicorn's connections, with timeouts for idle clients and with cheaper events.
 
-A connection is closed if no request comes on it, or if its client does not read its response.
-uvicorn itself has a timeout for neither. A request that another server may read differently is
-rejected (request smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
+A connection is closed if it gets no request, or if its client does not read the response. uvicorn
+itself has neither timeout. A request that another server may read differently is rejected (request
+smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ __all__ = ["Connection"]
 _LONGEST_HEAD = 64 << 10
 """Bytes of the head of a request; uvicorn's default."""
 MOST_FIELDS = 100
-"""Fields of a head, as Apache's default. Each takes h11 some microseconds."""
+"""The most fields of a head; Apache's default. Each costs h11 a few microseconds."""
 FREE_CHUNKS = 200
-"""Chunks of a body of any size. More must have LEAST_CHUNK bytes on average."""
+"""The most chunks of any size in a body. Further chunks must average LEAST_CHUNK bytes."""
 LEAST_CHUNK = 256
 
 
 class _Reader(h11.Connection):
-    """h11's connection, which also refuses what servers read differently, or read slowly.
+    """h11's connection, which also rejects requests that are ambiguous or slow to read.
 
-    That is: lines that end with LF alone and trailers; and too many fields or too small chunks,
-    which would hold up all other clients, because h11 takes some microseconds for each.
+    Ambiguous requests have lines that end with only LF, or trailers. Slow requests have too many
+    fields or too small chunks. h11 takes a few microseconds for each, so other clients would wait.
     """
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, _LONGEST_HEAD)
         self._received = b""
-        """What was received last, after the end of what came before."""
+        """The newest bytes, after the end of the bytes before them."""
         self._chunks_left = 0
         """Bytes by which the chunks of the body may still be too small."""
 
@@ -58,17 +58,17 @@ class _Reader(h11.Connection):
             self._is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
             head = waiting.removesuffix(self.trailing_data[0])
             if head.count(b"\n") != head.count(b"\r\n"):
-                raise h11.RemoteProtocolError("a line of the head ends with LF alone")
+                raise h11.RemoteProtocolError("a line of the head ends with LF instead of CR LF")
         elif isinstance(event, h11.Data) and self._is_chunked:
             self._chunks_left += len(event.data) - LEAST_CHUNK * event.chunk_start
             if self._chunks_left < 0:
                 raise h11.RemoteProtocolError("the chunks of the body are too small")
         elif isinstance(event, h11.EndOfMessage) and self._is_chunked:
             if event.headers:
-                raise h11.RemoteProtocolError("trailers are not read here")
+                raise h11.RemoteProtocolError("trailers are not supported")
             end = self._received.removesuffix(self.trailing_data[0])
             if not end.endswith(b"\r\n\r\n"):
-                raise h11.RemoteProtocolError("the last chunk ends with LF alone")
+                raise h11.RemoteProtocolError("the last chunk ends with LF instead of CR LF")
         return event
 
 
@@ -103,7 +103,7 @@ class Connection(H11Protocol):
         self._watch_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, and close the connection. A response that has begun is cut."""
+        """Reject an invalid request and close the connection. A response that has begun is cut."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json_bytes(RequestError(msg).body())
             headers = [("content-type", "application/json"), ("connection", "close")]
@@ -134,7 +134,7 @@ class Connection(H11Protocol):
 
     def _watch_head(self) -> None:
         """Start the timer of the next head, unless it runs or a request is being served."""
-        cycle: RequestResponseCycle | None = self.cycle  # until the first request there is none
+        cycle: RequestResponseCycle | None = self.cycle  # None until the first request
         if cycle is not None and not cycle.response_complete:
             self._head = _without(self._head)
         elif self._head is None and not self.transport.is_closing():
@@ -142,7 +142,7 @@ class Connection(H11Protocol):
 
 
 def _with_flow(app: Any, connection: Connection) -> Any:
-    """Return ``app`` with a faster ``send``, whose scopes say whether the client is behind."""
+    """Return ``app`` with a faster ``send``. Its scopes say whether the client reads too slowly."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         flow = connection.flow
@@ -153,10 +153,10 @@ def _with_flow(app: Any, connection: Connection) -> Any:
 
 
 def _with_chunks(scope: Any, send: Any, connection: Connection) -> Any:
-    """Return ``send``, but parts of a chunked body are written without h11.
+    """Return a ``send`` that writes parts of a chunked body without h11.
 
     h11 checks each part against the state of the connection, which a part does not change. That
-    takes longer than all else that the server does for a token.
+    would take longer than all other work of the server for a token.
     """
     flow, transport = connection.flow, connection.transport
     is_chunked = False
@@ -170,7 +170,7 @@ def _with_chunks(scope: Any, send: Any, connection: Connection) -> Any:
             return
         await send(message)
         if message["type"] == "http.response.start":
-            # As h11 decides it.
+            # The same decision as in h11.
             has_length = any(name.lower() == b"content-length" for name, _ in message["headers"])
             has_body = scope["method"] != "HEAD" and message["status"] not in (204, 304)
             is_chunked = has_body and not has_length and scope["http_version"] == "1.1"
@@ -179,7 +179,7 @@ def _with_chunks(scope: Any, send: Any, connection: Connection) -> Any:
 
 
 def _without(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """Cancel ``timer``. Return None, which is the timer after that."""
+    """Cancel ``timer`` and return None, the new value of the timer."""
     if timer is not None:
         timer.cancel()
     return None

@@ -1,10 +1,10 @@
-"""One call of an engine: an asynchronous iterator of outputs that can always be left.
+"""One call of an engine, as an asynchronous iterator of outputs that a reader can always leave.
 
 In: the call of an engine, which returns an asynchronous iterator, or a plain one for a thread. Out:
-its outputs. A cancellation reaches the engine a bounded number of times. anyio and trio repeat it
-in every turn of the event loop until a task ends, but an engine may catch it and never end. Then,
-on asyncio, the engine's current step is moved to a task of its own, and the reader is free. On trio
-no step can move: it is shielded from then on, and the reader waits for its end.
+its outputs. A cancellation reaches the engine a bounded number of times. anyio and trio repeat a
+cancellation in every turn of the event loop until a task ends, but an engine may catch it and never
+end. Then, on asyncio, the engine's current step is moved to a separate task, and the reader is
+free. On trio a step cannot move. It is shielded from then on, and the reader waits for its end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["EngineRun"]
 _AHEAD = 16
 """How many ids an engine in a thread may be ahead of its reader."""
 MOST_CANCELLATIONS = 100
-"""How often one step of an engine is cancelled."""
+"""How many times one step of an engine is cancelled."""
 
 
 class EngineRun:
@@ -55,7 +55,7 @@ class EngineRun:
         self._pull: Callable[[], Awaitable[Any]] = self._first
         self._close: Callable[[], Any] | None = None
         self.is_cancelled: Callable[[], bool] = bool
-        """Whether the reader is cancelled. (The engine may also cancel something of its own.)"""
+        """Whether the reader is cancelled. (The engine may also cancel its own tasks.)"""
         self.outlives = False
         """Whether the engine continues without its reader: its thread, or its step."""
         self.ignores_cancellation = False
@@ -80,11 +80,11 @@ class EngineRun:
 
     async def aclose(self) -> None:
         """Close the engine's iterator."""
-        if self._step is None:  # which closes it
+        if self._step is None:  # the thread closes the iterator
             await self._protected(self._closed())
 
     async def over(self) -> None:
-        """Wait until the engine has ended that continues without its reader.
+        """Wait for the end of an engine that continues without its reader.
 
         Returns at once after ``abandon``.
         """
@@ -121,7 +121,9 @@ class EngineRun:
             self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
             return await self._pull()
         if not is_plain(source):
-            raise EngineError(f"an engine gives an (async) iterator of ids, not {source!r:.80}")
+            raise EngineError(
+                f"an engine must return an (async) iterator of ids, not {source!r:.80}"
+            )
         feed = TokenQueue(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
         reader, self._reader = self._reader or OutputReader(), None
@@ -182,7 +184,7 @@ class EngineRun:
                     sent = yield waits_for
                 except BaseException as error:  # noqa: BLE001 (it is the engine's)
                     raised = error
-                    waits_for = inner.throw(error)  # here the engine continues
+                    waits_for = inner.throw(error)  # the engine continues
                 else:
                     waits_for = inner.send(sent)
                     raised = getattr(sent, "error", None)  # trio sends errors in an Outcome
@@ -201,12 +203,12 @@ class EngineRun:
             raise EngineError("the engine called sys.exit()") from error
 
     def _leave(self, inner: Any, waits_for: Any) -> None:
-        """Let a task of its own go on with the step ``inner``, which waits for ``waits_for``."""
+        """Continue the step ``inner``, which waits for ``waits_for``, in a separate task."""
         self.outlives = True
         self._step = asyncio.ensure_future(self._outlive(inner, waits_for))
 
     async def _outlive(self, inner: Any, waits_for: Any) -> None:
-        with suppress(BaseException):  # its result is not needed any more
+        with suppress(BaseException):  # its result is no longer needed
             await _resumed(inner, waits_for)
             await self._closed()
         self._end()
@@ -214,7 +216,7 @@ class EngineRun:
 
 @coroutine
 def _resumed(inner: Any, waits_for: Any) -> Generator[Any, Any, Any]:
-    """Await ``inner``, which another task has left while it waited for ``waits_for``."""
+    """Await ``inner``, which another task left while it waited for ``waits_for``."""
     try:
         while True:
             try:

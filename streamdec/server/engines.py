@@ -1,6 +1,6 @@
-"""Engines turn prompt ids into token ids. This module loads them, and has one that replays ids.
+"""The interface of engines, the function that loads one, and an engine that replays ids.
 
-:mod:`streamdec.server.engine_run` calls them.
+An engine turns prompt ids into token ids. :mod:`streamdec.server.engine_run` calls it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class SamplingParams:
     max_tokens: int
     """The server ends the stream with this token. An engine may need it to reserve memory."""
     min_tokens: int = 0
-    """Before this many tokens the engine should not choose an end-of-sequence id or a stop id."""
+    """The number of tokens before the engine may choose an end-of-sequence id or a stop id."""
     temperature: float | None = None
     """From 0 (greedy) to 2."""
     top_p: float | None = None
-    """From 0 to 1: choose among the likeliest tokens whose probabilities have this sum."""
+    """From 0 to 1: sample from the likeliest tokens whose probabilities add up to this."""
     top_k: int | None = None
-    """Choose among this many of the likeliest tokens; -1 and 0 mean all."""
+    """Sample from this many of the likeliest tokens; -1 and 0 mean all."""
     min_p: float | None = None
     """From 0 to 1: the least probability of a token, relative to that of the likeliest."""
     frequency_penalty: float | None = None
@@ -78,16 +78,16 @@ class SamplingParams:
 class Engine(Protocol):
     """A callable that generates the token ids after a prompt.
 
-    It returns an asynchronous iterator; or an iterable, which is read in a thread of its own; or an
+    It returns an asynchronous iterator; or an iterable, which is read in a separate thread; or an
     awaitable of one of them. Its outputs are ids, lists of ids, or other outputs that
     :class:`~streamdec.streams.outputs.OutputReader` reads. The iterator is closed at the end, at a
-    stop, or when the client disconnects: abort the request then. A plain iterable cannot be
-    interrupted, and keeps its room until its current step has ended. The call itself must not
-    block; write a generator instead.
+    stop, or when the client disconnects; abort the request then. A plain iterable cannot be
+    interrupted: it counts as a running stream until its current step has ended. The call itself
+    must not block; write a generator instead.
 
-    It may have ``lifespan()``, an asynchronous context manager around all requests;
-    ``max_concurrency``, how many streams it runs at once; and ``logprobs = True`` if its outputs
-    are objects or dicts with ``logprobs`` beside ``token_ids``: for each token a
+    Optional attributes: ``lifespan()`` is an asynchronous context manager around all requests.
+    ``max_concurrency`` is the number of streams that it runs at once. ``logprobs = True`` says that
+    its outputs are objects or dicts with ``logprobs`` beside ``token_ids``: for each token a
     :class:`~streamdec.integrations.logprobs.TokenLogprob`, or a tuple with the same three fields.
 
     >>> from streamdec.server import Engine, SamplingParams
@@ -115,32 +115,32 @@ class EngineError(StreamdecError, ValueError):
     >>> load_engine("my_engine")
     Traceback (most recent call last):
         ...
-    streamdec.server.engines.EngineError: an engine is given as module:callable, not 'my_engine'
+    streamdec.server.engines.EngineError: expected an engine as module:callable, not 'my_engine'
     """
 
 
 def load_engine(name: str, folder: str | None = None) -> Engine:
-    """Return the engine that ``name`` names as ``module:callable``; for a class, an instance.
+    """Return the engine with the ``name`` ``module:callable``; for a class, an instance.
 
     The module is imported, so its code runs. ``folder`` is added to the front of ``sys.path``.
-    Raises :class:`~streamdec.server.EngineError`, which says what is missing. An error of the
-    module itself is its cause.
+    Raises :class:`~streamdec.server.EngineError`, which names the missing part. If the module
+    raises an error, it is the cause.
 
     >>> from streamdec.server import load_engine
     >>> load_engine("my_engine:engine")
     Traceback (most recent call last):
         ...
-    streamdec.server.engines.EngineError: my_engine:engine: there is no module 'my_engine'
+    streamdec.server.engines.EngineError: my_engine:engine: no module named 'my_engine'
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise EngineError(f"an engine is given as module:callable, not {name!r}")
+        raise EngineError(f"expected an engine as module:callable, not {name!r}")
     if folder is not None and folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
-        raise EngineError(f"{name}: there is no module {error.name!r}") from error
+        raise EngineError(f"{name}: no module named {error.name!r}") from error
     except Exception as error:
         raise EngineError(f"{name}: the module raised {type(error).__name__}: {error}") from error
     for part in path.split("."):
@@ -153,7 +153,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
         except Exception as error:
             raise EngineError(f"{name}: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise EngineError(f"{name} is no callable: {found!r:.60}")
+        raise EngineError(f"{name} is not callable: {found!r:.60}")
     engine: Engine = found
     return engine
 
@@ -163,8 +163,7 @@ class ReplayEngine:
 
     Args:
         token_ids: the ids.
-        rate: ids per second on average; the pauses vary, and depend on the seed. 0 is as fast as
-            they are read.
+        rate: ids per second on average; the pauses vary with the seed. 0 means no pauses.
 
     Raises ValueError for a rate below 0.
 
@@ -182,7 +181,7 @@ class ReplayEngine:
     def __init__(self, token_ids: Iterable[int], rate: float = 40.0) -> None:
         self._token_ids = tuple(token_ids)
         if not rate >= 0:
-            raise ValueError(f"rate must be ids per second, from 0 up, not {rate!r:.40}")
+            raise ValueError(f"rate must be at least 0 (ids per second), not {rate!r:.40}")
         self._rate = rate
 
     async def __call__(

@@ -12,10 +12,10 @@ __all__ = ["Fields"]
 
 
 class Fields:
-    """The object of a request. A field that is null counts as left out.
+    """The object of a request. A null field counts as missing.
 
-    Each method returns a field, and None if it is left out. It raises :class:`RequestError` if the
-    field has another type or is beyond a limit.
+    Each method returns a field, or None if it is missing. It raises :class:`RequestError` if the
+    field has another type or exceeds a limit.
     """
 
     def __init__(self, body: Mapping[str, Any], within: str = "") -> None:
@@ -103,7 +103,7 @@ class Fields:
         return value
 
     def within(self, name: str) -> Fields:
-        """Return the fields of the object ``name``; without fields if it is left out."""
+        """Return the fields of the object ``name``; no fields if it is missing."""
         return Fields(self.mapping(name) or {}, f"{self._within}{name}.")
 
 

@@ -1,4 +1,4 @@
-"""The front makes prompts and streams for requests, with a tokenizer and an engine.
+"""Make prompts and streams for requests, with a tokenizer and an engine.
 
 In: requests that were read. Out: a :class:`~streamdec.TextStream` for each sample, and the run of
 the engine behind it. Nothing here depends on HTTP.
@@ -46,9 +46,9 @@ LONGEST_MESSAGE = 500
 _BUSY = "CHAT_TEMPLATE_BUSY"
 """The code of an error of :mod:`streamdec.chat.isolated`, which needs jinja2."""
 _USUAL_CHARACTERS = 4
-"""Code points of a token of ordinary text."""
+"""Code points of a typical token."""
 _SURELY_TOO_LONG = 1.5
-"""If the beginning of a text has so many times the most tokens, the text has too many, too."""
+"""If the beginning of a text exceeds the limit of tokens by this factor, so does the text."""
 _TO_BE_TOLD = 5.0
 """How many seconds the clients of aborted streams have to read the last events."""
 
@@ -89,7 +89,7 @@ class Front:
     eos_token_ids: Sequence[int] = ()
     reasoning_markers: Sequence[tuple[str | int, str | int]] = ()
     separates_reasoning: bool = False
-    """Whether chats and messages have the reasoning as a part of its own."""
+    """Whether chats and messages have the reasoning as a separate part."""
     has_simple_template: bool = False
     """Whether to render lines of role and content for a model without a chat template."""
     allows_templates: bool = False
@@ -102,9 +102,9 @@ class Front:
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
         if most is not None and (type(most) is not int or most < 1):
-            raise EngineError(f"max_concurrency must be streams, from 1 up, not {most!r:.40}")
+            raise EngineError(f"max_concurrency must be at least 1 (streams), not {most!r:.40}")
         concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
-        # A request with more samples would never have room.
+        # A request with more samples would never get room.
         samples = min(self.limits.samples, concurrent)
         self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
         self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
@@ -127,16 +127,16 @@ class Front:
             apart: Any = copy(found)
             apart.isolate = True
             found = apart
-        try:  # report a broken template now; but some templates need more messages
+        try:  # Report a broken template now. Some templates need more messages.
             found.render(_FIRST_CHAT, add_generation_prompt=True)
         except ChatTemplateError as error:
-            _log.warning("the chat template does not render even one message: %s", error)
+            _log.warning("the chat template cannot render a single message: %s", error)
         return found
 
     # --- prompts: these methods take time, and run in a worker of Admission
 
     def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of a prompt. Raises RequestError for too many ids, and for none."""
+        """Return the ids of a prompt. Raises RequestError for too many ids, and without ids."""
         if prompt.text is None:
             return self._checked(list(prompt.token_ids), "prompt")
         return self._encoded(prompt.text, "prompt", add_special_tokens)
@@ -146,7 +146,7 @@ class Front:
         return self._encoded(self._rendered(chat), "messages", add_special_tokens=False)
 
     def chat_prompt(self, chat: Chat, asked: Generation) -> tuple[list[int], Generation]:
-        """Return the ids of a conversation, and ``asked`` with where its answer begins.
+        """Return the ids of a conversation, and ``asked`` with the place where its answer begins.
 
         Only what the template adds after the messages decides whether the answer begins inside the
         reasoning. A marker that a user wrote does not.
@@ -171,9 +171,9 @@ class Front:
         return ids, asked
 
     def check_chat(self, chat: Chat) -> None:
-        """Raise RequestError if ``chat`` has no template, or one of its own that is not allowed."""
+        """Raise RequestError if ``chat`` has no template, or its own and that is not allowed."""
         if chat.template is not None and not self.allows_templates:
-            message = "a template of the request's own is not rendered here"
+            message = "this server does not render templates of requests"
             raise RequestError(message, param="chat_template", code="unsupported_parameter")
         if chat.template is None and self.template is None:
             message = "this model has no chat template: use /v1/completions"
@@ -203,7 +203,7 @@ class Front:
 
     @cached_property
     def _for_requests(self) -> ChatRenderer:
-        """The renderer of requests' templates. Given as ``chat_template``, they are isolated."""
+        """The renderer of requests' templates, which runs them in a child process."""
         from streamdec.chat import ChatTemplate
 
         tokens = self.tokenizer.special_tokens
@@ -215,7 +215,7 @@ class Front:
         encode = partial(self.tokenizer.encode, add_special_tokens=add_special_tokens)
         most = self.limits.prompt_tokens
         try:
-            # The beginning of a text that is far too long shows it in a fraction of the time.
+            # For a text that is far too long, encoding the beginning is enough and faster.
             size = _USUAL_CHARACTERS * most
             while 2 * size < len(text):
                 if len(encode(text[:size]).ids) > _SURELY_TOO_LONG * most:
@@ -237,7 +237,7 @@ class Front:
         return ids
 
     def echo_of(self, prompt: Prompt, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        """Return the text of a prompt, without a character that its ids leave unfinished."""
+        """Return the text of a prompt, without an unfinished character at its end."""
         if prompt.text is not None:
             return prompt.text
         decoder = DecodeStream(self.tokenizer, skip_special_tokens=skip_special_tokens)
@@ -259,7 +259,7 @@ class Front:
             run,
             decoder=tracker or decoder,
             return_token_ids=asked.return_token_ids,
-            finish_reason="stop",  # the server itself ends a stream at max_tokens
+            finish_reason="stop",  # the server ends a stream at max_tokens
         )
         return Sample(text, run, 0 if index else len(prompt))
 
@@ -312,7 +312,7 @@ class Front:
         return len(self._answering)
 
     async def shut_down(self, grace: float) -> None:
-        """Refuse new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
+        """Reject new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
         self.gate.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()

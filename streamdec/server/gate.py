@@ -1,7 +1,7 @@
-"""The gate limits how many streams run at once, and how many requests wait.
+"""The gate, which limits how many streams run at once and how many requests wait.
 
-In: requests, each with the number of its streams. Out: room for them, in the order in which they
-came; or a :class:`RequestError`, at once or after waiting. A closed gate refuses all requests.
+In: requests, each with the number of its streams. Out: room for them, in the order of arrival; or a
+:class:`RequestError`, at once or after waiting. A closed gate rejects all requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Gate:
         return len(self._queue)
 
     def close(self) -> None:
-        """Refuse all requests from now on, also those that wait."""
+        """Reject all requests from now on, including waiting ones."""
         self.is_closed = True
         while self._queue:
             self._queue.popleft().is_over.set()
@@ -59,7 +59,7 @@ class Gate:
         Raises RequestError if the gate is closed, or if too many requests wait already.
         """
         if size > self._most_running:
-            raise ValueError(f"{size} streams never have room among {self._most_running}")
+            raise ValueError(f"{size} streams exceed the limit of {self._most_running}")
         if self.is_closed:
             raise closing()
         if not self._queue and self.num_running + size <= self._most_running:
@@ -82,7 +82,7 @@ class Gate:
             with anyio.move_on_after(self._seconds):
                 await waiting.is_over.wait()
         except BaseException:  # the client has disconnected
-            if waiting.has_room:  # it came at the same time
+            if waiting.has_room:  # room came at the same time
                 self.leave(size)
             self._forget(waiting)
             raise
@@ -101,7 +101,7 @@ class Gate:
     def _forget(self, waiting: _Waiting) -> None:
         if waiting in self._queue:
             self._queue.remove(waiting)
-            self._let_in()  # there may be room for the one behind it
+            self._let_in()  # there may be room for the next request
 
     def _let_in(self) -> None:
         while self._queue and self.num_running + self._queue[0].size <= self._most_running:

@@ -1,4 +1,4 @@
-"""The guard checks keys and hosts before all routes, and turns errors into those of the APIs.
+"""The guard, which checks keys and hosts before all routes, and converts errors to the APIs'.
 
 In: requests. Out: calls of the routes, or errors in the form of the request's API. An unexpected
 error is logged, and its client gets no details.
@@ -30,7 +30,7 @@ OPEN = frozenset(
 )
 """The paths that need no key."""
 _REQUEST_ID = r"[\w.:-]{1,128}"
-"""What a client's own id may be: letters, digits, and signs that separate nothing in a log."""
+"""A valid request id of a client: letters, digits, and signs that are safe in a log."""
 _HEADERS = ((b"x-content-type-options", b"nosniff"),)
 
 
@@ -40,9 +40,9 @@ class Guard:
     Args:
         app: the routes.
         accounts: the API keys, each with its account. All paths but those of ``OPEN`` need a key.
-            Without keys none does, and no account is limited.
-        hosts: the names that the Host header may have; None for any. This refuses web pages of
-            others whose name was made to point to this server (DNS rebinding).
+            Without keys no path needs one, and no account is limited.
+        hosts: the names that the Host header may have; None for any. This prevents DNS rebinding,
+            in which a web page's host name is made to point to this server.
     """
 
     def __init__(
@@ -93,11 +93,13 @@ class Guard:
     def _check(self, scope: Any) -> None:
         headers = Headers(scope=scope)
         if "transfer-encoding" in headers and "content-length" in headers:
-            # A proxy may believe the one and this server the other (request smuggling).
+            # A proxy may use one header and this server the other (request smuggling).
             message = "a request cannot have both Transfer-Encoding and Content-Length"
             raise RequestError(message, headers={"connection": "close"})
         if self._hosts is not None and _name_of(headers.get("host", "")) not in self._hosts:
-            raise RequestError("this host is not served here", status=421, code="unknown_host")
+            raise RequestError(
+                "this server does not accept this Host header", status=421, code="unknown_host"
+            )
         if not self._accounts or scope["path"].removeprefix(scope.get("root_path", "")) in OPEN:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -116,7 +118,7 @@ class Guard:
 
 
 def _request_id(scope: Any) -> str:
-    """Return the id of a request: that of its client, if it can stand in a log; else a new one."""
+    """Return the id of a request: the client's id if it is safe in a log, else a new one."""
     given = Headers(scope=scope).get("x-request-id", "")
     return given if re.fullmatch(_REQUEST_ID, given, re.ASCII) else secrets.token_hex(12)
 

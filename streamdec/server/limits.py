@@ -11,7 +11,7 @@ __all__ = ["ServerLimits"]
 class ServerLimits:
     """The limits of a server. A request over a limit gets an error that names the parameter.
 
-    Raises ValueError for a number that is not more than 0. (Only ``waiting`` may be 0.)
+    Raises ValueError for a number that is not above 0. Only ``waiting`` may be 0.
 
     >>> from streamdec.server import ServerLimits
     >>> ServerLimits(concurrent=8).waiting
@@ -19,14 +19,14 @@ class ServerLimits:
     >>> ServerLimits(samples=0)
     Traceback (most recent call last):
         ...
-    ValueError: samples must be a number from 1 up, not 0
+    ValueError: samples must be at least 1, not 0
     """
 
     body_bytes: int = 4 << 20
     """Bytes of the body of one request."""
     body_seconds: float = 30.0
-    """Seconds in which the largest body must have arrived. After 5 seconds a body must arrive at
-    the rate that follows: ``body_bytes / body_seconds``."""
+    """Seconds in which the largest body must arrive. After 5 seconds, each body must keep the rate
+    of ``body_bytes / body_seconds``."""
     bodies_bytes: int = 32 << 20
     """Bytes of all large bodies (32 KiB and more) whose answers have not begun."""
     values: int = 100_000
@@ -50,7 +50,7 @@ class ServerLimits:
     max_tokens: int = 4_096
     """Tokens of one answer."""
     default_max_tokens: int | None = None
-    """Tokens of an answer if a request does not say; None for ``max_tokens``."""
+    """Tokens of an answer if a request sets no limit; None for ``max_tokens``."""
     concurrent: int = 64
     """Streams that run at once."""
     waiting: int = 128
@@ -59,12 +59,12 @@ class ServerLimits:
     waiting_seconds: float = 30.0
     """Seconds after which a waiting request is rejected."""
     key_concurrent: int | None = None
-    """Requests of one API key that are served at once, also while they wait; None for any."""
+    """Requests of one API key at once, including waiting ones; None for no limit."""
     key_requests: int | None = None
-    """Requests of one API key in a minute; None for any."""
+    """Requests of one API key in a minute; None for no limit."""
     key_tokens: int | None = None
-    """Tokens of one API key in a minute, of prompts and answers; None for any. They are counted
-    when an answer ends."""
+    """Tokens of one API key in a minute, of prompts and answers; None for no limit. They count when
+    an answer ends."""
 
     @property
     def has_key_limits(self) -> bool:
@@ -84,4 +84,4 @@ class ServerLimits:
                 or (is_seconds and not value > 0)
                 or (not is_seconds and value < least)
             ):
-                raise ValueError(f"{each.name} must be a number from {least} up, not {value!r:.40}")
+                raise ValueError(f"{each.name} must be at least {least}, not {value!r:.40}")

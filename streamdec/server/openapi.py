@@ -1,8 +1,8 @@
 """The OpenAPI document of a server: its paths, the parameters that it reads, and its errors.
 
-In: the limits and the routes of a server. Out: a JSON object (OpenAPI 3.1.0). Parameters that the
-tables of :mod:`streamdec.server.parameters` refuse are not listed. Responses are those of the APIs
-of OpenAI and Anthropic, and not described again.
+In: the limits and the routes of a server. Out: a JSON object (OpenAPI 3.1.0). Parameters that
+:mod:`streamdec.server.parameters` rejects are not listed. Responses are those of the APIs of OpenAI
+and Anthropic, and are not described again.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Post(NamedTuple):
     parameters: frozenset[str]
     required: tuple[str, ...] = ()
     others: Mapping[str, Json] = {}
-    """Parameters whose schema is another one there."""
+    """Parameters that have another schema at this endpoint."""
 
 
 _INPUT = frozenset(("model", "input", "instructions", "tools", "tool_choice", "reasoning"))
@@ -196,8 +196,8 @@ def openapi_document(limits: ServerLimits, *, needs_key: bool) -> Json:
         "info": {
             "title": "streamdec serve",
             "version": versions_of(()).get("streamdec", "not installed"),
-            "description": "A parameter that is null counts as left out. Parameters that are not "
-            "listed, and would change the answer, are rejected by name.",
+            "description": "A null parameter counts as missing. Parameters that are not "
+            "listed and would change the answer are rejected by name.",
         },
         "paths": paths,
         "components": {

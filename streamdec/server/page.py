@@ -1,6 +1,6 @@
-"""The page at ``/``, where one types a prompt, chooses stops, and watches each token of the answer.
+"""The page at ``/``, which sends a prompt with stops and shows each token of the answer.
 
-The page is one document that loads nothing else. It draws the answer as a trace
+The page is one document without other files. It draws the answer as a trace
 (:mod:`streamdec.trace.html`). Its content security policy allows its own script and style, by their
 hashes, and requests to its own origin.
 """
@@ -42,7 +42,7 @@ def page_policy() -> str:
             f"script-src {_hash(_script())}",
             f"style-src {_hash(_style())}",
             "connect-src 'self'",
-            "img-src data:",  # the icon, which browsers otherwise ask for
+            "img-src data:",  # the icon, which browsers would request otherwise
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",

@@ -1,8 +1,8 @@
-"""The parameters of requests of OpenAI, vLLM, SGLang and Anthropic, and which of them are rejected.
+"""The request parameters of OpenAI, vLLM, SGLang and Anthropic, and which ones are rejected.
 
-A parameter that would change the answer and is not supported is rejected by name: an error is
-better than another answer than was asked for. Null, and values that change nothing, are accepted.
-Parameters that are in no table are unknown, and ignored.
+A parameter that would change the answer and is not supported is rejected by name. An error is
+better than an answer that ignores the parameter. Null, and values that change nothing, are
+accepted. Parameters that are in no table are ignored.
 
 The tables have every parameter of the clients openai 3.57.0 and anthropic 2.13.0, and of the
 servers of vLLM 0.33.0 and SGLang 0.5.23.
@@ -19,7 +19,7 @@ from streamdec.server.problems import RequestError
 __all__ = ["ANTHROPIC", "CHAT", "COMPLETION", "OWN", "RESPONSES", "Api", "check_supported"]
 
 OWN = ("enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside")
-"""Our own parameters: the texts or ids between which stops count or do not count."""
+"""Parameters of streamdec: the texts or ids between which stops count or do not count."""
 
 
 class Refusal(NamedTuple):

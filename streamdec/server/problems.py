@@ -11,7 +11,7 @@ from streamdec.integrations import anthropic, openai
 __all__ = ["RETRY_AFTER", "RequestError", "busy", "shown"]
 
 RETRY_AFTER = {"retry-after": "1"}
-"""Seconds. (When there will be room is not known.)"""
+"""Seconds for the Retry-After header, a guess."""
 _KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 _ANTHROPIC_KINDS = {
     401: "authentication_error",
@@ -60,7 +60,7 @@ class RequestError(StreamdecError, ValueError):
 
 
 def busy(why: str, *, close: bool = False) -> RequestError:
-    """Return the error for a server without room; ``close`` if the rest of the body is not read."""
+    """Return the error for a busy server; ``close`` if the rest of the body is not read."""
     headers = {**RETRY_AFTER, "connection": "close"} if close else RETRY_AFTER
     message = f"the server is busy: {why}"
     return RequestError(message, status=429, code="server_busy", headers=headers)

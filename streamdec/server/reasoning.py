@@ -1,7 +1,7 @@
 """Answers without the model's reasoning (``include_reasoning: false``).
 
-In: chunks in sections. Out: the same chunks for an encoder, without the text in the reasoning. The
-tokens of the reasoning are generated, and they count in the usage.
+In: chunks in sections. Out: the same chunks for an encoder, without the text of the reasoning. The
+engine still generates its tokens, and they count in the usage.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def without_reasoning(asked: Generation) -> Generation:
 
 
 class WithoutReasoning:
-    """Stands before an encoder or a whole answer, and leaves out the reasoning.
+    """Wraps an encoder or a whole answer, and leaves out the reasoning.
 
     Args:
-        inner: the encoder or the whole answer. All but its steps is unchanged.
+        inner: the encoder or the whole answer. Only its steps are changed.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -44,7 +44,7 @@ class WithoutReasoning:
         return getattr(self._inner, name)
 
     def step_bytes(self, chunk: Chunk, index: int = 0, **options: Any) -> bytes:
-        """Return the events of ``chunk``; b"" if it is reasoning only."""
+        """Return the events of ``chunk``; b"" if it has only reasoning."""
         kept = _without_reasoning(chunk)
         return b"" if kept is None else self._inner.step_bytes(kept, index, **options)
 

@@ -1,8 +1,7 @@
 """Reads requests of OpenAI's and Anthropic's APIs into one form.
 
 In: the object of a request, and the limits. Out: a :class:`Generation`; or, for a wrong field, a
-:class:`RequestError` that names it. Which fields are rejected says
-:mod:`streamdec.server.parameters`.
+:class:`RequestError` that names it. :mod:`streamdec.server.parameters` lists the rejected fields.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ class Generation:
     include_usage: bool = False
     continuous_usage_stats: bool = False
     logprobs: int | None = None
-    """How many alternatives each token has; None for no log probabilities."""
+    """The number of alternatives of each token; None for no log probabilities."""
     skip_special_tokens: bool = True
     return_token_ids: bool = False
     separates_reasoning: bool = False
-    """Whether the reasoning is a part of its own, without its markers."""
+    """Whether the reasoning is a separate part, without its markers."""
     hides_reasoning: bool = False
     """Whether that part is not sent."""
     starts_reasoning: bool | None = None
@@ -95,7 +94,7 @@ class Chat:
     continue_final_message: bool = False
     variables: Mapping[str, Any] | None = None
     template: str | None = None
-    """The template of the request itself, which is not trusted."""
+    """The template in the request, which is not trusted."""
 
     @property
     def without_answer(self) -> Chat:
@@ -171,7 +170,7 @@ def served_model(fields: Fields, served: Sequence[str]) -> str:
     """Return the name of the model; the first one if none is given."""
     model = fields.text("model") or served[0]
     if model not in served:
-        message = f"the model {shown(model)} is not served here; /v1/models lists what is"
+        message = f"unknown model {shown(model)}; /v1/models lists the models"
         raise RequestError(message, status=404, param="model", code="model_not_found")
     return model
 
@@ -238,22 +237,22 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
         if not isinstance(given[0], (str, list)):
             return [prompt_of_ids(given, vocab_size, limits)]
         if len(given) > limits.samples:
-            message = f"prompt must not be more than {limits.samples} prompts, not {len(given)}"
+            message = f"expected at most {limits.samples} prompts, got {len(given)}"
             raise RequestError(message, param="prompt")
-    message = "prompt must be a string or a list of token ids, or a list of such"
+    message = "prompt must be a string, a list of token ids, or a list of either"
     raise RequestError(message, param="prompt")
 
 
 def prompt_of_ids(
     ids: list[Any], vocab_size: int, limits: ServerLimits, param: str = "prompt"
 ) -> Prompt:
-    """Return the prompt of ``ids``. Raises RequestError for what is no id of the tokenizer."""
+    """Return the prompt of ``ids``. Raises RequestError for an id the tokenizer does not have."""
     if len(ids) > limits.prompt_tokens:
         raise too_long(str(len(ids)), limits, param)
     is_of_ints = not set(map(type, ids)) - {int}
     if not is_of_ints or (ids and not 0 <= min(ids) <= max(ids) < vocab_size):
         wrong = next(each for each in ids if type(each) is not int or not 0 <= each < vocab_size)
-        message = f"{param}: a token id is from 0 to {vocab_size - 1}, not {shown(wrong)}"
+        message = f"{param}: a token id must be from 0 to {vocab_size - 1}, not {shown(wrong)}"
         raise RequestError(message, param=param)
     return Prompt(None, tuple(ids))
 
@@ -272,7 +271,7 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
     fields = Fields(body)
     messages = fields.objects("messages")
     if not messages:
-        message = "messages must be a list of messages, with one at least"
+        message = "messages must be a list of at least one message"
         raise RequestError(message, param="messages")
     if len(messages) > limits.messages:
         most = f"messages must not be more than {limits.messages} messages"
@@ -315,7 +314,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     """Return the conversation of a request to Anthropic's API, and its other fields as OpenAI's."""
     fields = Fields(body)
     if fields.integer("max_tokens", 1) is None:
-        raise RequestError("max_tokens must be there", param="max_tokens")
+        raise RequestError("max_tokens is required", param="max_tokens")
     stops = fields.texts("stop_sequences")
     if stops is not None and len(stops) > limits.stops:
         message = f"stop_sequences must not have more than {limits.stops} stops, not {len(stops)}"
@@ -341,9 +340,9 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
 
 
 def _with_reasoning(message: Any) -> Any:
-    """Return a message whose thinking blocks are reasoning, which templates read, and no content.
+    """Return a message with its thinking blocks as reasoning, the field that templates read.
 
-    Blocks of thinking that only Anthropic can decrypt are left out.
+    Thinking blocks that only Anthropic can decrypt are left out.
     """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "assistant":

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API for text: a response as a sequence of events, and whole.
+"""Encode responses of OpenAI's Responses API for text, as events or as one object.
 
 In: the chunks of one stream. Out: the events of the API as Server-Sent Events, or the object. Text
 of the section "reasoning" is in items of the type ``reasoning``. Tested with the client openai
@@ -63,8 +63,8 @@ class _Item:
 class ResponseEncoder:
     """Encodes the response to one request.
 
-    A streamed response takes its bytes, as of a :class:`~streamdec.integrations.asgi.WireStream`. A
-    whole response calls ``step`` and takes its ``body``.
+    A streamed response uses the methods of a :class:`~streamdec.integrations.asgi.WireStream`. A
+    whole response uses ``step`` and ``body``.
 
     Args:
         response_id: the id, ``"resp_..."``.
@@ -121,7 +121,7 @@ class ResponseEncoder:
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """Return the events of ``chunk``. The events of its end are those of ``flush_bytes``.
+        """Return the events of ``chunk``. ``flush_bytes`` returns the events of the end.
 
         The tokens of the reasoning are counted by the ids of the chunks.
         """

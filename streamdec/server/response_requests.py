@@ -18,7 +18,7 @@ from streamdec.server.requests import Chat, Generation, read_chat
 __all__ = ["LOGPROBS", "read_response", "repeated"]
 
 LOGPROBS = "message.output_text.logprobs"
-"""What ``include`` has to have for log probabilities."""
+"""The value in ``include`` that asks for log probabilities."""
 _TEXTS = ("input_text", "output_text", "text")
 MOST_METADATA, LONGEST_KEY, LONGEST_VALUE = 16, 64, 512
 
@@ -28,7 +28,7 @@ def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     fields = Fields(body)
     rest = {name: value for name, value in body.items() if name in RESPONSES.read}
     rest["max_tokens"] = fields.integer("max_output_tokens", 1, limits.max_tokens)
-    fields.mapping("stream_options")  # they are about what streams of responses do not have
+    fields.mapping("stream_options")  # they do not apply to streamed responses
     rest.pop("stream_options", None)
     _check_forms(fields)
     instructions = fields.text("instructions")
@@ -45,7 +45,7 @@ def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
 
 
 def _check_forms(fields: Fields) -> None:
-    """Raise RequestError if the text or the reasoning should have a form that it cannot have."""
+    """Raise RequestError if the request asks for an unsupported form of text or reasoning."""
     text, reasoning = fields.within("text"), fields.within("reasoning")
     for within, name, kept in (
         (text.within("format"), "type", "text"),
@@ -74,7 +74,7 @@ def _messages(fields: Fields) -> list[dict[str, Any]]:
         return [{"role": "user", "content": given}]
     items = given if isinstance(given, list) else []
     if not items or not all(isinstance(each, dict) for each in items):
-        raise fields.wrong("input", "a string or a list of items, with one at least")
+        raise fields.wrong("input", "a string or a list of at least one item")
     found: list[dict[str, Any]] = []
     thought = ""
     for index, item in enumerate(items):
@@ -126,7 +126,7 @@ def _metadata(fields: Fields) -> dict[str, Any]:
 
 
 def repeated(fields: Fields, asked: Generation) -> dict[str, Any]:
-    """Return what a response repeats of its request: nothing large, and nothing is stored."""
+    """Return the fields of the request that the response repeats; none of them is large."""
     return {
         "background": False,
         "max_output_tokens": asked.conditions.max_tokens,
@@ -137,7 +137,7 @@ def repeated(fields: Fields, asked: Generation) -> dict[str, Any]:
         "temperature": asked.sampling.temperature,
         "text": {"format": {"type": "text"}},
         "tool_choice": fields.get("tool_choice") or "auto",
-        "tools": [],  # it has no calls
+        "tools": [],  # it has no tool calls
         "top_logprobs": asked.logprobs or 0,
         "top_p": asked.sampling.top_p,
         "truncation": "disabled",

@@ -1,4 +1,4 @@
-"""The endpoints of the server: requests in, responses out.
+"""The endpoints of the server.
 
 Tested with Starlette 1.10.0.
 """
@@ -73,8 +73,8 @@ Reader = Callable[[dict[str, Any], str], Work]
 class _Generating:
     """An endpoint that generates, as an ASGI application.
 
-    The body arrives and is parsed, ``read`` reads its fields, the answer is prepared and sent. All
-    that the request takes on the way is given back when the answer begins.
+    It receives and parses the body, reads its fields with ``read``, prepares the answer, and sends
+    it. The resources of the preparation are released when the answer begins.
     """
 
     def __init__(self, front: Front, read: Reader) -> None:
@@ -289,7 +289,7 @@ class Routes:
         return Work(prepare)
 
     def _check_separates(self, separates: bool, param: str) -> None:
-        """Raise RequestError if the reasoning is asked for, and its markers are not known."""
+        """Raise RequestError if the request asks for the reasoning and its markers are unknown."""
         if separates and not self._front.reasoning_markers:
             message = f"{param}: the server does not know the markers of the reasoning"
             raise RequestError(message, param=param, code="unsupported_parameter")
@@ -299,7 +299,7 @@ class Routes:
     ) -> Generation:
         front = self._front
         if logprobs is not None and not front.gives_logprobs:
-            message = "the engine gives no log probabilities"
+            message = "the engine does not support log probabilities"
             raise RequestError(message, param="logprobs", code="unsupported_parameter")
         return generation_of(
             body,
@@ -314,7 +314,7 @@ class Routes:
     def _check_samples(self, count: int) -> None:
         most = self._front.limits.samples
         if count > most:
-            message = f"n: {count} samples are asked for, and the limit is {most}"
+            message = f"n: the limit is {most} samples, got {count}"
             raise RequestError(message, param="n")
 
     def _echoes(self, asked: Generation, prompts: list[Prompt], ids: list[list[int]]) -> list[str]:
@@ -369,7 +369,7 @@ class Routes:
         """``/v1/models/NAME``."""
         name = request.path_params["name"]
         if name not in self._front.models:
-            message = "this model is not served here; /v1/models lists what is"
+            message = "unknown model; /v1/models lists the models"
             raise RequestError(message, status=404, param="model", code="model_not_found")
         return JSONResponse(self._model(name))
 
@@ -400,7 +400,7 @@ class Routes:
     async def metrics(self, request: Request) -> Response:
         """``/metrics``, for Prometheus."""
         if self._registry is None:
-            message = "no metrics here: pip install 'streamdec[prometheus]'"
+            message = "metrics need prometheus_client: pip install 'streamdec[prometheus]'"
             raise RequestError(message, status=501, code="not_installed")
         client = library("prometheus_client", "prometheus")
         data = client.generate_latest(self._registry)

@@ -1,9 +1,9 @@
 """Runs the server with uvicorn, and shuts it down so that running streams can end.
 
-After the first SIGTERM or SIGINT, new requests get 503. Running streams go on for a grace period.
-Then they are aborted, and their clients get an error of the API. If something still runs 30 seconds
-later, such as an engine that ignores its cancellation, the process exits with status 70. The second
-signal ends the process at once.
+After the first SIGTERM or SIGINT, new requests get 503. Running streams continue for a grace
+period. Then they are aborted, and their clients get an error of the API. If an engine ignores its
+cancellation and still runs 30 seconds later, the process exits with status 70. The second signal
+ends the process at once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _log = logging.getLogger("streamdec.server")
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
 _SWITCH_INTERVAL = 0.001
-"""Seconds after which a thread that prepares a request lets the event loop go on."""
+"""Seconds after which a thread that prepares a request lets the event loop run."""
 _LAST_SECONDS = 5
-"""How long connections may take to close after the last response."""
+"""Seconds that connections may take to close after the last response."""
 EXIT_SECONDS = 30.0
-"""How long the process may go on after the grace period."""
+"""Seconds that the process may run after the grace period."""
 STUCK = 70
-"""The exit status if it has gone on for longer."""
+"""The exit status of a process that runs longer."""
 
 
 def serve(
@@ -53,10 +53,10 @@ def serve(
     """Serve until a signal comes, and return the signal (0 without one).
 
     Args:
-        app: what :func:`~streamdec.server.create_app` returns.
+        app: the application that :func:`~streamdec.server.create_app` returns.
         host: an address of this machine, or its name.
         port: 0 for a free port.
-        grace: how many seconds running streams may go on after the first signal.
+        grace: how many seconds running streams may continue after the first signal.
         access_log: whether to log the path of each request.
         on_start: called with the server's address when it accepts requests.
 
@@ -106,8 +106,8 @@ def serve(
 def listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises OSError, with the address, if it cannot listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Only where the protocol is named does asyncio switch off Nagle's algorithm, which otherwise
-    # holds each response back by 40 ms.
+    # asyncio switches off Nagle's algorithm only if the protocol is named. Nagle's algorithm
+    # would delay each response by 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -143,8 +143,8 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
-            # A full collection would examine the tokenizer's tables each time: 0.1 s for a large
-            # vocabulary, in which all streams wait.
+            # A full collection would examine the tokenizer's tables each time. With a large
+            # vocabulary, that would stop all streams for 0.1 s.
             gc.collect()
             gc.freeze()
             self.on_start()
@@ -168,6 +168,6 @@ class _Server(uvicorn.Server):
 
 
 def _exit() -> None:
-    """End the process, in which something does not end."""
+    """End the process although an engine still runs."""
     _log.error("the process exits with status %d: an engine did not end in time", STUCK)
     os._exit(STUCK)

@@ -1,4 +1,4 @@
-"""Endpoints that only count, encode or decode: they do not wait for the engine.
+"""Endpoints that count, encode or decode tokens without the engine.
 
 The paths and the fields are those of vLLM (``/tokenize``, ``/detokenize``), of Anthropic
 (``/v1/messages/count_tokens``) and of OpenAI (``/v1/responses/input_tokens``).
@@ -30,10 +30,10 @@ __all__ = ["Tokenizing"]
 
 
 class _Told:
-    """An answer that is ready: a JSON object."""
+    """An answer that is complete: a JSON object."""
 
     num_tokens = 0
-    """The engine is not used."""
+    """Do nothing, because the engine is not used."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = body
@@ -52,7 +52,7 @@ class _Told:
 
 
 class Tokenizing:
-    """The endpoints of one server. Each reads the fields of a body."""
+    """The endpoints of one server. Each method reads the fields of a body."""
 
     def __init__(self, front: Front) -> None:
         self._front = front
@@ -66,7 +66,7 @@ class Tokenizing:
         prompt = fields.text("prompt")
         if fields.get("messages") is not None:
             if prompt is not None:
-                raise RequestError("give prompt or messages, not both", param="prompt")
+                raise RequestError("expected prompt or messages, not both", param="prompt")
             chat = read_chat(body, front.limits)
             front.check_chat(chat)
             return Work(

@@ -1,7 +1,7 @@
-"""The server's own wire format: a trace as it comes, for the page that draws it.
+"""The server's own wire format, which streams a trace to the page that draws it.
 
-Events are ``header``, a ``token`` for each, and ``end`` with the verdict: the lines of a trace
-(:mod:`streamdec.trace.records`); or ``error`` with the error of OpenAI's API.
+The events are ``header``, ``token`` for each token, and ``end`` with the verdict. Their data are
+the lines of a trace (:mod:`streamdec.trace.records`). An ``error`` event has OpenAI's error object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TraceStream"]
 
 
 class TraceStream:
-    """What ``tracer`` writes down, as a :class:`~streamdec.integrations.asgi.WireStream`.
+    """Encodes the records of ``tracer``, as a :class:`~streamdec.integrations.asgi.WireStream`.
 
     ``name`` replaces the tokenizer's name, which may be a path of the server.
     """
@@ -35,7 +35,7 @@ class TraceStream:
         self._num_sent = 0
 
     def start_bytes(self) -> bytes:
-        """The header."""
+        """Return the header event."""
         header, *_ = self._told(self._tracer.trace()).lines()
         return event(header, name="header")
 
@@ -47,7 +47,7 @@ class TraceStream:
         num_tokens: int | None = None,
         logprobs: Sequence[PlacedLogprob] = (),
     ) -> bytes:
-        """The tokens that are new."""
+        """Return an event for each new token."""
         trace = self._tracer.trace()
         new = replace(trace, tokens=trace.tokens[self._num_sent :])
         self._num_sent = len(trace.tokens)
@@ -55,12 +55,12 @@ class TraceStream:
         return b"".join(event(line, name="token") for line in tokens)
 
     def flush_bytes(self) -> bytes:
-        """The end, and the verdict."""
+        """Return the end event, with the verdict."""
         *_, last = self._told(replace(self._tracer.trace(), tokens=())).lines()
         return event(last, name="end")
 
     def fail_bytes(self) -> bytes:
-        """An error, which does not say what it was."""
+        """Return a generic error event, without details."""
         return event(json_bytes(error_body(FAILED)), name="error")
 
     def _told(self, trace: Trace) -> Trace:

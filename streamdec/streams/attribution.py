@@ -1,11 +1,11 @@
-r"""Which token ids belong to which chunk.
+r"""Assign token ids to chunks.
 
-A token belongs to the chunk with which its text is complete. A token that ends inside a character,
-or whose text is withheld for a stop, belongs to the chunk that outputs the rest. A token without
-text belongs to the next chunk that has text.
+A token belongs to the chunk that completes its text. A token that ends inside a character, or whose
+text is withheld for a stop, belongs to the chunk that outputs the rest. A token without text
+belongs to the next chunk that has text.
 
-So after each chunk with text, the ids from the oldest withheld token on wait, and all ids before it
-belong to the chunk. The machine knows how old that token is (``withheld.tokens``).
+So after each chunk with text, all ids before the oldest withheld token belong to the chunk. That
+token and later ones wait. ``withheld.tokens`` of the decoder is the age of that token.
 
 With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: the first chunk has the first id. The
 second token ends inside a character, so its id waits. The third completes that character, so both
@@ -17,9 +17,8 @@ ids belong to its chunk.
 >>> [(chunk.text, chunk.token_ids) for chunk in chunks]
 [('caf', (0,)), ('é', (1, 2)), ('', ())]
 
-A chunk that is shared keeps its copy with ids: the same ids lead to the same state. So a chunk
-whose copy has the ids of this stream shows, without a question to the machine, that nothing is
-withheld after it.
+A shared chunk keeps its copy with ids, because the same ids lead to the same state. If that copy
+has the ids of this stream, no text is withheld after it. Then the decoder need not be checked.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        """Return the newest ``chunk``, of so many tokens, with the ids that belong to it."""
+        """Return the newest ``chunk``, of ``num_tokens`` tokens, with the ids that belong to it."""
         waiting, machine = self._waiting, self._machine
         if chunk.finish_reason is not None:
             self._waiting = []
@@ -109,7 +108,7 @@ class TokenAttribution:
             return with_token_ids(chunk, tuple(waiting))
         if len(waiting) == 1:  # what is withheld began in this token
             return chunk
-        # Bytes that are held after a token with text are its own.
+        # Bytes that are held after a token with text belong to that token.
         is_new = num_taken == 1 and not machine.jailed
         size = len(waiting) - (1 if is_new else machine.withheld.tokens)
         if size <= 0:
@@ -121,11 +120,11 @@ class TokenAttribution:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """The ids that were read and that belong to no chunk yet."""
+        """The ids that were read and do not belong to a chunk yet."""
         return tuple(self._waiting)
 
     def resume(self, waiting: object) -> None:
-        """Restore ``waiting``, which may come from anywhere.
+        """Restore ``waiting``, which may be untrusted input.
 
         Raises SnapshotError if it is not a list of token ids.
         """

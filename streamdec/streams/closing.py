@@ -1,4 +1,4 @@
-"""Closing the source of a stream, exactly once, however the stream ends."""
+"""Close the source of a stream exactly once, at any end of the stream."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BaseClosing:
         self._errors: list[Exception] = []
 
     def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
-        """Return the actions that close the source, in their order; an empty list after that.
+        """Return the actions that close the source, in order. Later calls return an empty list.
 
         ``cause`` is the error because of which the source is closed, if there is one.
         """
@@ -122,8 +122,8 @@ def _check_completed(result: object) -> None:
 class AsyncClosing(BaseClosing):
     """Closes an asynchronous source, shielded from cancellation where that is possible.
 
-    A shield is a cancel scope. An asynchronous generator may hold a cancel scope or a task group of
-    its own across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
+    A shield is a cancel scope. An asynchronous generator may hold its own cancel scope or task
+    group across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
     scope before the shield, which is an error. So a generator is shielded only if a cancellation is
     pending.
     """
@@ -194,6 +194,6 @@ def closing_error(error: BaseException) -> BaseException:
 
 HOLDS_A_SCOPE = (
     "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
-    "group across a yield (PEP 789); let a task of its own run the generator and put the ids into "
+    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
     "a streamdec.TokenQueue"
 )

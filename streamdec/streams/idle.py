@@ -1,9 +1,9 @@
 """A source with a time limit for each output: ``idle_timeout``.
 
-Interrupting a pull needs a cancel scope around it. But an engine's generator may hold a cancel
-scope of its own across a ``yield`` (PEP 789). Scopes that were entered in one task must be exited
-in the reverse order, and ours would be exited first. So the source runs in a task of its own,
-inside one scope that stays open until the source is closed.
+Interrupting a pull needs a cancel scope around it. But an engine's generator may hold its own
+cancel scope across a ``yield`` (PEP 789). Scopes that were entered in one task must be exited in
+the reverse order, and ours would be exited first. So the source runs in a separate task, inside one
+scope that stays open until the source is closed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class IdleSource:
         self._scope = anyio.CancelScope()
         self._task: object = None
         self._wanted = self._given = self._done = anyio.Event()
-        """Set when the reader wants an output, when the pull has ended, when the task has ended."""
+        """Events: the reader wants an output, the pull has ended, the task has ended."""
         self._result: Result | None = None
         self._is_closing = False
         self._close_error: BaseException | None = None
@@ -83,7 +83,7 @@ class IdleSource:
         if result is None:
             raise self._timeout()
         output, error = result
-        if error is not None and is_late:  # the source's answer to its cancellation
+        if error is not None and is_late:  # the source was cancelled
             raise self._timeout() from error
         if error is not None:
             raise error
@@ -169,4 +169,4 @@ def check_seconds(seconds: Any) -> None:
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not (is_number and 0 < seconds <= MAX_SECONDS):
         kind = ValueError if is_number else TypeError
-        raise kind(f"idle_timeout must be a number of seconds, more than 0, not {seconds!r:.40}")
+        raise kind(f"idle_timeout must be a number of seconds above 0, not {seconds!r:.40}")

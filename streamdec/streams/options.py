@@ -49,14 +49,14 @@ class ReadingOptions(TypedDict, total=False):
     cumulative: bool
     """Whether each output has all ids since the beginning instead of only the new ids."""
     index: int | None
-    """Which sample of a request to read, if the request has several."""
+    """The sample of a request to read, if the request has several."""
     chunk_by: ChunkBy
     """``"output"`` (the default): one chunk for each output after which there is new text.
     ``"token"``: one chunk for each token, with or without text."""
     return_token_ids: bool
     """Whether chunks have ``token_ids``."""
     finish_reason: FinishReason
-    """Why the stream ends if the source ends without a reason; ``"length"`` by default."""
+    """The finish reason if the source ends without one; ``"length"`` by default."""
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -171,8 +171,8 @@ def decoder_of(
 
     A tracer of a decoder is returned as it is: it has the methods of a decoder.
 
-    Raises TypeError if both or neither are given; and all that StopConditions and
-    StopSequenceDecoder raise.
+    Raises TypeError if both or neither are given, and the errors of StopConditions and
+    StopSequenceDecoder.
     """
     given: dict[str, Any] = dict(options)
     if conditions is not None:
@@ -233,9 +233,9 @@ def new_decoder(
     starts_inside: bool | None = None,
     **options: Any,
 ) -> StopSequenceDecoder:
-    """Return a decoder, with the sections that were asked for.
+    """Return a decoder with the requested sections.
 
-    Raises ValueError for options of sections without sections; and what the decoder raises.
+    Raises ValueError for options of sections without sections, and the errors of the decoder.
     """
     if sections is not None:
         return SectionDecoder(

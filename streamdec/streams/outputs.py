@@ -40,7 +40,7 @@ NEW_IDS = "token_ids_diff"
 """The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
 
 MAX_COMPARED = 8
-"""How many ids at the end of a cumulative output are compared with the next output."""
+"""The number of ids at the end of a cumulative output that are compared with the next output."""
 GROWING_OUTPUTS = 3
 """If this many outputs in a row begin with all ids of the output before, a warning says that the
 outputs seem to be cumulative."""
@@ -122,8 +122,8 @@ class OutputReader:
         index: which sample of a request to read, if the request has several. It is compared with
             the sample's field ``index``, or with its place among the ``outputs``.
 
-    **Memory.** A count; the last eight ids of a cumulative output; and the ids of the last output
-    while every output so far began with all ids of the one before.
+    **Memory.** A count, the last eight ids of a cumulative output, and the ids of the last output
+    while every output so far began with all ids of the previous one.
 
     >>> from streamdec.streams.outputs import OutputReader
     >>> vllm = OutputReader(cumulative=True)
@@ -155,8 +155,8 @@ class OutputReader:
         """Return the ids and the finish reason that ``output`` adds.
 
         Raises SourceError for an output without ids, for a cumulative output that does not begin
-        with the ids before it, and for a second sample if ``index`` was not given; and all that
-        ``ids`` raises.
+        with the ids before it, and for a second sample without ``index``. Errors of ``ids`` are
+        raised unchanged.
 
         >>> from streamdec import SourceError
         >>> from streamdec.streams.outputs import OutputReader
@@ -231,8 +231,8 @@ class OutputReader:
         if index == self._first_index:
             return True
         raise SourceError(
-            f"the source gives several samples, {self._first_index} and {index}: "
-            "index= must say which one is read"
+            f"the source has several samples, {self._first_index} and {index}: "
+            "choose one with index="
         )
 
     def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
@@ -241,7 +241,7 @@ class OutputReader:
         name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
             raise SourceError(
-                f"{NEW_IDS} of several samples repeats what was new while another one grows: "
+                f"{NEW_IDS} of several samples repeats ids while another sample grows: "
                 f"cumulative=True reads {IDS[0]} instead"
             )
         return MISSING if name is None else _field(sample, name)

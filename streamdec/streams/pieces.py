@@ -1,6 +1,7 @@
-"""Pieces of text, read as if each were a token: for streams on a TextStopDecoder.
+"""Read pieces of text as if each were a token, for streams on a TextStopDecoder.
 
-In: the pieces that an API sends. Out: what :mod:`streamdec.streams.reading` needs to make chunks.
+In: the pieces that an API sends. Out: the input from which :mod:`streamdec.streams.reading` makes
+chunks.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class TextMachine:
         self.step_chunk = decoder.step
 
     def feed(self, pieces: Sequence[str]) -> Chunk:
-        """Return the chunk of the one piece in ``pieces``."""
+        """Return the chunk of the single piece in ``pieces``."""
         return self._decoder.step(pieces[0])
 
     def end(self, finish_reason: FinishReason) -> Chunk:

@@ -101,7 +101,7 @@ class DecoderPool:
 
         Raises ValueError if the pool has a request with this ``request_id``, and for options of
         sections without sections; TypeError if ``request_id`` is neither a string nor an integer;
-        and all that the decoder raises. After an error nothing was added.
+        and the errors of the decoder. After an error no request was added.
         """
         self._check_new(request_id)
         decoder = new_decoder(
@@ -175,7 +175,7 @@ class DecoderPool:
             self._sinks[request_id] = sender_of(sink, has_sections=has_sections)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
-        """Copy a request with its present state: for another sample (``n > 1``).
+        """Copy a request with its current state, for another sample (``n > 1``).
 
         Afterwards the two requests are independent. The copy has no sink.
 
@@ -193,7 +193,7 @@ class DecoderPool:
         if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
             raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
         if request_id in self:
-            raise ValueError(f"the pool has a request {request_id!r:.80} already")
+            raise ValueError(f"the pool already has a request {request_id!r:.80}")
 
     def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
         self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
@@ -214,8 +214,8 @@ class DecoderPool:
         request that the pool does not have (it may just have ended) ``errors`` has an
         UnknownRequestError, and there is no chunk.
 
-        The text of a request with ``sections`` may be in several: ``chunk.split()`` returns a chunk
-        for each. Sinks get these.
+        With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
+        a chunk for each. Sinks get these.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
@@ -291,7 +291,7 @@ class DecoderPool:
             last, _ = _last_chunk(request, "abort")
             self._remove(request_id, last)
             if isinstance(sink, Sender) and isinstance(error, QueueFullError):
-                with suppress(Exception):  # send all that waits; the client may be gone
+                with suppress(Exception):  # send all waiting text; the client may be gone
                     sink(last)
                     return
             elif isinstance(sink, Sender):
@@ -368,10 +368,9 @@ class DecoderPool:
         """Return the state of one request, or of the pool, as a dict that JSON can represent.
 
         The snapshot of a request is for ``adopt`` and the ``restore`` of its decoder's class,
-        StopSequenceDecoder or, with sections, SectionDecoder. Without a
-        ``request_id`` the snapshot is of the whole pool, for ``DecoderPool.restore``; with
-        ``return_token_ids`` it also has the ids that belong to no chunk yet. The pool does not
-        change.
+        StopSequenceDecoder or, with sections, SectionDecoder. Without a ``request_id`` it is a
+        snapshot of the whole pool, for ``DecoderPool.restore``. With ``return_token_ids`` it also
+        has the ids without a chunk so far. The pool does not change.
 
         Raises UnknownRequestError if the pool has no such request.
 
@@ -402,8 +401,8 @@ class DecoderPool:
             snapshot: the dict that ``snapshot()`` returned, or the same dict from JSON.
             return_token_ids: as for the constructor.
 
-        Raises SnapshotError for another ``tokenizer``, SnapshotError for an object that is
-        not a snapshot of a pool; both name the request.
+        Raises SnapshotError, which names the request, for another ``tokenizer`` and for an object
+        that is not a snapshot of a pool.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in _requests(snapshot):

@@ -1,4 +1,4 @@
-"""From the outputs of a source to chunks: the part that plain and asynchronous streams share.
+"""Turn the outputs of a source into chunks, for plain and asynchronous streams.
 
 In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 """
@@ -20,7 +20,7 @@ from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chun
 __all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
 
 MAX_TOKENS_AT_ONCE = 256
-"""How many tokens one chunk has at most. After as many a stream checks for cancellation."""
+"""The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
@@ -50,7 +50,7 @@ class Reading:
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
-            raise kind(f"index must be a number from 0 up, not {index!r:.40}")
+            raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
         self.outputs: OutputReader | PieceReader
         """Reads the ids of outputs."""
         self.id_type: Any
@@ -70,7 +70,7 @@ class Reading:
         self.shows_all = chunk_by == "token"
         """Whether chunks without text are output."""
         self.num_taken = 0
-        """How many tokens the last chunk has."""
+        """The number of tokens of the last chunk."""
         self.is_over = False
         """Whether the stream has finished or failed."""
         self.last: Chunk | None = None
@@ -82,7 +82,7 @@ class Reading:
         self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
         """Returns the chunk of an output whose type is ``id_type``."""
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
-        """How many tokens a chunk has at most."""
+        """The most tokens of a chunk."""
         self._feed = self.stepper.feed
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
@@ -178,7 +178,7 @@ class Reading:
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
-        """The ids that belong to no chunk that was output."""
+        """The ids that do not belong to an output chunk."""
         last = () if self.last is None else self.last.token_ids
         attribution = self.stepper.attribution
         return last + (() if attribution is None else attribution.waiting)
@@ -204,9 +204,7 @@ class BaseStream(Generic[M]):
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
         if self._is_entered:
-            raise RuntimeError(
-                "a stream can be entered only once, and this one was entered before; make a new one"
-            )
+            raise RuntimeError("a stream can be entered only once; make a new stream")
         self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
@@ -228,7 +226,7 @@ class BaseStream(Generic[M]):
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
-        """With ``return_token_ids``, the ids that were read and belong to no chunk yet; else ().
+        """With ``return_token_ids``, the ids that were read and have no chunk yet; else ().
 
         These are the ids of ``pending_text``, and ids without text. They are not part of a
         snapshot.

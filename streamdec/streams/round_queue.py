@@ -1,4 +1,4 @@
-"""Rounds of ids, from an engine's thread to a pool whose sinks run in an event loop.
+"""A queue of rounds of ids, from an engine's thread to a pool in an event loop.
 
 In: for each round the new ids by request, from any thread. Out: the requests that have ended. The
 sinks of the pool get the chunks, in the event loop. A round costs the engine's thread one lock, and
@@ -33,8 +33,8 @@ class RoundQueue:
         pool: the pool to step.
         max_rounds: how many rounds may wait before ``put`` waits.
 
-    Raises RuntimeError if no event loop runs; TypeError or ValueError if ``max_rounds`` is not an
-    integer from 1 up.
+    Raises RuntimeError if no event loop runs. Raises TypeError or ValueError if ``max_rounds`` is
+    not an integer of at least 1.
 
     >>> import anyio
     >>> from streamdec import DecoderPool, MockTokenizer, RoundQueue
@@ -105,7 +105,7 @@ class RoundQueue:
         return ended
 
     def close(self) -> None:
-        """Refuse further rounds, and drop the rounds that wait. Any thread may call it."""
+        """Reject further rounds, and drop waiting ones. Any thread may call it."""
         with self._lock:
             self._is_closed = True
             self._rounds = []

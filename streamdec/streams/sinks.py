@@ -1,4 +1,4 @@
-"""Sinks: where a pool sends the chunks of a request, in the call that steps it.
+"""Sinks, to which a pool sends the chunks of a request, in the call that steps it.
 
 An engine may hand over the ids of a thousand requests in one round. A queue and a task for each
 request would cost many times as much as decoding. A sink is a plain callable that takes a chunk.
@@ -42,10 +42,7 @@ class Sink(Protocol):
 
 
 class Sender:
-    """Sends chunks to a sink: part by part where their text is in several sections.
-
-    While the sink is behind, keeps the chunks, to send them joined.
-    """
+    """Sends chunks to a sink, one for each section. Joins chunks while the sink is behind."""
 
     __slots__ = ("_sink", "_size", "waiting")
 
@@ -58,8 +55,8 @@ class Sender:
     def __call__(self, chunk: Chunk) -> None:
         """Send ``chunk`` after the waiting chunks, or keep it if the sink is behind.
 
-        The last chunk is always sent. Raises QueueFullError if too many code points wait; and all
-        that the sink raises. Then ``waiting`` has what was not sent.
+        The last chunk is always sent. Raises QueueFullError if too many code points wait, and the
+        errors of the sink. Then ``waiting`` has the unsent chunks.
         """
         self.waiting.append(chunk)
         if chunk.finish_reason is None and getattr(self._sink, "is_behind", False):
@@ -68,7 +65,7 @@ class Sender:
                 raise QueueFullError(f"the sink is behind: {self._size} code points wait")
             return
         self.waiting, self._size = [*joined(*self.waiting).split()], 0
-        while self.waiting:  # the sink may end the request, which sends what waits
+        while self.waiting:  # the sink may end the request, which sends the waiting chunks
             part = self.waiting.pop(0)
             try:
                 self._sink(part)

@@ -26,9 +26,8 @@ class _Counts(NamedTuple):
 class StreamStatistics:
     """The counts of one stream, on any of the three machines or a tracer of one.
 
-    The number of chunks is the number of tokens minus the tokens without a chunk of their own. A
-    machine counts its tokens, and only the exceptions are noted here. So a token with text needs no
-    call.
+    Most tokens have their own chunk. The machine counts its tokens, and this object only notes the
+    tokens without their own chunk. So a token with text needs no call.
 
     Args:
         machine: the machine of the stream.
@@ -50,9 +49,9 @@ class StreamStatistics:
         self._machine: Any = getattr(machine, "decoder", machine)
         self._hooks = hooks
         self._not_chunks = 0
-        """Tokens without a chunk of their own, minus chunks without a token of their own."""
+        """Tokens without their own chunk, minus chunks without their own token."""
         self._last: Chunk | None = None
-        """The last chunk; None until it was counted here."""
+        """The last chunk; None until it was counted."""
         self._held = self._jailed = 0
         """Steps without text after which bytes were held, and after which text was jailed."""
         self._most = Withheld()

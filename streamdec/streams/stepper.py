@@ -85,7 +85,7 @@ def check_machine(machine: object) -> None:
     does not see since Python 3.12.
     """
     if isinstance(machine, StopSequenceDecoder):
-        return  # checking the protocol would take longer than all else that makes a stream
+        return  # checking the protocol would take longer than the rest of making a stream
     if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
         raise TypeError(
             "a stream runs on a DecodeStream, a Sequence, a StopSequenceDecoder or a "
@@ -94,7 +94,7 @@ def check_machine(machine: object) -> None:
 
 
 class Stepper:
-    """Steps one machine. If asked to, it adds token ids to chunks and counts for hooks.
+    """Steps one machine, optionally adds token ids to chunks, and counts for hooks.
 
     Args:
         machine: the decoder to step.
@@ -113,7 +113,7 @@ class Stepper:
     )
 
     step: Callable[[SupportsIndex], Chunk]
-    """Returns the chunk of one id, and raises what the machine raises."""
+    """Returns the chunk of one id. Raises the errors of the machine."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
 

@@ -1,6 +1,6 @@
 """Text from a plain iterator of an engine's outputs: ``for chunk in iter_chunks(...)``.
 
-It does what :mod:`streamdec.streams.text_stream` does, without an event loop.
+It is :mod:`streamdec.streams.text_stream` without an event loop.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def iter_chunks(
 ) -> TextIterator[StopSequenceDecoder]:
     r"""Return the text of a plain ``source`` in chunks, until a stop.
 
-    It does what :func:`~streamdec.stream` does, without an event loop.
+    It is :func:`~streamdec.stream` without an event loop.
 
     Args:
         source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's

@@ -324,7 +324,7 @@ def wrap(
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
         idle_timeout: how many seconds the source may take for one output. The source then runs in a
-            task of its own, which costs some 20 microseconds for each output.
+            separate task, which costs about 20 microseconds for each output.
         options: see :class:`~streamdec.streams.options.ReadingOptions`.
 
     Raises:
@@ -387,8 +387,8 @@ def stream(
         The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
         ``finish_reason``. The source is closed before the last chunk is output.
 
-    Raises TypeError if both a decoder and its parts are given, or neither; and all that
-    :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder raise.
+    Raises TypeError if both a decoder and its parts are given, or neither. Also raises the errors
+    of :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder.
 
     >>> import anyio
     >>> from streamdec import MockTokenizer, stream

@@ -22,7 +22,7 @@ from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
-"""How many ids may wait by default: ten seconds of a fast engine, or four chunks of a stream."""
+"""The default number of waiting ids: ten seconds of a fast engine, four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
 """Exceptions that a reader may raise unchanged. Others are cancellations of an event loop."""
@@ -44,7 +44,7 @@ class TokenQueue:
         maxsize: how many ids may wait before ``put`` waits; None for no bound. The ids of one
             ``put`` stay together, so the last one may exceed the bound.
 
-    Raises TypeError or ValueError if ``maxsize`` is not an integer from 1 up.
+    Raises TypeError or ValueError if ``maxsize`` is not an integer of at least 1.
 
     **Memory.** The queue keeps the waiting ids.
 
@@ -67,7 +67,7 @@ class TokenQueue:
         if maxsize is not None and maxsize < 1:
             raise ValueError(f"maxsize must be at least 1, not {maxsize}")
         self._limit = sys.maxsize if maxsize is None else maxsize
-        """From how many waiting ids on ``put`` waits; 0 once the queue was ended or closed."""
+        """The number of ids at which ``put`` waits; 0 once the queue was ended or closed."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._ids: list[SupportsIndex] = []
@@ -183,7 +183,7 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Wait for ids, and return all that wait; at the end, a Delta with the finish reason.
+        """Wait for ids, and return all waiting ids; at the end, a Delta with the finish reason.
 
         Raises the error of ``fail``; ``anyio.BusyResourceError`` for a second reader.
         """
@@ -202,7 +202,7 @@ class TokenQueue:
                         self._reader = None
 
     async def aclose(self) -> None:
-        """Refuse further ids, and drop the ids that were not read. The reader calls it."""
+        """Reject further ids, and drop unread ones. The reader calls it."""
         self._close()
 
     def _close(self) -> None:

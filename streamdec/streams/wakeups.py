@@ -1,8 +1,8 @@
 """Wakeups: a task waits, and any thread can wake it.
 
-anyio's functions for this cost a task twice as much as the rest of a hand-over, and the waking
-thread waits until the event loop has run them. So this module calls the public functions of asyncio
-and trio.
+anyio's functions for this take twice as long as the rest of a hand-over, and the waking thread
+waits until the event loop has run them. So this module calls the public functions of asyncio and
+trio.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Wakeup(Call, ABC):
 
 
 class _Waker(ABC):
-    """Makes the calls of other threads into one event loop, many of them at a time.
+    """Runs calls from other threads in one event loop, many of them at a time.
 
     A call into an event loop is expensive and releases the interpreter lock. An engine with a
     thousand streams cannot afford that for each of them. So the event loop, once it was called,

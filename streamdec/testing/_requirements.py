@@ -1,4 +1,4 @@
-"""What the kit needs beside the core: hypothesis, or one clear error with the install line."""
+"""Import hypothesis, or raise an error with the install command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bugs of other systems: the tokens that were fed, and the expected text.
 
 In: ``data/bug_cases.jsonl``, a row for each, bytes in hex. Out: :class:`BugCase`. ``source`` names
-the repository and the issue (or the file) where the bug was met; "derived" ones vary such a case.
+the repository and the issue (or the file) with the bug. "derived" cases are variants of such a bug.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ class BugCase:
     """
 
     id: str
-    """Its name, the kind of bug first."""
+    """The name, which begins with the kind of bug."""
     source: str
-    """The repository and the number of the issue, or the file, where it was met."""
+    """The repository and the number of the issue, or the file, with the bug."""
     note: str
-    """What went wrong, or what is right, in a sentence."""
+    """One sentence about the wrong or the right behavior."""
     tokens: tuple[bytes, ...]
-    """The bytes of each generated token, as a byte-level vocabulary has them."""
+    """The bytes of each generated token, for a byte-level vocabulary."""
     expected_text: str
-    """All that should come out, the end's included."""
+    """The expected text, including the flushed text."""
     expected_finish: Literal["stop", "length"]
-    """"stop" if a stop string ends it, "length" if the ids just end."""
+    """"stop" if a stop string ends the text, "length" if the ids end."""
     expected_stop_reason: str | None = None
-    """Which stop string, if one does."""
+    """The stop string that ends the text; None without one."""
     skipped: tuple[int, ...] = ()
-    """Places in ``tokens`` of special tokens, which are skipped."""
+    """The indices in ``tokens`` of special tokens, which are skipped."""
     prompt: tuple[bytes, ...] = ()
-    """The bytes of each token that came before."""
+    """The bytes of each token of the prompt."""
     stop: tuple[str, ...] = ()
-    """Stop strings. One case has an empty one, which must be refused or left out."""
+    """Stop strings. One case has an empty one, which must raise an error or be ignored."""
     include_stop_str_in_output: bool = False
-    """Whether the stop is shown; as in Request."""
+    """Whether the stop is output; as in Request."""
     min_tokens: int = 0
-    """Tokens within which no stop counts; as in Request."""
+    """The number of tokens in which no stop counts; as in Request."""
 
 
 @cache
 def bug_cases() -> tuple[BugCase, ...]:
-    """All of them, in alphabetical order of their kinds; read once.
+    """Return all bug cases, in alphabetical order of their kinds. They are read once.
 
     >>> from streamdec.testing import bug_cases
     >>> len(bug_cases()), bug_cases() is bug_cases()

@@ -25,7 +25,7 @@ from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_toke
 
 __all__ = ["Check", "check_detokenizer", "checks"]
 
-CHANGEABLE = "not so when tried again: what was streamed before changes it, or chance"
+CHANGEABLE = "a second run of the example passed: earlier streams or chance change the result"
 GROUPINGS = 5
 """Random groupings of a bug case, in addition to single ids and one call."""
 
@@ -36,7 +36,7 @@ class _Run(Protocol):
 
 @dataclass(frozen=True)
 class Check:
-    """One bug case, or one law on one tokenizer.
+    """A check of one bug case, or of one law with one tokenizer.
 
     >>> from streamdec.testing import checks
     >>> class WholeAtTheEnd:
@@ -68,7 +68,7 @@ class Check:
         except ConformanceError as error:
             return Result(self.name, "failed", f"{self.promise}\n{error}")
         except NotImplementedError as error:
-            lacking = str(error) or "what it needs"
+            lacking = str(error) or "a feature of this check"
             return Result(self.name, "skipped", f"the detokenizer lacks: {lacking}")
         except UnjudgedError as error:
             return Result(self.name, "skipped", str(error))
@@ -82,7 +82,7 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
         make: Called with a tokenizer and a :class:`Request` for each stream. Returns an object with
             ``step`` and ``flush`` (:class:`Detokenizer`). An exception is a failure, except for
             NotImplementedError, which skips the checks that need the feature.
-        options: Those of :func:`checks`.
+        options: The options of :func:`checks`.
 
     Raises TypeError if ``make`` cannot be called, ValueError and TypeError for invalid options. By
     default a run has about 5,000 streams, and takes at most half a minute with a fast detokenizer.
@@ -122,19 +122,19 @@ def checks(
             as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
             :func:`small_tokenizers`. Bug cases have tokenizers of their own.
         strict: Whether to include the laws about latency: no text is withheld without need.
-        only: Names of laws, or ``"bug_case"``, to include; strict ones do not need ``strict``.
+        only: Names of laws, or ``"bug_case"``, to include. Named laws do not need ``strict``.
         seed: The seed of the examples (for the same versions of hypothesis and Python).
         max_examples: The number of examples of each law on each tokenizer.
 
     Raises ValueError for an unknown name in ``only``, or ``max_examples`` below 1; TypeError for an
-    invalid tokenizer. Nothing runs before a check is run.
+    invalid tokenizer. This function runs no check; call :meth:`Check.run`.
 
     >>> from streamdec.testing import checks
     >>> [check.name for check in checks(only=["prompt"])]
     ['prompt[byte_level]', 'prompt[byte_fallback]', 'prompt[wordpiece]']
     """
     if max_examples < 1:
-        raise ValueError(f"max_examples must be 1 at least, not {max_examples}")
+        raise ValueError(f"max_examples must be at least 1, not {max_examples}")
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
         raise ValueError(f"no such checks: {strange}; there are {sorted(names)}")
@@ -157,7 +157,7 @@ def _is_in(name: str, only: Collection[str]) -> bool:
 def _settings(max_examples: int) -> settings:
     return settings(
         max_examples=max_examples,
-        database=None,  # earlier examples are of other detokenizers
+        database=None,  # earlier examples came from other detokenizers
         deadline=None,
         phases=[Phase.generate, Phase.shrink],
         report_multiple_bugs=False,
@@ -176,8 +176,8 @@ def _try_law(
 ) -> None:
     """Raise ConformanceError with the smallest example that fails.
 
-    Raises NotImplementedError if the detokenizer supports no example, UnjudgedError if the
-    tokenizer has none.
+    Raises NotImplementedError if the detokenizer supports no example, and UnjudgedError if no
+    example could be made for the tokenizer.
     """
     tried = 0
     lacking: list[NotImplementedError] = []

@@ -14,7 +14,7 @@ Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one check; its text is the outcome, the name and the detail.
+    """The result of one check. As text: the outcome, the name and the detail.
 
     >>> from streamdec.testing import Result
     >>> print(Result("prompt[wordpiece]", "skipped", "the detokenizer lacks: prompts"))
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All results; its text has the failures in full, the skipped by reason, and the counts.
+    """All results. As text: the failures in full, the skipped checks by reason, and the counts.
 
     >>> from streamdec.testing import Report, Result
     >>> report = Report((Result("prompt[small]", "passed"), Result("unknown_ids[small]", "failed")))

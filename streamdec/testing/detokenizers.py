@@ -1,8 +1,8 @@
 """The interface of a detokenizer, and the function that runs one.
 
-In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript: the text of
-each call, the flushed text, and the stop. The interface is small, so that an adapter for an engine
-has a few lines.
+In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript with the text of
+each call, the flushed text, and the stop. The interface is small, so an adapter for an engine needs
+few lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 class Request:
     """The parameters of a stream, with the names of vLLM's ``SamplingParams``.
 
-    Its text has only the values that are not defaults.
+    Its ``repr`` has only the values that are not defaults.
 
     >>> from streamdec.testing import Request
     >>> Request(stop=("User:",))
@@ -43,11 +43,11 @@ class Request:
     skip_special_tokens: bool = True
     """Whether special tokens are left out of the text."""
     stop: tuple[str, ...] = ()
-    """Stop strings, none of them empty."""
+    """Stop strings, which are not empty."""
     include_stop_str_in_output: bool = False
     """Whether the stop that ends the stream is output; the text after it never is."""
     min_tokens: int = 0
-    """A stop that is completed by this token (from 1) or an earlier one is ordinary text."""
+    """A stop that this token (counted from 1) or an earlier one completes is ordinary text."""
 
     def __repr__(self) -> str:
         given = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
@@ -98,9 +98,9 @@ class Detokenizer(Protocol):
 MakeDetokenizer: TypeAlias = Callable[[Any, Request], Detokenizer]
 """Makes a detokenizer for a tokenizer and a request.
 
-The tokenizer is a ``tokenizers.Tokenizer``, unless ``check_detokenizer`` got others. If the engine
-lacks a feature of the request, raise NotImplementedError, which skips the checks that need it.
-``flush`` may raise it too.
+The tokenizer is a ``tokenizers.Tokenizer``, unless ``check_detokenizer`` got another kind. If the
+engine lacks a feature of the request, raise NotImplementedError, which skips the checks that need
+it. ``flush`` may raise it too.
 """
 
 
@@ -137,8 +137,8 @@ def drive(
 ) -> Transcript:
     """Make a stream, and step it with ``groups``, one for each call, until a stop is complete.
 
-    Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str;
-    NotImplementedError if ``make`` or ``step`` does.
+    Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
+    Raises NotImplementedError if ``make`` or ``step`` raises it.
     """
     detokenizer = call_guarded(make, tokenizer, request)
     for verb in ("step", "flush"):

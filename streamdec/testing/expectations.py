@@ -1,7 +1,7 @@
-"""What the text of a stream must be, by the tokenizer's own full decode and nothing else.
+"""The expected text of a stream, computed only with the tokenizer's own full decode.
 
-In: a subject and token ids. Out: the text of them; what of it is certain for any later text; and
-what stop strings leave of a text.
+In: a subject and token ids. Out: their text, the part of it that no later token can change, and the
+part before a stop string.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ __all__ = ["Certain", "Cut", "certain_text", "cut_at_stop", "waiting_for", "whol
 
 
 def whole_text(subject: Subject, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-    """The tokenizer's own decode."""
-    if not token_ids:  # some decoders panic
+    """Return the tokenizer's own decode."""
+    if not token_ids:  # some decoders panic on an empty list
         return ""
     return subject.tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
 
 
-# --- what is certain ------------------------------------------------------------------------------
+# --- text that no later token changes -------------------------------------------------------------
 
 
 class Certain(NamedTuple):
-    """What of a text no later token can change.
+    """The beginning of a text that no later token can change, by two rules.
 
-    The two differ only within a run of byte-fallback tokens, which libraries render in two ways:
-    ``tokenizers`` replaces all of it for one bad byte, SentencePiece only that byte.
+    The two differ only inside a run of byte-fallback tokens, which libraries render in two ways. If
+    one byte is bad, ``tokenizers`` replaces the whole run, and SentencePiece only that byte.
     """
 
     at_least: str
-    """By the rule that waits for the end of a run."""
+    """The beginning by the rule that waits for the end of a run."""
     at_most: str
-    """By the rule that gives each character of it once it is complete."""
+    """The beginning by the rule that outputs each character of a run once it is complete."""
 
 
 def certain_text(
     subject: Subject, token_ids: Sequence[int], *, skip_special_tokens: bool
 ) -> Certain:
-    """What the texts of all continuations begin with, as far as those tell that are tried here.
+    """Return the common beginning of the texts of several continuations.
 
-    Tried are the end, tokens whose texts begin differently, and what completes an open character.
+    The continuations are: no token, tokens whose texts begin differently, and tokens that complete
+    an open character.
     """
     return _certain_text(subject, tuple(token_ids), skip_special_tokens)
 
 
-@lru_cache(maxsize=20_000)  # examples have beginnings in common while they are made small
+@lru_cache(maxsize=20_000)  # examples share beginnings while hypothesis shrinks them
 def _certain_text(
     subject: Subject, token_ids: tuple[int, ...], skip_special_tokens: bool
 ) -> Certain:
@@ -65,14 +66,14 @@ def _certain_text(
     if not subject.has_byte_fallback:
         return Certain(usual, usual)
     broken = [text([subject.byte_ids[0xFF]])] if 0xFF in subject.byte_ids else []
-    # What breaks a run is left out, by which the first rule would take back all of it.
+    # Leave out bytes that break a run: by the first rule they change all of it.
     bytes_of = set(subject.byte_ids.values())
     whole = [text([]), *(found for token_id, found in others.items() if token_id not in bytes_of)]
     return Certain(_beginning([usual, *broken]), _beginning(completed or whole))
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """What all of ``texts`` begin with: of all pairs the first and last in order differ soonest."""
+    """Return the common beginning of ``texts``: that of the first and the last in sort order."""
     pairs = zip(min(texts), max(texts), strict=False)
     return "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -80,7 +81,7 @@ def _beginning(texts: Sequence[str]) -> str:
 def _open_character(
     subject: Subject, token_ids: Sequence[int], *, skip_special_tokens: bool
 ) -> bytes:
-    """The bytes at the end that may become a character."""
+    """Return the bytes at the end that may become a character."""
     data = b""
     for token_id in reversed(token_ids):
         skipped = skip_special_tokens and subject.tokenizer.is_skipped(token_id)
@@ -99,7 +100,7 @@ def _completed(subject: Subject, tail: bytes) -> Iterator[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _completions(tail: bytes) -> tuple[bytes, ...]:
-    """Some bytes that make ``tail`` one character; none if nothing does."""
+    """Return a few sequences of bytes that complete ``tail`` to one character, if there are any."""
     found = []
     for missing in range(1, 5 - len(tail)):
         for more in itertools.product((0x80, 0x8F, 0x90, 0xA0, 0xBF), repeat=missing):
@@ -111,11 +112,11 @@ def _completions(tail: bytes) -> tuple[bytes, ...]:
     return tuple(found[:1] + found[-1:])
 
 
-# --- what stops leave -----------------------------------------------------------------------------
+# --- text before a stop ---------------------------------------------------------------------------
 
 
 class Cut(NamedTuple):
-    """Where a stop ends a text."""
+    """The position of the stop that ends a text."""
 
     start: int
     end: int
@@ -123,7 +124,7 @@ class Cut(NamedTuple):
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
-    """The stop that is complete first, of those complete at one code point the longest."""
+    """Return the stop that is complete first, and the longest if several are complete at once."""
     found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
     if not found:
         return None
@@ -132,7 +133,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
 
 
 def waiting_for(text: str, stops: Sequence[str]) -> int:
-    """The length of the longest end of ``text`` that is a proper beginning of a stop."""
+    """Return the length of the longest suffix of ``text`` that is a proper prefix of a stop."""
     longest = max(map(len, stops), default=1) - 1
     sizes = range(min(longest, len(text)), 0, -1)
     ends = (

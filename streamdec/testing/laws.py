@@ -1,8 +1,8 @@
-"""The laws, as properties of any detokenizer: each says what must hold, and on what it is tried.
+"""The laws: properties that any detokenizer must have, each with the examples that test it.
 
 In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
 :class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
-``docs/explanation/laws.md`` has the laws in full; these are what can be seen from outside.
+``docs/explanation/laws.md`` has all laws of streamdec; these need only the interface.
 """
 
 from __future__ import annotations
@@ -34,51 +34,51 @@ from streamdec.testing.subjects import REPLACEMENT, Subject
 __all__ = ["LAWS", "Driven", "Law", "Trial", "UnjudgedError"]
 
 MOST_SHOWN = 2_000
-"""How many characters of a text a failure quotes."""
+"""The most characters of a text that a failure quotes."""
 
 
 class UnjudgedError(Exception):
-    """A law says nothing about this tokenizer, or it cannot be told; the message is why."""
+    """A law does not apply to this tokenizer or cannot be tested. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """A sentence about every stream, and a function that looks for one of which it is false.
+    """A promise about every stream, and a function that tests one example of it.
 
     >>> from streamdec.testing import LAWS
     >>> next(law.promise for law in LAWS if law.name == "stop_never_leaks")
-    'nothing of a stop goes out, nor what follows it'
+    'the output contains no part of a stop and no text after it'
     """
 
     name: str
-    """As ``only`` takes it, and as reports have it."""
+    """The name in reports and in ``only``."""
     promise: str
-    """What holds."""
+    """The guarantee, in one sentence."""
     holds: Callable[[Trial], None]
-    """Tries one example; raises with it if the law is broken."""
+    """Test one example. Raises ConformanceError with the example if it breaks the law."""
     strict: bool = False
-    """Whether it is asked for only by name or by ``strict``: about latency, not about the text."""
+    """Whether it only runs by name or with ``strict``, because it is about latency."""
 
 
 @dataclass
 class Driven:
-    """A detokenizer on a tokenizer, and what is expected of it."""
+    """A detokenizer with a tokenizer, and the expected text."""
 
     subject: Subject
     make: MakeDetokenizer
     fed: int = field(default=0, init=False)
-    """How many ids the detokenizer was given."""
+    """The number of ids that the detokenizer has read."""
 
     def whole(self, ids: Sequence[int], *, skip: bool) -> str:
-        """The tokenizer's own decode."""
+        """Return the tokenizer's own decode."""
         return whole_text(self.subject, ids, skip_special_tokens=skip)
 
     def certain(self, ids: Sequence[int], *, skip: bool) -> Certain:
-        """What no later token can change."""
+        """Return the beginning of the text that no later token can change."""
         return certain_text(self.subject, ids, skip_special_tokens=skip)
 
     def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
-        """The output of the detokenizer; its ConformanceError is shown with the example."""
+        """Return the output of the detokenizer. Its ConformanceError shows the example."""
         try:
             found = drive(self.make, self.subject.streamed, request, groups)
         except ConformanceError as error:
@@ -87,15 +87,15 @@ class Driven:
         return found
 
     def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-        """The example, and then what was wrong with it."""
+        """Return the example, followed by the lines of the failure."""
         return _told(self.subject, request, groups, *what)
 
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
     ) -> None:
-        """That ``groups`` give just ``text``, and ``stop`` if the detokenizer says which.
+        """Check that ``groups`` give exactly ``text``, and ``stop`` if the detokenizer reports it.
 
-        Raises NotImplementedError if all that is missing is what ``flush`` would give.
+        Raises NotImplementedError if only text of a missing ``flush`` is missing.
         """
         found = self.drive(request, groups)
         if found.text != text:
@@ -112,7 +112,7 @@ class Driven:
         found: Transcript,
         stop: str | None,
     ) -> None:
-        """That the detokenizer says it stopped, if it did, and by what, if it says that."""
+        """Check the reported stop, if the detokenizer reports stops."""
         reason = found.stop_reason
         if found.tells_stop and reason != stop and not (reason is True and stop is not None):
             wrong = f"expected  stop_reason {stop!r}", f"given     stop_reason {reason!r}"
@@ -121,26 +121,26 @@ class Driven:
 
 @dataclass
 class Trial(Driven):
-    """One example of a law, drawn."""
+    """One example of a law, drawn by hypothesis."""
 
     data: st.DataObject
 
     def skip(self) -> bool:
-        """Whether special tokens are skipped; small examples skip them."""
+        """Draw whether special tokens are skipped; small examples skip them."""
         return not self.data.draw(st.booleans())
 
     def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
-        """Known ids, no special tokens; where bytes are fallbacks, whole characters of them."""
+        """Draw known ids without special tokens. Byte-fallback tokens form complete characters."""
         return self.data.draw(_ids(self.subject, skip, max_size))
 
     def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
-        """Ids cut in two, the second part not empty and ending in whole text."""
+        """Draw ids in two parts. The second is not empty, and ends with complete text."""
         ids = self.ids(skip=skip) + self.word()
         size = self.data.draw(st.integers(1, len(ids)))
         return ids[:-size], ids[-size:]
 
     def word(self) -> list[int]:
-        """An id of whole text, after which nothing is open."""
+        """Draw an id with complete text, after which no text is withheld."""
         return [self.data.draw(st.sampled_from((self.subject.words or self.subject.ordinary)[:8]))]
 
 
@@ -162,7 +162,7 @@ def _text(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[list
 
 
 def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-    """An example as lines for people: the request, the ids of each call, and their bytes."""
+    """Return an example as text: the request, the ids of each call, and their bytes."""
     lines = [f"request   {request!r}"] if request != Request() else []
     calls = ", ".join(str(list(group)) for group in groups)
     lines.append(f"step      {calls}")
@@ -209,7 +209,7 @@ def _end_of_stream(trial: Trial) -> None:
 
 
 def _assume_unambiguous(certain: Certain) -> None:
-    """That no run of byte tokens is open in which libraries differ."""
+    """Skip examples that end inside a run of byte tokens in which libraries differ."""
     assume(certain.at_least == certain.at_most)
 
 
@@ -234,11 +234,11 @@ def _least_hold(trial: Trial) -> None:
 
 def _expect_foreseeable(trial: Trial) -> None:
     if not trial.subject.is_foreseeable:
-        raise UnjudgedError("what is certain cannot be told on this tokenizer")
+        raise UnjudgedError("the certain text cannot be computed for this tokenizer")
 
 
 def _expect_at_least(trial: Trial, request: Request, ids: Sequence[int]) -> None:
-    """That all is given after each token which is certain and cannot become a stop."""
+    """Check that each call returns all text that is certain and cannot become a stop."""
     for count, text in enumerate(trial.drive(request, _singly(ids)).given, 1):
         certain = trial.certain(ids[:count], skip=request.skip_special_tokens).at_least
         cut = cut_at_stop(certain, request.stop)
@@ -269,7 +269,7 @@ def _unknown_ids(trial: Trial) -> None:
 
 
 def _expect_interspersed(trial: Trial, others: Sequence[int], what: str) -> None:
-    """The full decode of ids with ``others`` among them."""
+    """Check the text of ids with ``others`` among them."""
     if not others:
         raise UnjudgedError(f"the tokenizer has no {what}")
     skip = trial.skip()
@@ -292,7 +292,7 @@ def _chunk_invariance(trial: Trial) -> None:
 
 
 def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> None:
-    """That the text after each call, and the end, are those of one token a call."""
+    """Check that the text after each call, and at the end, equals that of one token a call."""
     groups = trial.data.draw(strategies.divided(ids))
     singly, grouped = trial.drive(request, _singly(ids)), trial.drive(request, groups)
     fed = 0
@@ -314,7 +314,7 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
 
 
 def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
-    """Whether special tokens are skipped, ids, most often words, and their text."""
+    """Draw whether special tokens are skipped, and ids (mostly words). Return both and the text."""
     skip = trial.skip()
     if trial.data.draw(st.sampled_from([True, True, False])):
         ids = trial.data.draw(_text(trial.subject, skip, 16))
@@ -359,7 +359,7 @@ def _stop_not_from_prompt(trial: Trial) -> None:
     prompt, rest = trial.parted(skip=skip)
     assume(prompt)
     before, whole = trial.whole(prompt, skip=skip), trial.whole(prompt + rest, skip=skip)
-    # A prompt that ends inside a character, or seems to, is the subject of another law.
+    # Another law tests prompts that end, or seem to end, inside a character.
     assume(before and whole.startswith(before) and not before.endswith(REPLACEMENT))
     assume(trial.certain(prompt, skip=skip) == (before, before))
     text = whole[len(before) :]
@@ -372,7 +372,7 @@ def _stop_not_from_prompt(trial: Trial) -> None:
 
 
 def _draw_stop(trial: Trial, text: str) -> str:
-    """A part of the text, nearly one, or one that the end of the text begins."""
+    """Draw a stop that is in the text, nearly in it, or begins at its end."""
     kind = trial.data.draw(st.sampled_from(["part", "part", "near", "begun"]))
     if kind == "begun":
         begun = trial.data.draw(st.integers(1, min(len(text), 4)))
@@ -381,7 +381,7 @@ def _draw_stop(trial: Trial, text: str) -> str:
 
 
 def _draw_stops(trial: Trial, text: str) -> tuple[str, ...]:
-    """Several of one text; often one is the end of another, so that both are complete at once."""
+    """Draw several stops. Often one is a suffix of another, so that both are complete at once."""
     found = trial.data.draw(st.lists(strategies.stops(text), min_size=2, max_size=4))
     if trial.data.draw(st.booleans()):
         found.insert(trial.data.draw(st.integers(0, 1)), found[0][len(found[0]) // 2 :])
@@ -413,7 +413,7 @@ def _is_tie(text: str, stops: Sequence[str]) -> bool:
 
 
 def _expect_cut(trial: Trial, request: Request, ids: Sequence[int], text: str) -> None:
-    """That the text is cut where it should be, one token a call or all in one."""
+    """Check that the text ends at the right place, with one token a call or all in one call."""
     groups = [ids] if trial.data.draw(st.booleans()) else _singly(ids)
     cut = cut_at_stop(text, request.stop)
     end = len(text)
@@ -443,42 +443,46 @@ def _stop_least_hold(trial: Trial) -> None:
 
 
 LAWS: tuple[Law, ...] = (
-    Law("whole_decode", "the text is the tokenizer's own decode of all ids", _whole_decode),
-    Law("certain_text", "no text goes out that a later token changes", _certain_text),
-    Law("end_of_stream", "the end gives all that was withheld", _end_of_stream),
-    Law("prompt", "the stream continues the prompt, and repeats nothing of it", _prompt),
-    Law("special_tokens", "special tokens are skipped or shown as in the decode", _special_tokens),
-    Law("unknown_ids", "an id without a token gives nothing and loses nothing", _unknown_ids),
-    Law("chunk_invariance", "how ids are grouped changes nothing", _chunk_invariance),
-    Law("stop_never_leaks", "nothing of a stop goes out, nor what follows it", _stop_never_leaks),
+    Law("whole_decode", "the text equals the tokenizer's own decode of all ids", _whole_decode),
+    Law("certain_text", "no later token changes text that was output", _certain_text),
+    Law("end_of_stream", "the end outputs all withheld text", _end_of_stream),
+    Law("prompt", "the stream continues the prompt without repeating it", _prompt),
+    Law("special_tokens", "special tokens are skipped or output as in the decode", _special_tokens),
+    Law("unknown_ids", "an id without a token neither adds nor removes text", _unknown_ids),
+    Law("chunk_invariance", "the grouping of ids does not change the text", _chunk_invariance),
+    Law(
+        "stop_never_leaks",
+        "the output contains no part of a stop and no text after it",
+        _stop_never_leaks,
+    ),
     Law(
         "stop_never_swallows",
-        "what only began as a stop comes out, and all before it",
+        "text that only began like a stop is output, and all text before it",
         _stop_never_swallows,
     ),
     Law("stop_not_from_prompt", "a stop does not begin in the prompt", _stop_not_from_prompt),
     Law(
         "first_stop_wins",
-        "of several stops the one counts that is complete first",
+        "the stop that is complete first ends the text",
         _first_stop_wins,
     ),
     Law(
         "longest_stop_wins",
-        "of stops that are complete at one code point the longest counts, in any order",
+        "the longest of several stops that are complete at once ends the text, in any order",
         _longest_stop_wins,
     ),
-    Law("visible_stop", "a stop that is to be shown is, and nothing after it", _visible_stop),
+    Law("visible_stop", "a visible stop is output, and no text after it", _visible_stop),
     Law(
         "stop_chunk_invariance",
-        "how ids are grouped changes nothing with stops either",
+        "the grouping of ids does not change the text or the stop",
         _stop_chunk_invariance,
     ),
-    Law("least_hold", "what is certain goes out at once", _least_hold, strict=True),
+    Law("least_hold", "certain text is output at once", _least_hold, strict=True),
     Law(
         "stop_least_hold",
-        "only what may still become a stop waits for it",
+        "only text that may still become a stop is withheld",
         _stop_least_hold,
         strict=True,
     ),
 )
-"""All laws, in the order in which they are tried."""
+"""All laws, in the order in which they are tested."""

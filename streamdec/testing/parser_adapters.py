@@ -1,8 +1,8 @@
 """Parsers of vLLM and SGLang with the interface that ``check_text_parser`` needs.
 
-They call what the engine's own server calls for a streaming chat request, in the same order. The
-fields are ``reasoning``, ``content``, ``tool_calls[0].name`` and ``tool_calls[0].arguments``.
-Neither engine is imported here. Tried with vLLM 0.33.0 and SGLang 0.5.23.
+They make the same calls as the engine's server for a streaming chat request. The fields are
+``reasoning``, ``content``, ``tool_calls[0].name`` and ``tool_calls[0].arguments``.
+Neither engine is imported here. Tested with vLLM 0.33.0 and SGLang 0.5.23.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the laws are tested with: token ids of every kind, running text, cuts, prompts, stops.
+"""Hypothesis strategies for the laws: token ids of every kind, running text, cuts and stops.
 
-In: a :class:`~streamdec.testing.Subject`. Out: strategies of hypothesis.
+In: a :class:`~streamdec.testing.Subject`. Out: strategies.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["cuts", "divided", "interspersed", "running_text", "stops", "token_id
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
-    """Ids of ``subject`` as models, attackers and accidents give them, about ``max_size`` at most.
+    """Generate about ``max_size`` ids of ``subject`` at most, of every kind.
 
-    ``known``: only those of the tokenizer. Without ``special``: none that may be skipped.
+    With ``known``, all ids have a token. Without ``special``, none may be skipped.
 
     >>> from hypothesis import find
     >>> from streamdec import MockTokenizer
@@ -50,10 +50,10 @@ def token_ids(
 def running_text(
     subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
 ) -> st.SearchStrategy[list[int]]:
-    """Ids of ``subject`` as a model writes: words, characters in bytes, runs of ids not shown.
+    """Generate ids of ``subject`` like a model's: words, characters in bytes, runs without text.
 
-    ``max_size``: of how many such parts at most. Without ``silent`` none of the last: neither
-    unknown ids nor, with ``skip_special_tokens``, special ones.
+    At most ``max_size`` of these parts. Without ``silent`` there are no runs without text, which
+    consist of unknown ids and, with ``skip_special_tokens``, of special ids.
 
     >>> from hypothesis import find
     >>> from streamdec import MockTokenizer
@@ -83,12 +83,12 @@ def running_text(
 
 
 def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStrategy[list[int]]:
-    """At most so many parts, in one list."""
+    """Generate at most ``max_size`` parts, joined into one list."""
     return st.lists(parts, max_size=max_size).map(lambda found: [i for part in found for i in part])
 
 
 def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
-    """Places at which ``token_ids`` are divided into calls, ascending; eight at most.
+    """Generate at most eight ascending places to divide ``token_ids`` into calls.
 
     >>> from hypothesis import find
     >>> from streamdec.testing.strategies import cuts
@@ -100,7 +100,7 @@ def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
 
 
 def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
-    """``token_ids`` in groups, each a call; none of them empty.
+    """Generate ``token_ids`` in groups that are not empty, one for each call.
 
     >>> from hypothesis import find
     >>> from streamdec.testing.strategies import divided
@@ -114,7 +114,7 @@ def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
 def interspersed(
     token_ids: Sequence[int], others: Sequence[int], places: Sequence[int]
 ) -> st.SearchStrategy[list[int]]:
-    """``token_ids`` with runs of ``others`` at one or more of ``places``.
+    """Generate ``token_ids`` with runs of ``others`` at one or more of ``places``.
 
     >>> from hypothesis import find
     >>> from streamdec.testing.strategies import interspersed
@@ -134,9 +134,10 @@ def _with_runs(token_ids: Sequence[int], runs: Sequence[tuple[int, tuple[int, in
 
 
 def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
-    """Stop strings that are parts of ``text`` (not empty); ``missing``: or nearly so.
+    """Generate stop strings that are parts of ``text``, which is not empty.
 
-    Nearly: with another letter at the end, at the beginning, or in place of the second half.
+    With ``missing`` some have another letter at the beginning, at the end, or in place of the
+    second half.
 
     >>> from hypothesis import find
     >>> from streamdec.testing.strategies import stops
@@ -145,7 +146,7 @@ def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
     """
     start = st.integers(0, len(text) - 1)
     changes = _CHANGES if missing else _CHANGES[:1]
-    # One strategy, mapped: a new one for each choice would cost milliseconds.
+    # One mapped strategy, because a new one for each choice would cost milliseconds.
     drawn = st.tuples(start, _SIZES, st.sampled_from(changes), start)
     return drawn.map(lambda choice: _stop(text, *choice))
 

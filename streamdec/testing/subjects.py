@@ -1,6 +1,6 @@
-"""Tokenizers to try a law on, and which of their ids are of what kind.
+"""Tokenizers to test laws with, and their ids by kind.
 
-In: a tokenizer of any library, or none: then three small ones, made here. Out: :class:`Subject`.
+In: a tokenizer of any library. Out: a :class:`Subject`. Also makes three small tokenizers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SPELLED: dict[str | bytes, tuple[type, int]] = {
 
 @dataclass(repr=False, eq=False)
 class Subject:
-    """A tokenizer to try a law on, and which of its ids are of what kind.
+    """A tokenizer to test laws with, and its ids by kind.
 
-    All but the first three are found out when it is made.
+    The constructor computes all fields but the first three.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.testing import Subject
@@ -44,33 +44,33 @@ class Subject:
     """
 
     name: str
-    """As reports have it, in brackets."""
+    """The name in reports, in brackets."""
     tokenizer: KnownTokenizer
-    """Knows its ids, and is the oracle: its ``decode`` is the library's own."""
+    """The tokenizer, which is the oracle: its ``decode`` is the library's own."""
     decoder: Decoder | None = None
-    """What is streamed, if not ``tokenizer``: the library's object, or one that knows less."""
+    """The object to stream with, if not ``tokenizer``, such as the library's own object."""
     usual: list[int] = field(default_factory=list)
     """Ids spread over the vocabulary."""
     partial: list[int] = field(default_factory=list)
     """Ids of single bytes and of parts of characters."""
     ordinary: list[int] = field(default_factory=list)
-    """Those of ``usual`` that are text of their own: neither partial nor ever skipped."""
+    """The ids of ``usual`` with complete text: neither partial nor ever skipped."""
     words: list[int] = field(default_factory=list)
-    """Those of ``ordinary`` that are letters, and the same letters before any text."""
+    """The ids of ``ordinary`` whose text is letters, and the same letters before other text."""
     special: list[int] = field(default_factory=list)
-    """Ids that are skipped, and other added ones."""
+    """Ids that are skipped, or any id if none is skipped."""
     unknown: list[int] = field(default_factory=list)
-    """Ids that have no token: holes, and beyond the vocabulary."""
+    """Ids without a token: holes, and ids beyond the vocabulary."""
     byte_ids: dict[int, int] = field(default_factory=dict)
-    """Byte → an id that is this byte."""
+    """An id for each byte that has a token."""
     apart: list[int] = field(default_factory=list)
-    """Ids whose texts begin differently and end a word, a run, a repetition."""
+    """Ids whose texts begin differently. Each may end a word, a run or a repetition."""
 
     def __repr__(self) -> str:
         return self.name
 
     def _repr_pretty_(self, printer: Any, _: bool) -> None:
-        """Hypothesis would print every field."""
+        """Print only the name; hypothesis would print every field."""
         printer.text(self.name)
 
     def __post_init__(self) -> None:
@@ -91,31 +91,28 @@ class Subject:
 
     @property
     def streamed(self) -> Decoder:
-        """What is given to a stream."""
+        """The object that streams decode with."""
         return self.decoder or self.tokenizer
 
     @property
     def skipped(self) -> list[int]:
-        """Ids that are left out with ``skip_special_tokens``; other than ``special``, maybe none.
-
-        The first of them: one of each kind is among them.
-        """
+        """The ids of the sample that ``skip_special_tokens`` leaves out; may be empty."""
         return [i for i in self.tokenizer.sample_ids() if self.tokenizer.is_skipped(i)]
 
     @property
     def is_foreseeable(self) -> bool:
-        """Whether the futures that can be tried out tell exactly what is certain.
+        """Whether ``certain_text`` finds exactly the text that no later token can change.
 
-        Not if a vocabulary has some bytes and lacks others, so that it cannot finish or break what
-        it began; nor if the whole text is searched for patterns, which are not completed here.
-        Then a stream may rightly withhold more.
+        It does not if the vocabulary has some bytes and lacks others, because no token then
+        completes or breaks some characters; nor if patterns in the whole text are replaced, because
+        no continuation completes them. A stream may then correctly withhold more.
         """
         rules = self.tokenizer.rules
         return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)
 
     @property
     def has_byte_fallback(self) -> bool:
-        """Whether bytes are pieces like ``<0xE4>``, whose runs libraries render in two ways."""
+        """Whether bytes are pieces like ``<0xE4>``; libraries render their runs in two ways."""
         rules = self.tokenizer.rules
         return rules is not None and isinstance(rules.rule, ByteFallback)
 
@@ -126,7 +123,7 @@ class Subject:
             return ""
 
     def _byte(self, token_id: int) -> int | None:
-        """The one byte that a token is, if its piece says so in the spelling of its rule."""
+        """Return the byte of a token of one byte; None for other tokens."""
         piece = self.tokenizer.piece(token_id)
         if isinstance(piece, bytes):
             return piece[0] if len(piece) == 1 else None
@@ -147,13 +144,13 @@ class Subject:
 
 
 def subject_of(name: str, tokenizer: Any) -> Subject:
-    """``tokenizer`` as a subject; TypeError if it is none that ``checks`` takes."""
+    """Return ``tokenizer`` as a subject. Raises TypeError if ``checks`` does not accept it."""
     if isinstance(tokenizer, Subject):
         return tokenizer
     if isinstance(tokenizer, (str, os.PathLike)):
         path = Path(tokenizer)
         file = path / "tokenizer.json" if path.is_dir() else path
-        HuggingFaceTokenizer(file)  # says clearly what is wrong with the file
+        HuggingFaceTokenizer(file)  # raises an error that names the problem of the file
         tokenizer = Tokenizer.from_file(str(file))
     if isinstance(tokenizer, KnownTokenizer):
         return Subject(name, tokenizer)
@@ -171,9 +168,9 @@ def subject_of(name: str, tokenizer: Any) -> Subject:
 def byte_level_tokenizer(
     tokens: Iterable[bytes], special: Iterable[bytes] = ()
 ) -> tuple[Tokenizer, dict[bytes, int]]:
-    """A byte-level ``tokenizers.Tokenizer`` of these tokens, any bytes; and the id of each.
+    """Return a byte-level ``tokenizers.Tokenizer`` of these tokens (any bytes), and their ids.
 
-    ``special`` ones (UTF-8) are skipped with special tokens; none of ``tokens`` is equal to one.
+    ``special`` are the special tokens, in UTF-8. They must differ from all ``tokens``.
     """
     distinct = list(dict.fromkeys(tokens))
     tokenizer = Tokenizer(models.BPE({_spelled(token): i for i, token in enumerate(distinct)}, []))
@@ -185,12 +182,12 @@ def byte_level_tokenizer(
 
 
 def small_tokenizers() -> dict[str, Tokenizer]:
-    """One ``tokenizers.Tokenizer`` for each of three families, by name.
+    """Return a new ``tokenizers.Tokenizer`` for each of three families, by name.
 
-    ``byte_level`` joins bytes (GPT-2, Llama 3, Qwen), ``byte_fallback`` pieces, and bytes for what
-    it has no piece for (Llama 2, Mistral, Gemma), ``wordpiece`` words and their ends (BERT). Their
-    few hundred tokens are of every kind that a real vocabulary has: parts of characters, bytes that
-    are not characters, beginnings of stops, line ends, special tokens. New ones at each call.
+    ``byte_level`` joins bytes (GPT-2, Llama 3, Qwen). ``byte_fallback`` joins pieces, and has bytes
+    for characters without a piece (Llama 2, Mistral, Gemma). ``wordpiece`` joins words and their
+    ends (BERT). Each has a few hundred tokens of the kinds in real vocabularies: parts of
+    characters, bytes that are not characters, beginnings of stops, line ends, special tokens.
 
     >>> from streamdec.testing import small_tokenizers
     >>> [*small_tokenizers()]

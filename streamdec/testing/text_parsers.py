@@ -147,11 +147,11 @@ class Outcome:
 
     fields: Fields
     error: str
-    """What the parser raised; empty if nothing."""
+    """The exception of the parser; empty without one."""
     groups: list[str]
-    """The text in as few parts as were found that lead to it."""
+    """The fewest parts of the text that were found to give this result."""
     count: int = 0
-    """How many of the tried cuts led to it."""
+    """The number of tested cuts that gave this result."""
 
 
 def _result(
@@ -161,13 +161,13 @@ def _result(
     again: Callable[[], Outcome],
     text: str,
 ) -> Result:
-    """Return what came of the check of one text; ``again`` parses it in one piece once more."""
+    """Return the result for one text; ``again`` parses it in one piece once more."""
     try:
         expected = None if parse_whole is None else _whole(parse_whole, text)
         found = outcomes()
         then = again() if len(found) > 1 else found[0]
     except NotImplementedError as error:
-        return Result(name, "skipped", f"the parser has not: {error!s:.200}")
+        return Result(name, "skipped", f"the parser lacks: {error!s:.200}")
     except ConformanceError as error:
         return Result(name, "failed", f"parse_whole: {error}")
     if expected is not None:

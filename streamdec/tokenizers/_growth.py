@@ -1,12 +1,13 @@
 """Bound what the parts of a ``tokenizer.json`` may do to a text, before they run.
 
-In: the file. Out: nothing, or an error. Twenty decoders that replace ``a`` with ``aa`` make a
-million letters of one. The library runs a normalizer on the added tokens while it loads a file, and
-a decoder is run on a sample of the tokens.
+In: the file. Out: nothing, or an error. For example, twenty decoders that each replace ``a`` with
+``aa`` turn one letter into a million. The library runs a normalizer on the added tokens while it
+loads a file, and a decoder runs on a sample of the tokens.
 
-The weight of a character is the most characters that the remaining stages make of it. The stages
-are read backwards: before the last one each character has the weight 1. A stage that replaces a
-pattern adds to the weight of the characters in the pattern what its content weighs more than they.
+The weight of a character is the largest number of characters that the remaining stages can turn it
+into. The stages are read backwards: after the last one each character has the weight 1. If the
+content of a replacement weighs more than its pattern, the difference is added to the weight of the
+characters in the pattern.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 __all__ = ["MAX_PROBED", "check_growth", "check_work", "growth_of", "normalizer_of"]
 
 MAX_STAGES = 256
-"""Stages of one part; the largest known chain has 40."""
+"""The most stages of one part. The largest known chain has 40."""
 MAX_DEPTH = 128
-"""Sequences in Sequences. serde_json, which the library reads with, refuses deeper JSON."""
+"""The deepest nesting of Sequences. The library's JSON parser (serde_json) rejects deeper JSON."""
 MAX_TEXTS = 2**14
-"""Characters of all patterns and contents of one part."""
+"""The most characters in all patterns and contents of one part."""
 MAX_DECODED, MAX_ENCODED = 16, 128
-"""Characters of one character. Known decoders make 3, and known normalizers 18."""
+"""The most characters that one may become. Known decoders reach 3, and known normalizers 18."""
 MAX_NAMED = 16
 """Objects in a file that are called as a part is. There is one of each, and a few in Sequences."""
 MAX_WORK = 2**26
@@ -98,12 +99,12 @@ def check_growth(content: bytes, name: str) -> None:
             what = f"regexes of the size {parts:.0f} with repetitions, and at most {MAX_REGEX}"
             raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
-            what = f"more than {limit} characters of one, which no known tokenizer does"
+            what = f"one character longer than {limit} characters, unlike any known tokenizer"
             raise TokenizerLoadError(f"{name}: the {part} may make {what}")
 
 
 def growth_of(normalizer: Any, pre_tokenizer: Any) -> float:
-    """Return how many characters of one these parts make at most. They are JSON data or None."""
+    """Return the most characters that these parts, JSON data or None, turn one into."""
     stages = [*_stages(normalizer, "normalizers"), *_stages(pre_tokenizer, "pretokenizers")]
     return _growth(stages)
 
@@ -179,7 +180,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
         key = f'"{part}"'.encode()
         end = content.find(key) + len(key)
         while end >= len(key):
-            # A token of this name has a number, not a part.
+            # If a token has this name, its value is an id and not a part.
             if content[end : end + 64].lstrip(b" \t\r\n:")[:1] in (b"{", b""):
                 yield part, _value(content, end)
             end = content.find(key, end) + len(key)
@@ -197,7 +198,7 @@ def _value(content: bytes, place: int) -> Any:
 
 
 def _stages(part: Any, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the stages of a part, Sequences flattened. What is malformed the library refuses."""
+    """Yield the stages of a part, Sequences flattened. The library rejects malformed stages."""
     if isinstance(part, dict) and isinstance(part.get("type"), str) and depth <= MAX_DEPTH:
         inner = part.get(key)
         if part["type"] == "Sequence" and isinstance(inner, list):
@@ -226,12 +227,12 @@ class _Weights:
         return max(self.other, *self.named.values(), 1)
 
     def insert(self, weight: float) -> None:
-        """Count a text of this weight beside each character."""
+        """Count a change that adds a text of this weight to each character."""
         self.other += weight
         self.named = {letter: known + weight for letter, known in self.named.items()}
 
     def raise_to(self, weight: float) -> None:
-        """Count at least this weight for each character."""
+        """Count a change that gives each character at least this weight."""
         self.other = max(self.other, weight)
         self.named = {letter: max(known, weight) for letter, known in self.named.items()}
 
@@ -243,13 +244,13 @@ class _Weights:
                 self.named[letter] += more
 
     def change(self, how: Callable[[str], str]) -> None:
-        """Count a change of each character by itself."""
+        """Count a change that replaces each character separately."""
         changed = {letter: self.of(how(letter)) for letter in self.named}
         self.named = {letter: max(self.named[letter], changed[letter]) for letter in changed}
 
 
 def _growth(stages: list[dict[str, Any]]) -> float:
-    """Return the most characters that ``stages`` make of one, or a figure above all limits."""
+    """Return the most characters that ``stages`` turn one into, or a figure above all limits."""
     texts = "".join(_texts(stages))
     weights = _Weights(texts + unicodedata.normalize("NFKD", texts))
     for stage in reversed(stages):
@@ -279,7 +280,7 @@ def _count(weights: _Weights, stage: dict[str, Any]) -> None:
         else:
             weights.insert(weights.of(content))
     elif kind in _CHANGES:
-        # A character of the text is expanded once, one that a stage made each time.
+        # A character of the text is expanded once; a character from a stage, each time.
         weights.change(_CHANGES[kind])
     elif kind == "ByteLevel":
         weights.raise_to(_BYTE_LEVEL * weights.most)
@@ -288,10 +289,10 @@ def _count(weights: _Weights, stage: dict[str, Any]) -> None:
 
 
 def _rule(stage: dict[str, Any]) -> tuple[str | None, str] | None:
-    """Return what a stage replaces and by what; None for stages of another kind.
+    """Return the pattern and the content of a replacing stage; None for other stages.
 
-    The pattern is ``""`` for what may match between all characters, and None for a regex that
-    matches one at least.
+    The pattern is ``""`` if it may match between all characters, and None for a regex that matches
+    at least one character.
     """
     kind, pattern = stage.get("type"), stage.get("pattern")
     if kind == "Replace" and isinstance(pattern, dict):
@@ -316,7 +317,7 @@ def _of_regex(regex: str) -> str | None:
 
 
 def _longest_entry(charsmap: object) -> int:
-    """Return the most characters by which a SentencePiece normalizer replaces one."""
+    """Return the most characters that a SentencePiece normalizer puts in place of one."""
     try:
         data = base64.b64decode(str(charsmap))
     except ValueError:  # the library refuses it

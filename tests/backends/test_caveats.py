@@ -92,7 +92,7 @@ def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path
     with pytest.warns(StreamdecWarning, match=TEXT_DIFFERS) as told:
         load_tokenizer(folder)
     assert [one.filename for one in told] == [__file__]
-    assert "tokenizer.json': added tokens that are spelled" in str(told[0].message)
+    assert "tokenizer.json': added tokens whose letters stand" in str(told[0].message)
 
 
 def test_the_loader_is_quiet_where_only_others_read_it_wrongly(tmp_path: Path) -> None:

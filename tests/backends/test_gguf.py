@@ -84,7 +84,7 @@ def test_words_of_bert(tmp_path: Path) -> None:
     ours = made(tmp_path, model="bert", scores=None, **tokens)
     assert ours.decode([0, 1, 2, 3]) == "hellos there"
     for kind in (ours, made(tmp_path, model="t5")):
-        with pytest.raises(EncodeError, match="does not tell how a text is cut"):
+        with pytest.raises(EncodeError, match="does not say how a text is split"):
             kind.encode("hello")
 
 
@@ -172,7 +172,7 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
     assert 7 not in ours.encode("he<end>", special="text").ids
     with pytest.raises(EncodeError, match="'<end>' at index 2"):
         ours.encode("he<end>", special="forbid")
-    with pytest.raises(EncodeError, match="cut as 'unheard'"):
+    with pytest.raises(EncodeError, match="split as 'unheard'"):
         made(tmp_path, **BYTE_LEVEL | {"pre": "unheard"}).encode("he")
     with pytest.raises(EncodeError, match="merges are bad"):
         made(tmp_path, **BYTE_LEVEL | {"merges": ["x y"]}).encode("he")
@@ -187,15 +187,15 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "plamo2"}, "of the kind 'plamo2'; served: llama, gpt2, bert, t5, rwkv"),
-        ({"model": None}, "of the kind None"),
-        ({"model": ["llama"]}, "of the kind"),
-        ({"tokens": None}, "without tokens"),
-        ({"tokens": []}, "without tokens"),
+        ({"model": "plamo2"}, "tokenizer 'plamo2'; expected one of llama, gpt2, bert, t5, rwkv"),
+        ({"model": None}, "tokenizer None"),
+        ({"model": ["llama"]}, r"tokenizer \['llama'\]"),
+        ({"tokens": None}, "has no tokens"),
+        ({"tokens": []}, "has no tokens"),
         ({"tokens": [1, 2]}, "tokens is not a list of strings"),
         ({"tokens": "text"}, "tokens is not a list of strings"),
         ({"tokens": ["\udcff"], "token_type": [1]}, r"item 0 of .*tokens is not UTF-8"),
-        ({"token_type": [1]}, "1 types of"),
+        ({"token_type": [1]}, "1 token types"),
         ({"token_type": 5}, "token_type is not a list of integers"),
         ({"tokens": ["<0xZZ>"], "token_type": [6]}, "a byte token '<0xZZ>', which is"),
         ({"tokens": ["<0x+3>"], "token_type": [6]}, r"a byte token '<0x\+3>'"),
@@ -227,7 +227,7 @@ def test_a_token_of_undefined_type_is_text(tmp_path: Path) -> None:
 
 def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "file.gguf").write_bytes(gguf([("general.name", "x")]))
-    with pytest.raises(TokenizerLoadError, match="of the kind None"):
+    with pytest.raises(TokenizerLoadError, match="tokenizer None"):
         GGUFTokenizer(tmp_path / "file.gguf")
 
 

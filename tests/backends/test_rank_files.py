@@ -39,8 +39,8 @@ def test_empty_lines_and_other_line_ends() -> None:
         (b"IQ== 1_0", "line 1"),
         (b"IQ== 1.5", "line 1"),
         ("IQ== ٣".encode(), "line 1"),
-        (b"IQ== 0\nIQ== 1", r"line 2: the token b'!' again"),
-        (b"IQ== 0\nIg== 0", "two tokens of one rank"),
+        (b"IQ== 0\nIQ== 1", r"line 2: the token b'!' occurs twice"),
+        (b"IQ== 0\nIg== 0", "two tokens have the same rank"),
         (b"\x00" * 5000, "line 1"),
     ],
 )
@@ -121,7 +121,7 @@ def test_tokens_are_numbered_where_ranks_do_not_count() -> None:
     lines = [b"YQ== 7", b"Yg== 7", b"YQ== 3", b"Yw== 0"]
     ranks = parse_ranks(b"\n".join(lines), is_numbered=True)
     assert ranks == {b"a": 0, b"b": 1, b"c": 2}
-    with pytest.raises(TokenizerLoadError, match=r"line 3: the token b'a' again"):
+    with pytest.raises(TokenizerLoadError, match=r"line 3: the token b'a' occurs twice"):
         parse_ranks(b"\n".join(lines))
 
 

@@ -98,9 +98,9 @@ def entry(rank: Any, token: str) -> dict[str, Any]:
         ({"vocab": [entry(0, "AA=")] * 300}, "entry 0: 'AA=' is not base64"),
         ({"vocab": [entry(0, "é")] * 300}, "entry 0: 'é' is not base64"),
         ({"vocab": [entry(0, "AA==")] * 300}, "entry 1 has rank 0"),
-        ({"vocab": [entry(i, "AA==") for i in range(300)]}, "two tokens of the same bytes"),
-        ({"vocab": []}, "272 tokens are used, 0 are there"),
-        ({"special_tokens": [{"rank": 10, "token_str": "x"}]}, "1 special tokens, where 10"),
+        ({"vocab": [entry(i, "AA==") for i in range(300)]}, "two tokens have the same bytes"),
+        ({"vocab": []}, "expected 272 tokens, got 0"),
+        ({"special_tokens": [{"rank": 10, "token_str": "x"}]}, "1 special tokens, but 10"),
         ({"special_tokens": [{"rank": 0, "token_str": "<SPECIAL_1>"}]}, "two special tokens"),
         ({"special_tokens": [{"rank": -1, "token_str": "x"}]}, "rank -1"),
         ({"special_tokens": [{"rank": True, "token_str": "x"}]}, "rank True"),
@@ -122,8 +122,8 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], message: str) -> None:
         ({"default_num_special_tokens": 10**9}, "default_num_special_tokens is 1000000000"),
         ({"default_num_special_tokens": "5"}, "is '5'"),
         ({"default_vocab_size": True}, "default_vocab_size is True"),
-        ({"default_vocab_size": 10}, "0 tokens are used"),
-        ({"default_vocab_size": 20}, "254 bytes without a token"),
+        ({"default_vocab_size": 10}, "expected 0 tokens"),
+        ({"default_vocab_size": 20}, "254 bytes have no token"),
         ({"pattern": None}, "pattern a string"),
         ({"pattern": "("}, "[Pp]arenthes"),
         ({"version": "v99"}, "version 'v99'"),
@@ -134,13 +134,13 @@ def test_wrong_settings_are_named(config: dict[str, Any], message: str) -> None:
     data["config"] |= config
     if config.get("default_vocab_size") == 20:
         data["vocab"][:10] = [entry(i, base64.b64encode(b"x" * i).decode()) for i in range(10)]
-        message = "bytes without a token"
+        message = "bytes have no token"
     with pytest.raises(TokenizerLoadError, match=f"'my file': .*{message}"):
         TekkenTokenizer.from_tekken(json.dumps(data).encode(), "my file")
 
 
 def test_a_late_version_must_name_its_special_tokens() -> None:
-    with pytest.raises(TokenizerLoadError, match="no special tokens, which version v11"):
+    with pytest.raises(TokenizerLoadError, match="no special tokens; version v11"):
         TekkenTokenizer.from_tekken(json.dumps(tekken(version="v11")).encode())
 
 

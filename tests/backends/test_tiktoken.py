@@ -291,10 +291,14 @@ def test_one_file_serves_three(tmp_path: Path) -> None:
         (rank_file(), "none", "no encoding 'none'; known: whole, edit"),
         (rank_file(), "other", "not the rank file of other: it is the file of whole"),
         (rank_file({b"a": 0}), "other", r"not the rank file of other: its SHA-256 is [0-9a-f]{16}"),
-        (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*give encoding="),
+        (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
-        (rank_file({b"a": 0}), SPEC, "255 bytes without a token of their own, as 0x00"),
-        (rank_file(small_ranks() | {b"xx": 272}), SPEC, "the id 272 is a special token's too"),
+        (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),
+        (
+            rank_file(small_ranks() | {b"xx": 272}),
+            SPEC,
+            "the id 272 is also that of a special token",
+        ),
         (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
     ],
 )
@@ -386,7 +390,7 @@ def test_by_name_from_the_cache_of_tiktoken(
     for name in ("whole", "edit", "part"):
         assert TiktokenTokenizer.named(name).name == str(path)
     path.write_bytes(rank_file() + b"\n")
-    with pytest.raises(TokenizerLoadError, match="the rank file of whole is not at hand"):
+    with pytest.raises(TokenizerLoadError, match="the rank file of whole is not in the cache"):
         TiktokenTokenizer.named("whole")
 
 

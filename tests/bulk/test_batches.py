@@ -127,9 +127,9 @@ def test_other_batches_are_told_how_to_come() -> None:
 
 
 def test_bad_options_are_told_at_once() -> None:
-    with pytest.raises(TypeError, match="7 is neither"):
+    with pytest.raises(TypeError, match="a tokenizer, not 7"):
         BulkDecoder(7)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no use for revision"):
+    with pytest.raises(TypeError, match="remove the options revision"):
         BulkDecoder(MockTokenizer(), revision="main")
     with pytest.raises(TypeError, match="conditions must be StopConditions, not 'User:'"):
         BulkDecoder(TOKENIZER, conditions="User:")  # type: ignore[arg-type]

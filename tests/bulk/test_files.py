@@ -170,7 +170,7 @@ def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) ->
         writer.write_table(table)
     one = job(tmp_path / "in.arrow", tmp_path / f"out.{write}")
     if (kind, write) == ("dictionary", "parquet"):
-        with pytest.raises(DatasetError, match=r"the format cannot have: .*dictionary"):
+        with pytest.raises(DatasetError, match=r"the format cannot store these rows: .*dictionary"):
             one.run()
         return
     try:
@@ -203,7 +203,7 @@ def test_columns_of_one_name_are_kept_or_refused(tmp_path: Path) -> None:
         )
         assert found.column_names == ["token_ids", "a", "a", "text"]
         assert found.columns[:3] == table.columns
-    with pytest.raises(DatasetError, match="two columns are called 'a', which an object cannot ha"):
+    with pytest.raises(DatasetError, match="two columns are called 'a'; JSONL needs different"):
         job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run()
 
 
@@ -214,7 +214,7 @@ def test_a_column_that_a_format_does_not_have_is_told(tmp_path: Path) -> None:
         writer.write_table(table)
     job(tmp_path / "in.arrow", tmp_path / "out.arrow").run()
     assert pa.ipc.open_file(str(tmp_path / "out.arrow")).read_all()["a"].to_pylist() == [1]
-    with pytest.raises(DatasetError, match=r"rows that parquet cannot have: .*union"):
+    with pytest.raises(DatasetError, match=r"parquet cannot store these rows: .*union"):
         job(tmp_path / "in.arrow", tmp_path / "out.parquet").run()
 
 
@@ -301,7 +301,7 @@ def test_two_jobs_do_not_work_at_one_output(one: Job) -> None:
     refused: list[str] = []
 
     def another(_: Status) -> None:
-        with pytest.raises(DatasetError, match=r"out.jsonl.part: another job is at work there"):
+        with pytest.raises(DatasetError, match=r"out.jsonl.part: another job is writing this file"):
             job(one.source, one.target).run()
         refused.append("")
 
@@ -318,7 +318,7 @@ def test_what_a_killed_job_left_is_replaced(one: Job, tmp_path: Path) -> None:
 
 
 def test_an_input_that_changes_while_it_is_read_is_told(one: Job) -> None:
-    with pytest.raises(DatasetError, match=r"in.parquet: changed while it was read"):
+    with pytest.raises(DatasetError, match=r"in.parquet: the file changed while it was read"):
         one.run(progress=lambda _: os.utime(one.source, ns=(0, 0)))
     assert not one.target.exists()
 
@@ -425,12 +425,12 @@ def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
     job(source, tmp_path / "out.jsonl").run()
     mixed = '{"token_ids": [0], "a": 1}\n{"token_ids": [0], "a": "one"}'
     (tmp_path / "mixed.jsonl").write_text(mixed, "utf-8")
-    with pytest.raises(DatasetError, match="column 'a' has values of no one type: "):
+    with pytest.raises(DatasetError, match="column 'a' has values of different types: "):
         job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     assert not (tmp_path / "mixed.parquet.part").exists()
     for surrogate in ({"a": "\ud800"}, {"\ud800": 1}):
         (tmp_path / "mixed.jsonl").write_text(json.dumps({"token_ids": [0], **surrogate}), "utf-8")
-        with pytest.raises(DatasetError, match="surrogates not allowed; JSONL takes them all"):
+        with pytest.raises(DatasetError, match="surrogates not allowed; write JSONL instead"):
             job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     lines[-1] = {"token_ids": [0], "a": 1, "b": 2}
     source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
@@ -441,11 +441,13 @@ def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
 def test_what_json_cannot_say_is_told(tmp_path: Path) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"token_ids": [[0]], "a": [b"\xff"]}), source)
-    with pytest.raises(DatasetError, match=r"column 'a' has what JSON cannot say: b'.xff'"):
+    with pytest.raises(
+        DatasetError, match=r"column 'a' has a value that JSON cannot store: b'.xff'"
+    ):
         job(source, tmp_path / "out.jsonl").run()
     times = pa.array([1], pa.timestamp("ns"))
     parquet.write_table(pa.table({"token_ids": [[0]], "a": times}), source)
-    with pytest.raises(DatasetError, match=r"column 'a' has what JSON cannot say: "):
+    with pytest.raises(DatasetError, match=r"column 'a' has a value that JSON cannot store: "):
         job(source, tmp_path / "out.jsonl").run()
 
 
@@ -461,7 +463,7 @@ def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
     """Such as /dev/null, which would be gone."""
     source, target = written(tmp_path / "in.parquet", "parquet"), tmp_path / "out.jsonl"
     os.mkfifo(target)
-    with pytest.raises(DatasetError, match=r"out.jsonl: there already, and not a file"):
+    with pytest.raises(DatasetError, match=r"out.jsonl: exists and is not a file"):
         job(source, target).run("overwrite")
     assert target.is_fifo()
 
@@ -469,7 +471,5 @@ def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
 def test_a_suffix_says_the_format() -> None:
     known = {"a.parquet": "parquet", "a.FEATHER": "arrow", "a.ipc": "arrow", "a.ndjson": "jsonl"}
     assert {name: format_of(Path(name)) for name in known} == known
-    with pytest.raises(
-        DatasetError, match=r"a.csv: the suffix says no format; known are .parquet,"
-    ):
+    with pytest.raises(DatasetError, match=r"a.csv: unknown suffix; expected .parquet,"):
         format_of(Path("a.csv"))

@@ -150,7 +150,7 @@ def test_people_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "  stops  '</answer>'" in lines
     assert any(line.startswith(f"{HF}  ") and line.endswith(" × streamdec") for line in lines)
     assert any(line.startswith(f"{WINDOWED}  ") for line in lines)
-    assert "Texts: all of streamdec's are what decode() gives." in lines
+    assert "Texts: all of streamdec's equal those of decode()." in lines
     assert all(len(line) < 80 for line in lines[1:])
 
 
@@ -178,7 +178,7 @@ def test_other_formats_are_compared_with_the_window(
     result = run(monkeypatch, "bench", "--seconds=0.01", "--text=-", path, stdin=b"a b c a b")
     assert result.status == 0, result.err
     assert f"{OTHERS[kind]}, offset window  " in result.out
-    assert "Texts: all of streamdec's are what decode() gives." in result.out
+    assert "Texts: all of streamdec's equal those of decode()." in result.out
 
 
 def test_a_long_text_is_cut_and_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -215,7 +215,9 @@ def test_a_text_of_which_nothing_is_left_is_refused(
     write_json(tmp_path / "tokenizer.json", tokenizer)
     result = run(monkeypatch, *BENCH, "--text=-", tmp_path, stdin=b"abc")
     assert result.status == 2
-    assert "becomes 0 tokens, which decode to nothing; --text names another" in result.err
+    assert (
+        "becomes 0 tokens, which decode to no text; choose another text with --text" in result.err
+    )
 
 
 # --- what is wrong --------------------------------------------------------------------------------
@@ -281,5 +283,5 @@ def test_the_library_is_told_apart(monkeypatch: pytest.MonkeyPatch, text: Path) 
     monkeypatch.setattr(entrants, "Library", Forgetful)
     result = run(monkeypatch, *BENCH, "--text", text, TOKENIZER)
     assert result.status == 0
-    assert f"Not the text that decode() gives: {HF}, stream 1, character 0: '?'" in result.out
-    assert "Texts: all of streamdec's are what decode() gives." in result.out
+    assert f"Not the text of decode(): {HF}, stream 1, character 0: '?'" in result.out
+    assert "Texts: all of streamdec's equal those of decode()." in result.out

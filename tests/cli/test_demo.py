@@ -245,5 +245,5 @@ def test_a_stream_that_differed_from_the_whole_decode_would_fail(
 ) -> None:
     monkeypatch.setattr(sys.modules["streamdec.cli.demo"], "_play", lambda *_: shown)
     result = run(monkeypatch, "demo", "--rate", "0")
-    assert result.err == "Error: the streamed text is not the full decode's before the stop\n"
+    assert result.err == "Error: the streamed text differs from the full decode before the stop\n"
     assert result.status == 1

@@ -102,7 +102,7 @@ def test_special_tokens_are_parsed_or_text_or_forbidden(encode: Encoding) -> Non
     assert LIBRARY.decode(as_text) == TEXT
     forbidden = encode(TEXT, "--special=forbid")
     assert forbidden.status == 1
-    assert "line 1: the text has special tokens" in forbidden.err
+    assert "line 1: the text contains special tokens" in forbidden.err
 
 
 @pytest.mark.filterwarnings("default::streamdec.errors.StreamdecWarning")

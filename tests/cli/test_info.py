@@ -106,7 +106,7 @@ def test_what_is_odd_is_said_once_and_with_what_follows(
     odd = [line.split(maxsplit=1)[1] for line in result.out.splitlines() if line[:7] == "caveat "]
     size = LIBRARY.get_vocab_size()
     assert [line.split(":")[0] for line in odd] == [
-        "added tokens that are spelled in letters which stand for bytes",
+        "added tokens whose letters stand for bytes",
         "added tokens with other ids than the tokenizer.json says",
     ]
     assert all(f": 1: üÿ {size}. " in line for line in odd)

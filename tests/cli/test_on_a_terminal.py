@@ -98,7 +98,7 @@ def test_a_dumb_terminal_has_none(rows: Path) -> None:
 
 def test_who_names_no_file_is_told_that_the_terminal_is_read() -> None:
     told = written("decode", "--tokenizer", TOKENIZER, out=True, typed="20 21\n\x04")
-    assert "Reading from the terminal; Ctrl-D on a line of its own ends it.\r\n" in told
+    assert "Reading from the terminal; press Ctrl-D on an empty line to end.\r\n" in told
     assert told.endswith(f"{LIBRARY.decode([20, 21])}\r\n")
 
 

@@ -217,7 +217,7 @@ def test_the_status_is_1_from_the_severity_on_that_is_named(
         (["model", "--engine", "tgi"], "unknown engine 'tgi'; known are vllm, sglang"),
         (["model", "--engine", "vllm@new"], "the version must be numbers"),
         (["model", "--fail-on", "fatal"], "'fatal' is not one of"),
-        (["model", "--json", "--sarif"], "--json and --sarif are two formats: choose one"),
+        (["model", "--json", "--sarif"], "--json and --sarif cannot be combined: choose one"),
         (["model", "-o", "no/such/folder"], "No such file or directory"),
     ],
 )

@@ -278,7 +278,7 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-id=\udcff"], r"Invalid value for '--stop-id': '\\xff' is not a token id"),
         (["--stop-id="], "Invalid value for '--stop-id': '' is not a token id"),
         (["--stop-ids=1 x"], "Invalid value for '--stop-ids': 'x' is not a token id"),
-        (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence has at least one id"),
+        (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence needs at least one id"),
         ([r"--stop-regex=a+"], "stop_regex 'a+'"),
         (["--max-match-length=5"], "max_match_length needs stop_regex"),
         (["--stop-regex=("], "stop_regex '(' is no pattern"),
@@ -328,7 +328,7 @@ def test_min_tokens_may_equal_max_tokens(decode: Decoding) -> None:
 def test_a_stream_ends_at_the_stop_and_the_rest_is_not_read(
     decode: Decoding, separator: str, option: str, shown: str, cause: str
 ) -> None:
-    told = f"<stdin>: ended by {cause}; nothing after it is read\n"
+    told = f"<stdin>: ended by {cause}; later ids are not read\n"
     given = words([*IDS, *IDS], separator) + "nonsense"
     assert decode(given, option) == Run(0, f"{shown}\n", told)
 
@@ -371,7 +371,7 @@ def test_the_file_is_named(decode: Decoding, tmp_path: Path) -> None:
     path = tmp_path / "ids"
     path.write_text(words(IDS))
     result = decode("", path, "--stop=!")
-    assert result.err == f"{path}: ended by the stop '!'; nothing after it is read\n"
+    assert result.err == f"{path}: ended by the stop '!'; later ids are not read\n"
 
 
 @pytest.mark.thorough
@@ -418,7 +418,7 @@ def test_a_live_stream_goes_on_as_long_as_the_stop_is_not_complete() -> None:
         process.stdin.write(words(IDS[count - 1 : count]).encode())
         process.stdin.flush()
         assert process.wait(timeout=60) == 0
-        told = r"<stdin>: ended by the stop '\nUser:'; nothing after it is read"
+        told = r"<stdin>: ended by the stop '\nUser:'; later ids are not read"
         assert process.stdout.read().decode() == f"\n{told}\n"
 
 

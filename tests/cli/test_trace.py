@@ -170,7 +170,7 @@ def test_where_nothing_can_be_traced_no_verdict_is_given(
 ) -> None:
     result = trace(given)
     assert (result.status, result.out) == (status, "")
-    assert ("there is no token id to trace\n" in result.err) == (status == 2)
+    assert ("no token id to trace\n" in result.err) == (status == 2)
     assert trace("[]", JSONL).status == 0  # a row of no ids is one
 
 

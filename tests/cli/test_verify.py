@@ -202,10 +202,10 @@ def test_bad_rows_are_named_and_the_others_verified(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "stdin", "told"),
     [
-        ((), b"", "<stdin>: there is no row to verify"),
-        (("--input-format=ids",), b"\n \n", "<stdin>: there is no row to verify"),
-        (("--input-format=ids", "--encode"), b"1", "--encode compares the ids of texts"),
-        (("--input-format=text",), b"1", "without it ids are streamed"),
+        ((), b"", "<stdin>: no row to verify"),
+        (("--input-format=ids",), b"\n \n", "<stdin>: no row to verify"),
+        (("--input-format=ids", "--encode"), b"1", "only --encode reads texts"),
+        (("--input-format=text",), b"1", "without it FILE has token ids"),
         (("--seed=-1",), b"[1]", "-1 is not in the range x>=0"),
     ],
 )
@@ -275,7 +275,7 @@ def test_one_encoder_has_nothing_to_compare(
     write_json(tmp_path / "tekken.json", tekken())
     result = run(monkeypatch, "verify", "--encode", tmp_path, stdin=b"x")
     assert result.status == 2
-    assert "has one encoder only (its format is tekken)" in result.err
+    assert "has only one encoder (its format is tekken)" in result.err
     (tmp_path / "ranks").write_bytes(rank_file())
     assert run(monkeypatch, "verify", "--encode", tmp_path / "ranks", stdin=b"x").status == 2
 

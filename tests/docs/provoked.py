@@ -236,7 +236,7 @@ def _(_: Path) -> Any:
     list(iter_chunks([{"text": "Hi"}], WORDS))
 
 
-@gives("the source gives several samples, 0 and 1: index= must say which one is read")
+@gives("the source has several samples, 0 and 1: choose one with index=")
 def _(_: Path) -> Any:
     samples = [{"index": index, "token_ids": [1]} for index in (0, 1)]
     list(iter_chunks([{"outputs": samples}], WORDS))
@@ -303,7 +303,7 @@ def _(_: Path) -> Any:
     DecoderPool(WORDS).finish("a")
 
 
-@gives("the pool has a request 'a' already")
+@gives("the pool already has a request 'a'")
 def _(_: Path) -> Any:
     pool = DecoderPool(WORDS)
     pool.add("a")
@@ -321,15 +321,15 @@ def _(_: Path) -> Any:
     load_tokenizer("llama-9")
 
 
-@gives("the rank file of cl100k_base is not at hand: downloads are not allowed …")
+@gives("the rank file of cl100k_base is not in the cache: downloads are not allowed …")
 def _(folder: Path) -> Any:
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=str(folder)):
         load_tokenizer("cl100k_base")
 
 
 @gives(
-    "'…': a rank file of SHA-256 …, which is not one of …; such a file does not say how text is "
-    "split: give encoding=EncodingSpec(name, pattern, special_tokens)"
+    "'…': an unknown rank file (SHA-256 …), not one of …; such a file does not say how text is "
+    "split: pass encoding=EncodingSpec(name, pattern, special_tokens)"
 )
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file()))
@@ -378,7 +378,7 @@ def _(_: Path) -> Any:
 # --- text to ids ----------------------------------------------------------------------------------
 
 
-@gives("the text has special tokens, which are forbidden in it: '<eos>'")
+@gives("the text contains special tokens, which are forbidden: '<eos>'")
 def _(_: Path) -> Any:
     hf().encode("Hi<eos>", special="forbid")
 
@@ -476,16 +476,13 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=content))
 
 
-@gives(
-    "…: added tokens that are spelled in letters which stand for bytes (…): … They are decoded as "
-    "other text: …"
-)
+@gives("…: added tokens whose letters stand for bytes (…): … They are decoded as other text: …")
 def _(folder: Path) -> Any:
     content = ZOO["byte_level_trained"]().to_str().encode()
     load_tokenizer(folder_of(folder, tokenizer__json=content))
 
 
-@gives("…: a GGUF file does not tell all of how a text is cut; encoding is best effort")
+@gives("…: a GGUF file does not fully describe how a text is split; encoding is best effort")
 def _(folder: Path) -> Any:
     (folder / "a.gguf").write_bytes(small_gguf())
     load_tokenizer(folder).encode("Hi")

@@ -109,7 +109,7 @@ def test_a_folder_here_comes_before_an_id(
 def test_a_model_of_others_is_not_taken_for_one_of_openai(cache: Path) -> None:
     fill(cache, "org/gpt-4o-tuned", FILES)
     assert load_tokenizer("org/gpt-4o-tuned").report.revision == COMMIT
-    with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base is not at hand"):
+    with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base is not in the cache"):
         load_tokenizer("openai/gpt-4o-tuned")
 
 

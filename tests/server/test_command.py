@@ -184,11 +184,11 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
     ("options", "told"),
     [
         (["--engine", "mine"], "module:callable"),
-        (["--engine", "not_there:run"], "no module 'not_there'"),
+        (["--engine", "not_there:run"], "no module named 'not_there'"),
         (["--engine", "mine:nothing"], "has no 'nothing'"),
-        (["--engine", "mine:number"], "no callable"),
+        (["--engine", "mine:number"], "not callable"),
         (["--tokenizer", "not_there"], "not_there"),
-        (["--engine", "mine:NoRoom"], "max_concurrency must be streams, from 1 up, not 0"),
+        (["--engine", "mine:NoRoom"], "max_concurrency must be at least 1 (streams), not 0"),
         (["--rate", "nan"], "nan is not finite"),
         (["--grace", "inf"], "inf is not finite"),
         (["--model", " "], "not empty"),
@@ -201,7 +201,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--chat-template", "not_there.jinja"], "not_there.jinja"),
-        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is for the replay"),
+        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
     ],
 )
 def test_what_cannot_begin(

@@ -64,7 +64,7 @@ async def test_whatever_it_returns(engine: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("wrong", [5, "text", None, {"a": 1}])
 async def test_what_is_no_engine(wrong: Any) -> None:
-    with pytest.raises(EngineError, match="an engine gives an"):
+    with pytest.raises(EngineError, match="an engine must return an"):
         await ids_of(EngineRun(lambda: wrong))
 
 
@@ -238,7 +238,7 @@ async def test_the_gate_lets_in_by_their_coming() -> None:
 
 
 async def test_what_never_has_room() -> None:
-    with pytest.raises(ValueError, match="3 streams never have room among 2"):
+    with pytest.raises(ValueError, match="3 streams exceed the limit of 2"):
         await Gate(2, 3, 20).enter(3)
 
 

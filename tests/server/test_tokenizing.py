@@ -55,14 +55,22 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
     [
         ("/tokenize", {}, "prompt must be a string"),
         ("/tokenize", {"prompt": "a" * 9_000}, "the limit is 2000"),
-        ("/tokenize", {"prompt": "a", "model": "other"}, "is not served here"),
-        ("/tokenize", {"messages": HI, "chat_template": "{{ 1 }}"}, "not rendered here"),
-        ("/tokenize", {"messages": []}, "one at least"),
+        ("/tokenize", {"prompt": "a", "model": "other"}, "/v1/models lists the models"),
+        (
+            "/tokenize",
+            {"messages": HI, "chat_template": "{{ 1 }}"},
+            "not render templates of requests",
+        ),
+        ("/tokenize", {"messages": []}, "at least one message"),
         ("/detokenize", {}, "tokens must be a list of token ids"),
-        ("/detokenize", {"tokens": [1, -1]}, "tokens: a token id is from 0"),
+        ("/detokenize", {"tokens": [1, -1]}, "tokens: a token id must be from 0"),
         ("/detokenize", {"tokens": [1] * 2_001}, "the limit is 2000"),
         ("/v1/messages/count_tokens", {}, "messages must be a list"),
-        ("/v1/messages/count_tokens", {"messages": HI, "model": "other"}, "is not served here"),
+        (
+            "/v1/messages/count_tokens",
+            {"messages": HI, "model": "other"},
+            "/v1/models lists the models",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(server: Served, path: str, body: dict[str, Any], told: str) -> None:

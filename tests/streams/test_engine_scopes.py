@@ -37,7 +37,7 @@ async def move_on_after() -> Any:
         yield
 
 
-HOLDS_A_SCOPE = r"holds a cancel scope or a task group across a yield \(PEP 789\); let a task of"
+HOLDS_A_SCOPE = r"holds a cancel scope or a task group across a yield \(PEP 789\); run the gene"
 HOLDING: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
     "fail_after": fail_after,
     "move_on_after": move_on_after,

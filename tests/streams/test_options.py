@@ -172,8 +172,8 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
         ({"ids": "token_ids"}, "ids must be a plain function of an output, not 'token_ids'"),
         ({"ids": engine_to_be}, "ids must be a plain function of an output, not <function engine"),
         ({"on_stop": "abort"}, "on_stop must be callable without arguments, not 'abort'"),
-        ({"index": "0"}, "index must be a number from 0 up, not '0'"),
-        ({"index": True}, "index must be a number from 0 up, not True"),
+        ({"index": "0"}, "index must be an integer of at least 0, not '0'"),
+        ({"index": True}, "index must be an integer of at least 0, not True"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -190,7 +190,7 @@ def test_what_is_wrong_is_named(
         ({"stop": ""}, "an empty stop would match everywhere"),
         ({"chunk_by": "word"}, r"chunk_by must be one of \('output', 'token'\), not 'word'"),
         ({"finish_reason": "eos"}, "finish_reason must be one of .*, not 'eos'"),
-        ({"index": -1}, "index must be a number from 0 up, not -1"),
+        ({"index": -1}, "index must be an integer of at least 0, not -1"),
         ({"byte_fallback": "lazy"}, "byte_fallback"),
     ],
 )

@@ -396,7 +396,7 @@ def test_samples_without_an_index_are_counted() -> None:
     outputs = [{"outputs": [{"token_ids": [0]}, {"token_ids": [1]}]}, {"outputs": []}]
     assert ids_in(*outputs, index=0) == [[0], []]
     assert ids_in(*outputs, index=1) == [[1], []]
-    with pytest.raises(SourceError, match="several samples, 0 and 1: index= must say which one"):
+    with pytest.raises(SourceError, match="several samples, 0 and 1: choose one with index="):
         ids_in(*outputs)
 
 
@@ -404,7 +404,7 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
     reader = OutputReader()
     reader.read(vllm(0, index=3))
     reader.read(vllm(1, index=3))
-    with pytest.raises(SourceError, match="several samples, 3 and 0: index= must say which one"):
+    with pytest.raises(SourceError, match="several samples, 3 and 0: choose one with index="):
         reader.read(vllm(2, index=0))
 
 

@@ -277,7 +277,7 @@ def test_a_request_that_is_there_cannot_be_added() -> None:
         lambda: pool.fork("a", "a"),
     ]
     for add in adding:
-        with pytest.raises(ValueError, match="the pool has a request 'a' already"):
+        with pytest.raises(ValueError, match="the pool already has a request 'a'"):
             add()
 
 
@@ -433,7 +433,7 @@ def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
             {"requests": [[None, pool_of("a").snapshot("a")]]},
             "request None: a request id must be a",
         ),
-        ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool has a request 'a' alr"),
+        ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool already has a request"),
     ],
 )
 def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> None:

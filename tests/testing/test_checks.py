@@ -153,7 +153,7 @@ def test_the_smallest_example_is_shown() -> None:
     )
     (result,) = report.failed
     lines = result.detail.splitlines()
-    assert lines[0] == "the end gives all that was withheld"
+    assert lines[0] == "the end outputs all withheld text"
     assert lines[1].startswith("step ")
     assert lines[1].count("[") == 1  # one token
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
@@ -200,7 +200,7 @@ def test_one_whose_failures_do_not_repeat_fails() -> None:
     report = check_detokenizer(make, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=20)
     (result,) = report.failed
     assert "raised KeyError: 'once'" in result.detail
-    assert result.detail.splitlines()[-1].startswith("not so when tried again: ")
+    assert result.detail.splitlines()[-1].startswith("a second run of the example passed: ")
 
 
 def test_one_that_floods_is_quoted_in_part() -> None:
@@ -293,7 +293,7 @@ def test_a_law_that_a_tokenizer_cannot_judge_is_skipped() -> None:
     only = ["least_hold", "special_tokens", "whole_decode"]
     report = check_detokenizer(_Knowing, tokenizers=given, only=only, max_examples=10)
     assert {result.name: result.detail for result in report.skipped} == {
-        "least_hold[letters]": "what is certain cannot be told on this tokenizer",
+        "least_hold[letters]": "the certain text cannot be computed for this tokenizer",
         "special_tokens[letters]": "the tokenizer has no special tokens",
     }
     assert [result.name for result in report.passed] == ["whole_decode[letters]"]
@@ -332,7 +332,7 @@ def test_what_cannot_be_called_makes_no_detokenizer(make: Any) -> None:
 
 
 def test_a_run_without_examples_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_examples must be 1 at least, not 0"):
+    with pytest.raises(ValueError, match="max_examples must be at least 1, not 0"):
         checks(max_examples=0)
 
 

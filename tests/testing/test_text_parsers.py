@@ -195,7 +195,7 @@ def test_what_a_parser_does_not_have_is_skipped() -> None:
         raise NotImplementedError("streaming")
 
     (result,) = check_text_parser(lacking, ["Hi"])
-    assert (result.outcome, result.detail) == ("skipped", "the parser has not: streaming")
+    assert (result.outcome, result.detail) == ("skipped", "the parser lacks: streaming")
 
 
 def test_texts_can_have_names() -> None:
