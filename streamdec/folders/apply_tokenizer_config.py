@@ -31,6 +31,7 @@ from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._growth import check_work, normalizer_of
 
 __all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
 
@@ -105,6 +106,10 @@ def apply_config(
             if token.content in known or tokenizer.token_to_id(token.content) is not None
         ]
     words = {token.content: made.token_to_id(token.content) for token in to_add}
+    if not is_built:  # a class has a normalizer of its own
+        texts = (token.content for token in to_add if token.normalized)
+        name = repr(str(folder))
+        check_work("normalizer", normalizer_of(content), texts, name, joined=False)
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
@@ -117,14 +122,14 @@ def apply_config(
         _refuse_contradictions(tokens, made, folder)
     after = made.get_added_tokens_decoder()
     new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
-    texts = {token.content for token in after.values()}
+    kept = {token.content for token in after.values()}
     was_added = {token.content for token in before.values()}
     is_known = {text: text in was_added or words.get(text) is not None for text in new.values()}
     changes = TokenizerConfigChanges(
         files=tokens.files,
         changed={i: text for i, text in new.items() if is_known[text]},
         appended={i: text for i, text in new.items() if not is_known[text]},
-        lost={i: t.content for i, t in sorted(before.items()) if t.content not in texts},
+        lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
         other_ids=_with_other_ids(tokens.beside, made),
         built_by=tokens.chosen.name if is_built else "",
         replaced=replaced,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
-from streamdec import HuggingFaceTokenizer, TokenizerLoadError
+from streamdec import HuggingFaceTokenizer, TokenizerLoadError, load_tokenizer
 from streamdec.tokenizers import _json_bounds
 from streamdec.tokenizers._json_bounds import MAX_STRING, check_strings, check_trie
 from tests.support.zoo import shared_tokenizers
@@ -120,3 +120,17 @@ def test_known_files_are_far_below_the_bounds(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(_json_bounds, "MAX_STRING", MAX_STRING // 4)
     check_strings(path.read_bytes(), "file")
     check_trie(path.read_bytes(), "file")
+
+
+def test_tokens_of_a_config_count_for_the_work_of_a_normalizer(tmp_path: Path) -> None:
+    data = {
+        "added_tokens": [],
+        "normalizer": _replace("x", Regex="(a|aa)+b"),
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+    }
+    token = {"content": "a" * 40, "normalized": True, "special": False}
+    config = {"added_tokens_decoder": {"2": token}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    with pytest.raises(TokenizerLoadError, match="a regex of the normalizer may take"):
+        load_tokenizer(tmp_path)
