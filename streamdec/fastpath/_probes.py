@@ -41,6 +41,8 @@ _PROPERTY = re.compile(r"\\[pP]\{\^?[^{}]{3,}\}|\[:\^?(?!space:)")
 _HARMLESS = frozenset({r"\s+$", ENCODINGS["kimi"].pattern})
 _VOCABULARY = 1500
 _ADDED = 200
+MAX_STAGES = 64
+"""Normalizers and pre-tokenizers of a file whose ids are compared; known files have 6 at most."""
 _RISKY = 36
 _LONG = 40_000
 
@@ -85,6 +87,8 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
     if growth_of(*parts) > MAX_PROBED:
         yield "its normalizer may make long texts, so the probes would take long"
+    if (stages := _num_stages(parts)) > MAX_STAGES:
+        yield f"it has {stages} stages, so the probes would take long"
     for pattern in _patterns(parts):
         is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
         if is_risk and pattern not in _HARMLESS:
@@ -122,6 +126,13 @@ def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
             if begins or any(rest[:end] in known for end in range(1, len(rest))):
                 return True
     return False
+
+
+def _num_stages(part: Any) -> int:
+    """Return how many normalizers and pre-tokenizers are in ``part``."""
+    if isinstance(part, dict):
+        return ("type" in part) + _num_stages(list(part.values()))
+    return sum(map(_num_stages, part)) if isinstance(part, list) else 0
 
 
 def _patterns(part: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec.fastpath._probes import GUARDED, probes_of, static_faults
+from streamdec.fastpath._probes import GUARDED, MAX_STAGES, probes_of, static_faults
 from streamdec.tokenizers.encodings import ENCODINGS
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -112,6 +112,15 @@ def test_properties_that_are_the_same(regex: str) -> None:
 @pytest.mark.parametrize(("dropout", "count"), [(0.1, 1), (0.0, 0), (None, 0)])
 def test_dropout_is_random(dropout: float | None, count: int) -> None:
     assert len(faults(dropout=dropout)) == count
+
+
+@pytest.mark.parametrize(("size", "count"), [(MAX_STAGES - 1, 0), (MAX_STAGES, 1)])
+def test_a_chain_of_very_many_stages_is_not_compared(size: int, count: int) -> None:
+    stage = {"type": "Split", "pattern": {"String": "a"}, "behavior": "Isolated", "invert": False}
+    library = ZOO["byte_level_trained"]()
+    data = json.loads(library.to_str())
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [stage] * size}
+    assert len(list(static_faults(Tokenizer.from_str(json.dumps(data))))) == count
 
 
 @pytest.mark.parametrize(
