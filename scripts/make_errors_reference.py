@@ -366,7 +366,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "EncodeError",
-            "… encodes no: …; it decodes",
+            "… can decode but not encode: …",
             "A GGUF file whose way of splitting text is not known.",
             "../explanation/formats.md#gguf GGUF",
         ),

@@ -233,7 +233,8 @@ class GGUFTokenizer(AssembledFastPath):
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
         if self.encodes != "best effort":
-            raise EncodeError(f"{self.name!r} encodes {self.encodes}; it decodes")
+            reason = self.encodes.removeprefix("no: ")
+            raise EncodeError(f"{self.name!r} can decode but not encode: {reason}")
         if not self._is_warned:
             self._is_warned = True
             told = (

@@ -163,12 +163,21 @@ class Front:
         added = text[len(commonprefix([before, text])) :]  # noqa: RUF071 (letters, not paths)
         added_ids = self.tokenizer.encode(added, add_special_tokens=False).ids
         state = PromptMarkers(markers, self.tokenizer).state_after(self.tokenizer, added_ids)
-        is_inside = state != OPEN
-        asked = replace(asked, starts_reasoning=is_inside)
-        if asked.conditions.ignore_stops_between == tuple(markers):
-            conditions = replace(asked.conditions, starts_inside=is_inside)
-            asked = replace(asked, conditions=conditions)
-        return ids, asked
+        conditions = asked.conditions
+        if conditions.ignore_stops_between == tuple(markers):
+            first = self._markers_from(state)
+            conditions = replace(
+                conditions, ignore_stops_between=first, starts_inside=state != OPEN
+            )
+        return ids, replace(asked, conditions=conditions, starts_in=state)
+
+    def _markers_from(self, state: int | None) -> tuple[tuple[str | int, str | int], ...]:
+        """Return the reasoning markers, with the pair ``state`` first.
+
+        ``starts_inside=True`` makes a stream begin inside the first pair.
+        """
+        markers = list(self.reasoning_markers)
+        return (markers.pop(state - 1), *markers) if state else tuple(markers)
 
     def check_chat(self, chat: Chat) -> None:
         """Raise RequestError if ``chat`` has no template, or its own and that is not allowed."""
@@ -277,8 +286,8 @@ class Front:
         }
         if not asked.separates_reasoning:
             return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
-        sections = {REASONING: self.reasoning_markers}
-        starts = asked.starts_reasoning
+        sections = {REASONING: self._markers_from(asked.starts_in)}
+        starts = None if asked.starts_in is None else asked.starts_in != OPEN
         return SectionDecoder(
             self.tokenizer,
             asked.conditions,

@@ -65,8 +65,9 @@ class Generation:
     """Whether the reasoning is a separate part, without its markers."""
     hides_reasoning: bool = False
     """Whether that part is not sent."""
-    starts_reasoning: bool | None = None
-    """Whether the answer begins inside the reasoning; None: the prompt decides."""
+    starts_in: int | None = None
+    """The pair of reasoning markers between which the answer begins, from 1; 0: outside of all.
+    None: the prompt decides."""
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""

@@ -388,7 +388,7 @@ def _(_: Path) -> Any:
     hf().encode("\ud800")
 
 
-@gives("… encodes no: …; it decodes")
+@gives("… can decode but not encode: …")
 def _(folder: Path) -> Any:
     (folder / "a.gguf").write_bytes(small_gguf(model="t5"))
     load_tokenizer(folder).encode("Hi")

@@ -239,6 +239,25 @@ def test_a_marker_in_a_message_does_not_say_where_the_answer_begins(
         assert message["content"] == ("" if reasoning else "echo")
 
 
+@pytest.mark.parametrize("added", ["<think>", "<plan>"])
+def test_the_answer_begins_in_the_section_that_the_template_opens(
+    tmp_path: Any, added: str
+) -> None:
+    template = GENERATES + f"{{% if add_generation_prompt %}}{added}{{% endif %}}"
+    tokenizer = tokenizer_in(tmp_path, template)
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        for each in tokenizer.encode(f"a STOP</{added[1:]}b STOP c").ids:
+            yield each
+
+    markers = [THINK, ("<plan>", "</plan>")]
+    app = create_app(tokenizer, engine, reasoning_markers=markers, separate_reasoning=True)
+    with TestClient(app) as client:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stop": "STOP"}
+        message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("a STOP", "b ")
+
+
 def test_an_answer_that_is_continued_may_be_inside_the_reasoning(tmp_path: Any) -> None:
     tokenizer = tokenizer_in(tmp_path, GENERATES)
 
