@@ -266,8 +266,8 @@ class SectionReader:
     def load(self, fields: snapshots.Fields, tokens: int, output: int, jailed: int) -> None:
         """Go to the state that ``dump`` returned.
 
-        Raises ValueError or TypeError if it is none, or none of a stream of so many ``tokens``,
-        with so many code points that were ``output`` and that are ``jailed``.
+        Raises ValueError or TypeError if no stream can be in this state after ``tokens`` tokens,
+        with ``output`` code points that were output and ``jailed`` ones that are withheld.
         """
         self.at = loaded_state(fields.take("at", OPEN), self.gate)
         tail = fields.take("tail", "")
@@ -293,7 +293,7 @@ class SectionReader:
 
 
 def loaded_state(state: Any, gate: Gate) -> int:
-    """Return a state of ``gate`` from a snapshot. Raises ValueError if it is none."""
+    """Return a state of ``gate`` from a snapshot. Raises ValueError for any other value."""
     if type(state) is not int or not gate.can_be(state, ""):
         raise ValueError(f"there is no section {snapshots.shown(state)}")
     return state
