@@ -92,12 +92,6 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     metavar="FILE",
     help="Write the trace as one HTML page, which works offline.",
 )
-@click.option(
-    "--redact",
-    is_flag=True,
-    help="Remove letters, ids and names from the trace, so that it can be shared; keep shapes and "
-    "sizes.",
-)
 @tokenizer_argument
 @source_argument
 def trace(
@@ -110,7 +104,6 @@ def trace(
     conditions: StopConditions,
     as_jsonl: bool,
     html_file: Path | None,
-    redact: bool,
     options: dict[str, Any],
 ) -> None:
     """Show how TOKENIZER streams each token id in FILE (or stdin, "-").
@@ -145,7 +138,7 @@ def trace(
     else:
         ids = _words(given)
     _step(tracer, ids, complaints)
-    result = tracer.trace().redacted() if redact else tracer.trace()
+    result = tracer.trace()
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
     if complaints.count or result.verdict.equal is False:
         context.exit(NOT_ALL_IS_WELL)
@@ -262,7 +255,7 @@ def _cells(token: TokenRecord) -> list[str]:
     kind = "" if token.kind == "text" else f" ({token.kind})"
     return [
         str(token.index),
-        "" if token.token_id is None else str(token.token_id),
+        str(token.token_id),
         _shown(piece) + kind,
         "" if token.data is None else token.data.hex(" "),
         token.held.hex(" "),

@@ -85,8 +85,6 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     if header.after_prompt:
         yield "prompt", "tokens came before"
     yield "versions", ", ".join(f"{each} {version}" for each, version in header.versions.items())
-    if header.redacted:
-        yield "redacted", "letters, digits, ids and names are left out"
     if trace.error:
         yield "error", trace.error
 

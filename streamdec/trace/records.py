@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.trace.redaction import redacted_bytes, redacted_text
 
 __all__ = [
     "End",
@@ -57,7 +56,7 @@ class Header:
     machine: MachineName
     """The traced decoder: a DecodeStream or a StopSequenceDecoder."""
     tokenizer: str
-    """The tokenizer's name, which may be a path; "" without a name, or if redacted."""
+    """The tokenizer's name, which may be a path; "" without a name."""
     tokenizer_class: str
     """The name of its class, without the module."""
     fingerprint: str | None
@@ -72,8 +71,6 @@ class Header:
     """Whether tokens precede the trace, on which the decoding may depend."""
     versions: Mapping[str, str]
     """The versions of streamdec and ``tokenizers``, by name."""
-    redacted: bool = False
-    """Whether letters, ids and names were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,8 @@ class TokenRecord:
 
     index: int
     """Its index among the generated tokens, from 0."""
-    token_id: int | None
-    """None if redacted."""
+    token_id: int
+    """The id that was given."""
     piece: str | None
     """Its name in the vocabulary; None for an unknown id."""
     data: bytes | None
@@ -210,49 +207,6 @@ class Trace:
         end = None if self.end is None else _fields_of(self.end)
         yield _line({"end": end, "error": self.error, "verdict": _fields_of(self.verdict)})
 
-    # --- without the words
-
-    def redacted(self) -> Self:
-        """The same shapes without the letters: to be shown to others.
-
-        Letters become x and X, digits 0; other characters one of the same size in UTF-8; what is
-        neither letter nor digit in ASCII stays. Ids, which are text to who has the tokenizer, and
-        the tokenizer's name, which may be a path, are dropped. The fingerprint stays: it says which
-        tokenizer it was.
-
-        >>> from streamdec import DecodeStream, MockTokenizer
-        >>> from streamdec.trace import Tracer
-        >>> tracer = Tracer(DecodeStream(MockTokenizer()))
-        >>> texts = tracer.step_batch([1, 2])
-        >>> tracer.trace().redacted().text
-        'Xxxxx xxxxx'
-        """
-        header = self.header
-        return replace(
-            self,
-            header=replace(
-                header,
-                tokenizer="",
-                conditions=None if header.conditions is None else _redacted(header.conditions),
-                redacted=True,
-            ),
-            tokens=tuple(map(_redacted_token, self.tokens)),
-            end=self.end
-            and replace(
-                self.end,
-                text=redacted_text(self.end.text),
-                stop_reason=_redacted_reason(self.end.stop_reason),
-            ),
-            error=self.error and self.error.partition(":")[0],
-            verdict=replace(
-                self.verdict,
-                # What decode() raised may quote anything.
-                reason=_LEFT_OUT
-                if self.verdict.equal is False
-                else self.verdict.reason.partition(":")[0],
-            ),
-        )
-
 
 # --- to JSON -----------------------------------------------------------------------------
 
@@ -283,44 +237,3 @@ _USUAL: Mapping[str, Any] = {
     "kind": "text",
 }
 """What need not be said of a token."""
-
-
-# --- redaction ------------------------------------------------------------------------------------
-
-_IDS = ("enable_stops_after", "disable_stops_after")
-"""Conditions that may be one id."""
-_LEFT_OUT = "both texts are left out"
-
-
-def _redacted_token(token: TokenRecord) -> TokenRecord:
-    return replace(
-        token,
-        token_id=None,
-        piece=None,
-        data=None if token.data is None else redacted_bytes(token.data),
-        text=redacted_text(token.text),
-        held=redacted_bytes(token.held),
-        jailed=redacted_text(token.jailed),
-        may_become=tuple(map(_redacted_stop, token.may_become)),
-        stop_reason=_redacted_reason(token.stop_reason),
-    )
-
-
-def _redacted_stop(stop: PossibleStop) -> PossibleStop:
-    return redacted_text(stop) if isinstance(stop, str) else ()
-
-
-def _redacted_reason(reason: StopReason) -> StopReason:
-    """Of ids that stopped it stays that they were ids."""
-    if isinstance(reason, int):
-        return ()
-    return None if reason is None else _redacted_stop(reason)
-
-
-def _redacted(value: Any) -> Any:
-    """JSON with its strings redacted and its lists of numbers emptied; keys stay."""
-    if isinstance(value, Mapping):
-        return {key: _redacted([each] if key in _IDS else each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_redacted(each) for each in value if not isinstance(each, int)]
-    return redacted_text(value) if isinstance(value, str) else value

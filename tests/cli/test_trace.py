@@ -129,7 +129,6 @@ def test_stops_are_told_as_what_they_are() -> None:
     assert _cells(token)[6] == r"'x\u202e\n' | ids 7 8"
     stopped = replace(token, finish_reason="stop", stop_reason=(7, 8))
     assert _cells(stopped)[8] == "stop: ids 7 8"
-    assert _cells(replace(stopped, stop_reason=()))[8] == "stop: ids"  # redacted
     assert _cells(replace(stopped, stop_reason=7))[8] == "stop: 7"
     assert _cells(replace(stopped, stop_reason=None))[8] == "stop"
 
@@ -194,18 +193,6 @@ def test_the_page(trace: Tracing, tmp_path: Path) -> None:
     assert trace(WORDS, STOP, "--html=-").out == page
     assert trace(WORDS, "--jsonl", "--html=-").status == 2
     assert trace(WORDS, "--html", tmp_path / "missing" / "owl.html").status == 2
-
-
-def test_redacted(trace: Tracing, tmp_path: Path) -> None:
-    file = tmp_path / "owl.html"
-    table_, lines = (trace(WORDS, STOP, "--redact", *more) for more in ((), ("--jsonl",)))
-    trace(WORDS, STOP, "--redact", "--html", file)
-    page = file.read_text(encoding="utf-8").partition("<body>")[2].partition("</script>")[0]
-    for said in (table_.out, lines.out, page):
-        for secret in ("owl", "Use", "User", "🦉", str(TOKENIZER)):
-            assert secret not in said
-    assert r"'\nXxxx:'" in table_.out
-    assert not any(row["id"] or row["piece"] for row in table(table_))
 
 
 def test_on_a_terminal_it_is_a_table() -> None:

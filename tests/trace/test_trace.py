@@ -1,18 +1,17 @@
-"""A trace changes nothing, tells what happened, and can be written and redacted."""
+"""A trace changes nothing, tells what happened, and can be written."""
 
 from __future__ import annotations
 
 import copy
 import json
 import logging
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -30,9 +29,7 @@ from streamdec.errors import FinishedError, TokenIdError
 from streamdec.trace import Tracer, Verdict
 from streamdec.trace.html import html_page
 from streamdec.trace.records import End
-from streamdec.trace.redaction import redacted_bytes, redacted_text
 from streamdec.trace.verdict import verdict_on
-from tests.strategies import cuts
 
 TOKENS = [
     *(b"a", b"b", b" the", b"\n", b"Us", b"er:", b"\xf0\x9f", b"\x98\x80", b"\xc3", b"\xa9"),
@@ -65,20 +62,6 @@ def fed(decoder: Any, ids: Sequence[int], places: Sequence[int]) -> list[Any]:
         if decoder.finished:
             return given
     return [*given, decoder.flush()]
-
-
-@given(ids=IDS)
-def test_redacted_it_has_the_shapes_and_none_of_the_letters(ids: list[int]) -> None:
-    for decoder in decoders():
-        tracer = Tracer(decoder)
-        fed(tracer, ids, range(1, len(ids)))
-        trace, redacted = tracer.trace(), tracer.trace().redacted()
-        for plain, token in zip(trace.tokens, redacted.tokens, strict=True):
-            assert (len(token.text), len(token.held)) == (len(plain.text), len(plain.held))
-            assert len(token.text.encode()) == len(plain.text.encode())
-            assert (token.kind, token.chunk, token.token_id) == (plain.kind, plain.chunk, None)
-        said = "\n".join(redacted.lines())
-        assert not any(word in said for word in ("Us", "er:", "ß", "日", "😀"))
 
 
 def test_what_is_told_of_a_token() -> None:
@@ -220,12 +203,6 @@ def test_lines_leave_out_what_is_as_it_mostly_is() -> None:
     assert end["verdict"]["equal"] is True
 
 
-def test_redaction_keeps_sizes() -> None:
-    assert redacted_text("Ab 9, é日😀\ufffd\n") == "Xx 0, ¤□\U0001f532\ufffd\n"
-    assert redacted_bytes("Ab é日😀".encode()) == b"Xx \xc2\x80\xe0\x80\x80\xf0\x80\x80\x80"
-    assert redacted_bytes(b"\xc0\xff") == b"\xc0\xff"
-
-
 # --- every decoder --------------------------------------------------------------------------------
 
 
@@ -324,72 +301,6 @@ def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
 
 
 # --- nothing of the text --------------------------------------------------------------------------
-
-
-class Named(MockTokenizer):
-    """One from a file."""
-
-    name = "/qzxvw/jvkqz"
-
-
-WORDS = st.lists(st.text("qzxjvwkQZXé日😀", min_size=3, max_size=5), min_size=1, max_size=4)
-
-
-def left_in(said: str, secrets: Iterable[str]) -> set[str]:
-    """Every three characters in a row of ``secrets`` that are also in ``said``."""
-    found = {word[at : at + 3] for word in secrets for at in range(len(word) - 2)}
-    return {each for each in found if set(each.lower()) != {"x"} and each in said}
-
-
-@settings(max_examples=40)
-@given(words=WORDS, data=st.data())
-def test_redacted_nothing_of_text_ids_stops_or_paths_is_left(
-    words: list[str], data: st.DataObject
-) -> None:
-    content = "".join(words).encode()
-    places = data.draw(cuts(list(content)))
-    pieces = [content[i:j] for i, j in zip([0, *places], [*places, len(content)], strict=True)]
-    # Its ids begin high, so that none is also an index or a count.
-    made = Named.from_tokens([b"?"] * 700 + pieces)
-    conditions = StopConditions(
-        [words[-1]],
-        stop_token_ids=[799],
-        stop_token_sequences=[[701, 798]],
-        disable_stops_after=797,
-    )
-    ids = range(700, 700 + len(pieces))
-    for decoder in (
-        DecodeStream(made, [700]),
-        StopSequenceDecoder(made, conditions, [700]),
-    ):
-        tracer: Any = Tracer(decoder)
-        tracer.step_batch(ids)
-        trace = tracer.trace()
-        secrets = [*words, Named.name]
-        assert left_in("\n".join(trace.lines()), [Named.name])
-        redacted = trace.redacted()
-        # Of the page what is of this trace: style, script and their hashes are always the same.
-        page = html_page(redacted).partition("<body>")[2].partition("</script>")[0]
-        for said in (page, "\n".join(redacted.lines()), *map(repr, redacted.tokens)):
-            assert not left_in(said, secrets)
-            assert not re.search(r"\b7\d\d\b", said)
-
-
-def test_redacted_what_is_held_what_differs_and_what_went_wrong_tell_nothing() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
-    tracer.step(6)
-    with pytest.raises(TokenIdError):
-        tracer.step(-77)
-    trace = replace(tracer.trace(), verdict=Verdict(False, 0, 0, "'Us' came, 'er' is decoded"))
-    assert trace.tokens[0].held == b"\xf0\x9f"
-    redacted = trace.redacted()
-    assert redacted.tokens[0].held == b"\xf0\x80"
-    assert (trace.error or "")[:12] == "TokenIdError"
-    assert "77" in (trace.error or "")
-    assert redacted.error == "TokenIdError"
-    assert redacted.verdict == Verdict(False, 0, 0, "both texts are left out")
-    unknown = replace(trace, verdict=Verdict(None, reason="the stream continues")).redacted()
-    assert str(unknown.verdict) == "not compared: the stream continues"
 
 
 def test_text_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:

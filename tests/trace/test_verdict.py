@@ -96,7 +96,6 @@ def test_a_decode_that_raises_gives_no_verdict_and_does_no_harm() -> None:
     tracer.decoder.tokenizer = Broken.from_tokens(TOKENS, [7])
     trace = tracer.trace()
     assert trace.verdict == Verdict(None, reason="decode() raised RuntimeError: Hi you: no")
-    assert trace.redacted().verdict == Verdict(None, reason="decode() raised RuntimeError")
 
 
 def test_a_space_that_the_sequence_decided_belongs_to_the_word_before() -> None:

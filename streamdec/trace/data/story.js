@@ -4,7 +4,7 @@
    label, its state, the spans that it has a part of, and sentences. Knows no page. */
 "use strict";
 
-const streamdecStory = ({ options = {}, conditions = null, redacted = false } = {}) => {
+const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   const { visible, quoted, short, first, bytesOf, spaced, decoded, isWhole, sizeOf, labelOf } = streamdecText;
 
   const tokens = [];
@@ -26,7 +26,7 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
   const add = (token) => {
     const index = tokens.length, before = tokens[index - 1] || {};
     tokens.push(token);
-    labels.push(labelOf(token, redacted));
+    labels.push(labelOf(token));
     charactersOf.push([]);
     stopsOf.push([]);
     parts.push(token.text || "");
@@ -53,9 +53,9 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
         reach(character, index, charactersOf);
       } else {
         // It ends here; or it was broken off, and this token begins at a boundary.
-        const isBroken = data != null && !redacted && isWhole(bytesOf(data));
+        const isBroken = data != null && isWhole(bytesOf(data));
         const bytes = isBroken ? held : held + data;
-        character.text = data == null || redacted ? first(given) || "□" : first(decoded(bytesOf(bytes)));
+        character.text = data == null ? first(given) || "□" : first(decoded(bytesOf(bytes)));
         character.open = false;
         if (isBroken) {
           brokenBy.set(index, character);
@@ -260,12 +260,12 @@ const streamdecStory = ({ options = {}, conditions = null, redacted = false } = 
     differs(index) { return Boolean(verdict) && verdict.equal === false && verdict.token_index === index; },
     /** All that is known of a token, [name, value, whether the value is text of the stream]. */
     fieldsOf(index) {
-      const token = tokens[index], size = chunkSizes.get(token.chunk), none = redacted ? "redacted" : "—";
+      const token = tokens[index], size = chunkSizes.get(token.chunk);
       const may = (token.may_become || []).slice(0, 40).map((stop) => visible(nameOf(stop))).join("   ");
       const fields = [
         ["index", String(index)],
-        ["id", token.token_id == null ? none : String(token.token_id)],
-        ["piece", token.piece == null ? none : visible(short(token.piece, 2000)), token.piece != null],
+        ["id", String(token.token_id)],
+        ["piece", token.piece == null ? "—" : visible(short(token.piece, 2000)), token.piece != null],
         ["bytes", token.data == null ? "unknown" : spaced(token.data.slice(0, 2000)) || "none"],
         ["kind", { text: "text", special: "special, shown", skipped: "special, skipped", unknown: "unknown" }[token.kind || "text"]],
         ["position", `code point ${token.position}`],

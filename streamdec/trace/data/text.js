@@ -10,8 +10,6 @@ const streamdecText = (() => {
   const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ue000-\uf8ff]|[\u{e0000}-\u{e0fff}\u{f0000}-\u{10ffff}]|\p{Cs}/gu;
   /** What changes how the text after it is drawn, or is no text. */
   const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\p{Cs}/gu;
-  /** What stands for a character in a redacted trace, by its size in UTF-8. */
-  const STAND_INS = ["", "x", "¤", "□", "🔲"];
   const NARROW_SPACE = "\u202f";
 
   const escapeOne = (char) => {
@@ -49,16 +47,13 @@ const streamdecText = (() => {
   const sizeOf = (byte) => (byte < 0x80 ? 1 : byte < 0xc2 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 0);
 
   /** Bytes as text; those that are no character in hexadecimal. */
-  const mixed = (bytes, redacted) => {
+  const mixed = (bytes) => {
     const parts = [];
     let text = "";
     for (let at = 0; at < bytes.length;) {
       const size = sizeOf(bytes[at]), part = bytes.subarray(at, at + size);
-      // Redacted bytes only say whether they begin or continue a character.
-      const isCharacter = size > 0 && part.length === size
-        && (redacted ? part.subarray(1).every((byte) => byte >= 0x80 && byte < 0xc0) : isWhole(part));
-      if (isCharacter) {
-        text += redacted && size > 1 ? STAND_INS[size] : decoded(part);
+      if (size > 0 && part.length === size && isWhole(part)) {
+        text += decoded(part);
         at += size;
         continue;
       }
@@ -71,12 +66,12 @@ const streamdecText = (() => {
     return parts.join(NARROW_SPACE);
   };
   /** What a token is, to a reader. */
-  const labelOf = (token, redacted) => {
+  const labelOf = (token) => {
     if (token.kind === "unknown") return "unknown";
     if (token.data == null) return visible(short(token.piece ?? token.text ?? "", 400)) || "—";
     if (!token.data) return token.piece ? visible(token.piece) : "empty";
     const bytes = bytesOf(token.data.slice(0, 1600)), more = token.data.length > 1600 ? "…" : "";
-    return (!redacted && isWhole(bytes) ? visible(decoded(bytes)) : mixed(bytes, redacted)) + more;
+    return (isWhole(bytes) ? visible(decoded(bytes)) : mixed(bytes)) + more;
   };
 
   return { visible, prose, quoted, short, ending, first, bytesOf, spaced, decoded, isWhole, sizeOf, labelOf };
