@@ -1,11 +1,10 @@
-"""The result of encoding a text: ids in one buffer, with tokens, offsets and hashes on request.
+"""The result of encoding a text: ids in one buffer, with tokens and offsets on request.
 
 Also the special tokens of a tokenizer, and how to encode special tokens that a text spells.
 """
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import sys
 from array import array
@@ -172,39 +171,6 @@ class Encoding:
         if self._source is None:
             raise LookupError("this encoding has no tokenizer; pickling removes it")
         return self._source
-
-    def hash(self) -> str:
-        """Return the SHA-256 of the ids, four bytes each, little-endian, in hexadecimal.
-
-        >>> from streamdec import Encoding
-        >>> Encoding([1, 2, 3, 4]).hash()[:16]
-        'cf97adeedb59e05b'
-        """
-        return hashlib.sha256(self._data).hexdigest()
-
-    def block_hashes(self, size: int, parent: str = "") -> list[str]:
-        """Return a hash for each complete block of ``size`` ids, which includes all ids before it.
-
-        Each hash is the SHA-256 of the 32 bytes of the previous hash and the ids of the block, as
-        in :meth:`hash`. The previous hash of the first block is ``parent``, if given.
-        ``get_hash_str`` of SGLang returns the same hashes for the pages of its prefix cache. Ids
-        after the last complete block are not hashed.
-
-        Raises ValueError if ``size`` is less than 1 or ``parent`` is not hexadecimal.
-
-        >>> from streamdec import Encoding
-        >>> [digest[:16] for digest in Encoding([1, 2, 3, 4, 5]).block_hashes(2)]
-        ['34fb5c825de7ca4a', 'c57b445f90651b9a']
-        """
-        if size < 1:
-            raise ValueError(f"size must be 1 or more, not {size}")
-        hashes = []
-        before, width = bytes.fromhex(parent), 4 * size
-        for start in range(0, len(self._data) - width + 1, width):
-            digest = hashlib.sha256(before + self._data[start : start + width])
-            before = digest.digest()
-            hashes.append(digest.hexdigest())
-        return hashes
 
 
 def _little_endian(ids: array[int]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import pickle
 from typing import Any
 
@@ -14,12 +13,6 @@ from hypothesis import strategies as st
 from streamdec import EncodeError, Encoding, MockTokenizer, SpecialTokens
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=40)
-
-
-def sglang_hash(ids: list[int], prior: str | None = None) -> str:
-    """As SGLang's ``get_hash_str`` (mem_cache/hicache_storage.py) makes it."""
-    data = bytes.fromhex(prior) if prior else b""
-    return hashlib.sha256(data + b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()
 
 
 @given(IDS)
@@ -47,32 +40,6 @@ def test_what_is_no_id_is_refused(ids: list[int]) -> None:
 def test_bytes_that_are_no_ids_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=f"a multiple of four bytes, got {len(data)}"):
         Encoding(data)
-
-
-@given(IDS, st.integers(1, 12))
-def test_hashes_are_sglangs(ids: list[int], size: int) -> None:
-    encoding = Encoding(ids)
-    assert encoding.hash() == sglang_hash(ids)
-    hashes = encoding.block_hashes(size)
-    assert len(hashes) == len(ids) // size
-    before = None
-    for index, found in enumerate(hashes):
-        before = sglang_hash(ids[index * size : (index + 1) * size], before)
-        assert found == before
-
-
-def test_the_vectors_of_hashes() -> None:
-    assert Encoding([]).hash() == hashlib.sha256().hexdigest()
-    assert Encoding([1, 2, 3, 4]).hash()[:16] == "cf97adeedb59e05b"
-    one, two = Encoding([1, 2, 3, 4, 5]).block_hashes(2)
-    assert (one[:16], two[:16]) == ("34fb5c825de7ca4a", "c57b445f90651b9a")
-    assert Encoding([3, 4]).block_hashes(2, parent=one) == [two]
-
-
-@pytest.mark.parametrize(("size", "parent"), [(0, ""), (-1, ""), (2, "xyz")])
-def test_blocks_that_cannot_be(size: int, parent: str) -> None:
-    with pytest.raises(ValueError):
-        Encoding([1]).block_hashes(size, parent)
 
 
 def test_tokens_and_offsets_are_made_when_asked_for() -> None:

@@ -177,7 +177,8 @@ def test_a_child_tells_what_loading_takes(frontend: Frontend) -> None:
 def test_a_child_hashes_the_ids_of_the_first_round(frontend: Frontend) -> None:
     rounds = [[["one text", "another"], ["a third"]], [["x"], ["y"]]]
     answer = child.encode_batches(frontend.subject.path, "fastokens", rounds)
-    expected = [Encoding(frontend.expected(text)).hash() for batch in rounds[0] for text in batch]
+    texts = [text for batch in rounds[0] for text in batch]
+    expected = [child.hash_of(Encoding(frontend.expected(text))) for text in texts]
     assert answer.hashes == expected
     assert {n: len(times) for n, times in answer.seconds.items()} == {1: 2, 2: 2}
     assert {n: len(times) for n, times in answer.free_seconds.items()} == {1: 2, 2: 2}

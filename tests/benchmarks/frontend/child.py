@@ -14,9 +14,21 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["LIBRARY", "THREADS", "Batches", "Loaded", "encode_batches", "hash_in_threads", "load"]
+if TYPE_CHECKING:
+    from streamdec.encoding import Encoding
+
+__all__ = [
+    "LIBRARY",
+    "THREADS",
+    "Batches",
+    "Loaded",
+    "encode_batches",
+    "hash_in_threads",
+    "hash_of",
+    "load",
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 THREADS = (1, 2)
@@ -135,7 +147,7 @@ def _encode_batches(
 ) -> tuple[list[list[float]], list[list[float]], list[str]]:
     import anyio
 
-    from streamdec import Encoding, load_tokenizer
+    from streamdec import load_tokenizer
     from streamdec.tokenizers import _threads
 
     tokenizer = load_tokenizer(path, fast="off" if backend == "huggingface" else "now")
@@ -159,9 +171,14 @@ def _encode_batches(
             seconds[i].append(taken)
             free[i].append(hash_in_threads(THREADS[i]))
             if not turn:
-                of_round[i] = [encoding.hash() for encoding in found]
+                of_round[i] = [hash_of(encoding) for encoding in found]
         hashes += [digest for i in sorted(of_round) for digest in of_round[i]]
     return seconds, free, hashes
+
+
+def hash_of(encoding: Encoding) -> str:
+    """The SHA-256 of the ids of ``encoding``, in hexadecimal."""
+    return hashlib.sha256(bytes(encoding)).hexdigest()
 
 
 def hash_in_threads(count: int) -> float:

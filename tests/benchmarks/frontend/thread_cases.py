@@ -209,7 +209,7 @@ def async_threads(frontend: Frontend, effort: Effort, report: Report) -> None:
         answer = child.encode_batches(frontend.subject.path, backend, rounds)
         texts = [text for batch in rounds[0] for text in batch]
         for found, text in zip(answer.hashes, texts, strict=True):
-            expected = Encoding(frontend.expected(text)).hash()
+            expected = child.hash_of(Encoding(frontend.expected(text)))
             report.compare(f"{frontend.name}, {case}, {name}, hash", found, expected)
         samples = Samples({str(count): times for count, times in answer.seconds.items()})
         add = partial(report.add, frontend.name, case)
