@@ -13,10 +13,9 @@ tokenizer libraries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from streamdec.encoding import Encoding, Special, SpecialTokens
 
@@ -29,7 +28,6 @@ __all__ = [
     "Decoder",
     "DecodingRule",
     "Encoder",
-    "IncrementalDecoder",
     "Joined",
     "LiteralReplace",
     "Metaspace",
@@ -38,7 +36,6 @@ __all__ = [
     "TextRules",
     "Tokenizer",
     "WordPiece",
-    "new_decode_stream",
 ]
 
 
@@ -349,33 +346,6 @@ class TableDecoder(Decoder, Protocol):
         ...
 
 
-class IncrementalDecoder(Protocol):
-    """The interface of :class:`~streamdec.DecodeStream`, which ``decode_stream`` returns.
-
-    >>> from streamdec import MockTokenizer
-    >>> stream = MockTokenizer().decode_stream()
-    >>> stream.step(1) + stream.flush()
-    'Hello'
-    """
-
-    def step(self, token_id: int, /) -> str:
-        """Take ``token_id`` and return the text that it completes."""
-        ...
-
-    def step_batch(self, token_ids: Iterable[int], /) -> list[str]:
-        """Take ``token_ids`` and return a text for each."""
-        ...
-
-    def flush(self) -> str:
-        """End the stream and return the text of the bytes that were held."""
-        ...
-
-    @property
-    def held(self) -> bytes:
-        """The bytes of an unfinished character."""
-        ...
-
-
 @runtime_checkable
 class Tokenizer(Encoder, TableDecoder, Protocol):
     """Encodes and decodes. Every backend of streamdec has this interface.
@@ -407,15 +377,6 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         """Decode each list of ids in ``batch`` as :meth:`decode` does."""
         ...
 
-    def decode_stream(
-        self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
-    ) -> IncrementalDecoder:
-        """Return a stream that turns ids into text as they arrive, after a prompt.
-
-        ``prompt_token_ids`` and ``skip_special_tokens`` are as for DecodeStream.
-        """
-        ...
-
     def id_to_token(self, token_id: int) -> str | None:
         """Return the name of ``token_id`` as the library spells it; None if there is no token."""
         ...
@@ -437,16 +398,3 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
     def special_tokens(self) -> SpecialTokens:
         """The special tokens and their roles."""
         ...
-
-
-# --- the stream -----------------------------------------------------------------------------------
-
-
-def new_decode_stream(
-    tokenizer: Decoder, prompt_token_ids: Iterable[int], **options: Any
-) -> IncrementalDecoder:
-    """Return a DecodeStream of ``tokenizer``. Backends call it: they do not import the core."""
-    made: IncrementalDecoder = import_module("streamdec.core.decode_stream").DecodeStream(
-        tokenizer, prompt_token_ids, **options
-    )
-    return made

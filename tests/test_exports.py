@@ -79,13 +79,6 @@ def test_nothing_is_imported_before_it_is_used() -> None:
     assert [name for name in loaded if name.startswith("streamdec.")] == []
 
 
-def test_a_tokenizer_makes_a_stream_where_nothing_else_was_imported() -> None:
-    """The class of the stream registers itself when its module is imported."""
-    code = "from streamdec import MockTokenizer; print(MockTokenizer().decode_stream().step(1))"
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stdout == "Hello\n"
-
-
 def test_a_name_that_is_not_exported() -> None:
     with pytest.raises(AttributeError, match="module 'streamdec' has no attribute 'Nothing'"):
         streamdec.Nothing  # type: ignore[attr-defined]  # noqa: B018

@@ -16,7 +16,6 @@ from streamdec import hooks
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.hooks import suppressed
-from streamdec.protocols import IncrementalDecoder, new_decode_stream
 from streamdec.tokenizers._chat import ChatTokenizer
 from streamdec.tokenizers._instrumented import instrumented_ids
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
@@ -257,25 +256,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         ['Hello world', 'test']
         """
         return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in batch]
-
-    def decode_stream(
-        self, prompt_token_ids: Iterable[int] = (), *, skip_special_tokens: bool = True
-    ) -> IncrementalDecoder:
-        r"""Return a :class:`~streamdec.DecodeStream` of this tokenizer.
-
-        Args:
-            prompt_token_ids: The ids before the stream. They give no text, but their last bytes may
-                begin a character.
-            skip_special_tokens: Whether special tokens are left out of the text.
-
-        Raises what the stream raises for invalid ids.
-
-        >>> from streamdec import MockTokenizer
-        >>> stream = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).decode_stream()
-        >>> [stream.step(token_id) for token_id in (0, 1, 2)]
-        ['caf', '', 'é']
-        """
-        return new_decode_stream(self, prompt_token_ids, skip_special_tokens=skip_special_tokens)
 
 
 def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:

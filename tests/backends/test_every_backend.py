@@ -123,7 +123,7 @@ def everything(tokenizer: BaseTokenizer, text: str) -> list[Any]:
             except EncodeError as error:
                 said.append(str(error))
                 continue
-            stream = tokenizer.decode_stream()
+            stream = DecodeStream(tokenizer)
             said += [found.ids, found.tokens, tokenizer.decode(found.ids)]
             said += ["".join(stream.step_batch(found.ids)) + stream.flush()]
             said += [[tokenizer.token_bytes(i) for i in found.ids], offsets_of(found)]

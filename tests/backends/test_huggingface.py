@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.core.token_rules.compile import compile_rule
@@ -684,11 +683,8 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
         assert data in whole + machine.step(state, middle)[0] + before
 
 
-def test_a_stream_of_its_own() -> None:
+def test_a_batch_is_decoded_row_by_row() -> None:
     tokenizer = HuggingFaceTokenizer(words())
-    stream = tokenizer.decode_stream([1])
-    assert isinstance(stream, DecodeStream)
-    assert stream.step(2) + stream.flush() == " b"
     assert tokenizer.decode_batch([[1, 2], []]) == ["a b", ""]
 
 

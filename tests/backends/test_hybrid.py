@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec import load_tokenizer
+from streamdec import DecodeStream, load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.encoding import Special
@@ -544,7 +544,7 @@ def test_a_path_with_a_mark_at_its_beginning(tmp_path: Path) -> None:
 def test_it_is_a_tokenizer_that_streams() -> None:
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     assert isinstance(tokenizer, TokenizerProtocol)
-    stream = tokenizer.decode_stream()
+    stream = DecodeStream(tokenizer)
     ids = tokenizer.encode("Größe 😀").ids
     assert "".join(stream.step_batch(ids)) + stream.flush() == "Größe 😀"
     assert Tokenizer.from_str(byte_level()).encode("Größe 😀").ids == [*ids]

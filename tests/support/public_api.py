@@ -43,7 +43,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.protocols": frozenset(
         {
             *("BPESuffix", "ByteFallback", "ByteLevel", "CTC", "Concatenation", "Decoder"),
-            *("DecodingRule", "Encoder", "IncrementalDecoder", "Joined", "LiteralReplace"),
+            *("DecodingRule", "Encoder", "Joined", "LiteralReplace"),
             *("Metaspace", "RawBytes", "TableDecoder", "TextRules", "Tokenizer", "WordPiece"),
         }
     ),
