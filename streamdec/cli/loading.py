@@ -62,12 +62,6 @@ _OPTIONS = {
         metavar="NAME",
         help="The encoding of a tiktoken rank file, if several have the same file.",
     ),
-    "models": click.option(
-        "--models",
-        metavar="FILE",
-        type=click.Path(),
-        help="A TOML or JSON table of model names and the path, id or encoding of each.",
-    ),
     "revision": click.option(
         "--revision",
         metavar="NAME",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -28,7 +27,6 @@ from streamdec.folders.assembled import Assembled, from_sentencepiece, from_voca
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
-from streamdec.loading.models import checked, look_up, read_models
 from streamdec.tokenizers._chat import NewTemplate
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import (
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
         | GGUFTokenizer
     )
 
-__all__ = ["Models", "load_tokenizer"]
+__all__ = ["load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
@@ -63,9 +61,6 @@ _OF_OPENAI = ("", "openai", "azure")
 _MAX_NAME = 100
 """The longest name of a model that is repeated in an error message."""
 
-Models = Mapping[str, str] | str | os.PathLike[str]
-"""A table of model names, or the path of a TOML or JSON file with one."""
-
 
 def load_tokenizer(
     path_or_name: str | os.PathLike[str],
@@ -74,7 +69,6 @@ def load_tokenizer(
     strict: bool = False,
     apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
-    models: Models | None = None,
     revision: str | None = None,
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
@@ -86,9 +80,9 @@ def load_tokenizer(
     SentencePiece and GGUF is loaded.
 
     If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
-    (``"gpt-4o"``), which is looked up in ``models`` and then in tiktoken; or the id of a repository
-    on the Hugging Face Hub (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The
-    files of a name are taken from the caches of tiktoken and huggingface_hub.
+    that tiktoken knows (``"gpt-4o"``); or the id of a repository on the Hugging Face Hub
+    (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The files of a name are taken
+    from the caches of tiktoken and huggingface_hub.
 
     Args:
         path_or_name: a path, or a name as above.
@@ -103,8 +97,6 @@ def load_tokenizer(
             for a file; if code of a folder makes its tokenizer, None also refuses files that
             contradict each other.
         encoding: the encoding of a rank file that several encodings share, or that is unknown.
-        models: a table of model names and their encodings, paths or ids; or the path of a TOML or
-            JSON file with one.
         revision: a branch, a tag or a commit of a repository.
         allow_download: whether files that are not in a cache may be fetched.
         chat_template: the text of a chat template, or the path of a file with one. By default the
@@ -141,12 +133,11 @@ def load_tokenizer(
     if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError("'': neither a path nor a name")
     options = FastOptions.of(fast, strict=strict, stacklevel=3)
-    table = read_models(models) if isinstance(models, (str, os.PathLike)) else checked(models or {})
     started = perf_counter()
     loaded: Loaded | None = None
     failed: str | None = None
     try:
-        source = _source_of(name, table, encoding, revision, allow_download=allow_download)
+        source = _source_of(name, encoding, revision, allow_download=allow_download)
         loaded = _loaded(
             source, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
@@ -196,48 +187,45 @@ class _Source:
 
 def _source_of(
     name: str,
-    table: Mapping[str, str],
     encoding: str | EncodingSpec | None,
     revision: str | None,
     *,
     allow_download: bool,
 ) -> _Source:
-    named = None if name not in table and _is_there(name) else _encoding_or_path(name, table)
-    target = named or name
-    if revision is None and named is not None and (named in ENCODINGS or encoding is not None):
-        return _Source(None, encoding or named)
+    is_there = _is_there(name)
     if revision is not None:
         # An encoding has no revisions, a repository of the same name has.
-        target = look_up(name, table) or name
-        if _is_there(target) or not is_hub_id(target.removeprefix(HUB)):
+        if is_there or not is_hub_id(name.removeprefix(HUB)):
             raise TokenizerLoadError(
-                f"{target!r:.200} has no revision {revision!r:.80}: only an id of the Hub has"
+                f"{name!r:.200} has no revision {revision!r:.80}: only an id of the Hub has"
             )
-    if target.startswith(HUB) or revision is not None:
-        snapshot = find_snapshot(target.removeprefix(HUB), revision, allow_download=allow_download)
+    elif is_there:
+        return _Source(Path(name))
+    elif (named := _encoding_named(name)) is not None:
+        return _Source(None, encoding or named)
+    if name.startswith(HUB) or revision is not None:
+        snapshot = find_snapshot(name.removeprefix(HUB), revision, allow_download=allow_download)
         return _Source(snapshot.folder, revision=snapshot.commit)
-    if _is_there(target):
-        return _Source(Path(target))
-    return _from_hub(name, target, allow_download=allow_download)
+    return _from_hub(name, allow_download=allow_download)
 
 
-def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
+def _from_hub(name: str, *, allow_download: bool) -> _Source:
     """Return the repository of an id that is not a path.
 
     Raises TokenizerLoadError, which lists everything that was tried.
     """
     reasons = []
     try:
-        detect_format(target)
+        detect_format(name)
     except TokenizerLoadError as error:
         reasons.append(str(error))
-    if target == name and len(name) <= _MAX_NAME:
+    if len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")
-    if not is_hub_id(target):
+    if not is_hub_id(name):
         raise TokenizerLoadError("; ".join(reasons))
     try:
-        snapshot = find_snapshot(target, allow_download=allow_download)
+        snapshot = find_snapshot(name, allow_download=allow_download)
     except (TokenizerLoadError, MissingExtraError) as error:
         raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
     return _Source(snapshot.folder, revision=snapshot.commit)
@@ -250,11 +238,10 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _encoding_or_path(name: str, models: Mapping[str, str]) -> str | None:
-    """Return what ``models``, ENCODINGS or tiktoken has for ``name``; None if nothing."""
-    found = look_up(name, models)
-    if found is not None or name in ENCODINGS:
-        return found or name
+def _encoding_named(name: str) -> str | None:
+    """Return the encoding of that name, or of the model of that name; None if there is none."""
+    if name in ENCODINGS:
+        return name
     # Models of other organisations may have the same names as OpenAI's.
     organisation, _, model = name.rpartition("/")
     return encoding_of_model(model) if organisation in _OF_OPENAI else None

@@ -209,14 +209,14 @@ def test_a_name_never_goes_to_the_network(name: str, encoding: str) -> None:
         load_tokenizer(name)
 
 
-@pytest.mark.parametrize("name", ["gpt-4", "cl100k_base", "mine"])
+@pytest.mark.parametrize("name", ["gpt-4", "cl100k_base"])
 def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
     path = SHARED / "cl100k_base/cl100k_base.tiktoken"
     if not path.exists():
         pytest.skip("the folder of real tokenizers is not here")
     url = ENCODINGS["cl100k_base"].files[0].url
     (cache / hashlib.sha1(url.encode()).hexdigest()).write_bytes(path.read_bytes())
-    tokenizer = load_tokenizer(name, models={"mine": "cl100k_base"}, fast="off")
+    tokenizer = load_tokenizer(name, fast="off")
     assert tokenizer.encode("Hello world").ids == (9906, 1917)
     report = tokenizer.report
     assert (report.active, report.reason) == (
@@ -224,18 +224,6 @@ def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
         "the encoding cl100k_base: fastokens is switched off",
     )
     assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@pytest.mark.usefixtures("cache")
-def test_names_of_ones_own_come_first(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "tekken.json", tekken())
-    models = {"gpt-4*": str(path), "p50k_base": str(path)}
-    table = write_json(tmp_path / "names.json", {"models": models})
-    for given in (models, table, str(table)):
-        for name in ("gpt-4o-mini", "gpt-4", "p50k_base", "org/gpt-4"):
-            assert type(load_tokenizer(name, models=given)).__name__ == "TekkenTokenizer"
-    with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base"):
-        load_tokenizer("o1", models=models)
 
 
 def test_a_path_that_is_there_comes_before_a_name(
@@ -267,9 +255,6 @@ def test_what_nobody_serves_is_not_looked_for_in_a_cache() -> None:
 def test_what_is_neither_path_nor_name() -> None:
     with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*it is not the name of"):
         load_tokenizer("llama-9")
-    with pytest.raises(TokenizerLoadError, match="'gone/model': No such file") as caught:
-        load_tokenizer("mine", models={"mine": "gone/model"})
-    assert "nor is it" not in str(caught.value)
 
 
 def test_an_ambiguous_folder_says_what_to_do(tmp_path: Path) -> None:

@@ -87,14 +87,6 @@ def test_a_revision_is_one_of_the_hub(cache: Path, tmp_path: Path) -> None:
         load_tokenizer(tmp_path, revision="main")
 
 
-def test_a_table_of_ones_own_may_name_an_id(cache: Path) -> None:
-    fill(cache, "org/model", FILES)
-    for table in ({"mine": "org/model"}, {"mine": "hf://org/model"}):
-        assert load_tokenizer("mine", models=table).report.revision == COMMIT
-        old = load_tokenizer("mine", models=table, revision="main")
-        assert old.report.revision == COMMIT
-
-
 def test_a_folder_here_comes_before_an_id(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

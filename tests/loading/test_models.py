@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streamdec import load_tokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
-from streamdec.errors import TokenizerLoadError
-from streamdec.loading.models import look_up, read_models
 
 
 def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:
@@ -42,53 +36,3 @@ def test_without_tiktoken_no_model_has_an_encoding(monkeypatch: pytest.MonkeyPat
 def test_a_version_of_a_model_is_that_model(name: str, encoding: str | None) -> None:
     pytest.importorskip("tiktoken")
     assert encoding_of_model(name) == encoding
-
-
-def test_the_longest_pattern_counts_and_an_exact_name_before_it() -> None:
-    table = {"*": "a", "m-*": "b", "m-1*": "c", "m-12": "d", "org/m-12": "e"}
-    found = [look_up(name, table) for name in ("x", "m-2", "m-13", "m-12", "org/m-12")]
-    assert found == ["a", "b", "c", "d", "e"]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"a": "x", "b-*": "y"}',
-        b'\xef\xbb\xbf {"models": {"a": "x", "b-*": "y"}}',
-        b'a = "x"\n"b-*" = "y"\n',
-        b'[models]\na = "x"\n"b-*" = "y"\n',
-    ],
-)
-def test_a_table_of_ones_own(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "names").write_bytes(content)
-    assert read_models(tmp_path / "names") == {"a": "x", "b-*": "y"}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"{",
-        b"a = ",
-        b"\xff\xfe",
-        b"a = 1",
-        b'{"models": [1]}',
-        b'[models.a]\nb = "c"',
-        b'{"a":' * 100_000,
-        json.dumps({"a": "x" * 2**20}).encode(),
-    ],
-)
-def test_what_is_no_table_is_named(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "names").write_bytes(content)
-    with pytest.raises(TokenizerLoadError, match=r"names'.*table of models"):
-        read_models(tmp_path / "names")
-
-
-@pytest.mark.parametrize("table", [{"a": 5}, {5: "a"}, {"a": None}, ["a"], 5])
-def test_what_is_no_table_is_named_as_an_argument_too(table: Any) -> None:
-    with pytest.raises(TypeError, match="a table of models has names and strings"):
-        load_tokenizer("a", models=table)
-
-
-def test_a_table_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerLoadError, match="No such file"):
-        read_models(tmp_path / "names")
