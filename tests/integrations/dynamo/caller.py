@@ -14,8 +14,6 @@ async def call(num_workers: int, request: dict[str, Any]) -> dict[str, Any]:
     """What comes of ``request``, once so many workers are there."""
     from dynamo.runtime import Context, DistributedRuntime
 
-    from streamdec.integrations.dynamo import resuming
-
     runtime = DistributedRuntime(asyncio.get_running_loop(), "file", "tcp", event_plane="zmq")
     client = await runtime.endpoint(ENDPOINT).client()
     while len(await client.wait_for_instances()) < num_workers:  # noqa: ASYNC110 (another process)
@@ -27,7 +25,7 @@ async def call(num_workers: int, request: dict[str, Any]) -> dict[str, Any]:
             if len(given) == 3:
                 context.stop_generating()
         return {"text": "".join(given), "finish_reason": None}
-    objects = [each async for each in resuming(client.generate, request)]
+    objects = [item.data() async for item in await client.generate(request)]
     text = "".join(each["text"] for each in objects)
     return {"text": text, "finish_reason": objects[-1]["finish_reason"]}
 

@@ -1,4 +1,4 @@
-"""The worker and its caller, without Dynamo: what it does to the engine, and how it goes on."""
+"""The worker without Dynamo: what it yields, and what it does to the engine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import pytest
 from streamdec import (
     HuggingFaceTokenizer,
     MockTokenizer,
-    SnapshotError,
     StopConditions,
     TokenIdError,
 )
-from streamdec.integrations.dynamo import STATE, TextWorker, resuming
+from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.support.zoo import ZOO
 
@@ -40,29 +39,24 @@ class Context:
 
 
 class Engine:
-    """Gives ``ids``; then dies, is silent, or ends. Notes what it was asked, and that it closed."""
+    """Gives ``ids``; then is silent, or ends. Notes that it was closed."""
 
-    def __init__(
-        self, ids: Sequence[int], *, dies_at: int | None = None, hangs_at: int | None = None
-    ) -> None:
+    def __init__(self, ids: Sequence[int], *, hangs_at: int | None = None) -> None:
         self.ids = [*ids]
-        self.dies_at, self.hangs_at = dies_at, hangs_at
-        self.asked: list[tuple[int, ...]] = []
+        self.hangs_at = hangs_at
         self.closed = 0
         self.given = 0
 
-    async def __call__(self, request: Any, token_ids: tuple[int, ...]) -> Run:
-        self.asked.append(token_ids)
-        assert [*token_ids] == self.ids[: len(token_ids)]
-        return Run(self, len(token_ids))
+    async def __call__(self, request: Any) -> Run:
+        return Run(self)
 
 
 class Run:
     """What an engine gives. Nothing closes it but ``aclose``."""
 
-    def __init__(self, engine: Engine, start: int) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._place = start
+        self._place = 0
 
     def __aiter__(self) -> Run:
         return self
@@ -72,9 +66,6 @@ class Run:
         await asyncio.sleep(0)
         if place == len(engine.ids):
             raise StopAsyncIteration
-        if place == engine.dies_at:
-            engine.dies_at = None
-            raise ConnectionResetError("the worker is dead")
         if place == engine.hangs_at:
             await asyncio.sleep(3600)
         engine.given += 1
@@ -125,7 +116,6 @@ def test_objects_are_made_by_the_wire_of_the_request() -> None:
     assert objects[0]["choices"][0]["delta"]["role"] == "assistant"
     assert objects[-2]["choices"][0]["finish_reason"] == "stop"
     assert objects[-1]["usage"]["prompt_tokens"] == 3
-    assert all(STATE not in each for each in objects)
 
 
 def test_options_are_those_of_a_stream() -> None:
@@ -143,7 +133,7 @@ def test_options_are_those_of_a_stream() -> None:
 
 
 def test_what_is_no_id_is_told_after_the_text_before_it() -> None:
-    worker = TextWorker(lambda *_: [np.array([69]), ["x"]], TOKENIZER, resumable=True)
+    worker = TextWorker(lambda *_: [np.array([69]), ["x"]], TOKENIZER)
 
     async def main() -> str:
         text = ""
@@ -213,152 +203,6 @@ def test_a_client_that_goes_hides_no_cancellation() -> None:
     assert run(main).closed == 1
 
 
-# --- another worker goes on -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dies_at", range(len(IDS)))
-def test_a_worker_may_die_after_any_token(dies_at: int) -> None:
-    """Within the emoji and within the stop too: the text is exact, and no token comes twice."""
-    engine = Engine(IDS, dies_at=dies_at)
-    worker = TextWorker(engine, TOKENIZER, resumable=True)
-
-    def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        return worker.generate(json.loads(json.dumps(request)))
-
-    objects = run(lambda: all_of(resuming(call, {"stop": STOP})))
-    assert texts(objects) == EXPECTED
-    assert objects[-1]["finish_reason"] == "stop"
-    assert [each for each in objects if STATE in each] == []
-    # Text before a stop that is complete with the last token may have ended it before it dies.
-    assert engine.asked in ([()], [(), tuple(IDS[:dies_at])])
-    assert len(engine.asked) == 2 or engine.given <= dies_at
-
-
-def test_the_state_is_small_json() -> None:
-    worker = TextWorker(Engine(IDS), TOKENIZER, resumable=True)
-    objects = run(lambda: all_of(worker.generate({"stop": STOP})))
-    states = [each[STATE] for each in objects]
-    assert max(len(json.dumps(state)) for state in states) < 700
-    ids = [token_id for state in states for token_id in state["token_ids"]]
-    assert ids == [*IDS[: len(ids)]]
-    assert TOKENIZER.decode(ids) == EXPECTED + STOP
-    assert [state["finished"] for state in states] == [False] * (len(states) - 1) + [True]
-
-
-def test_an_answer_that_ends_too_early_is_gone_on_with() -> None:
-    """A worker that is shut down may end its answer without an error."""
-    worker = TextWorker(Engine(IDS), TOKENIZER, resumable=True)
-    calls = 0
-
-    async def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        nonlocal calls
-        calls += 1
-        count = 0
-        async for each in worker.generate(request):
-            yield each
-            count += 1
-            if calls < 3 and count == 6:
-                return
-
-    assert texts(run(lambda: all_of(resuming(call, {"stop": STOP})))) == EXPECTED
-    assert calls == 3
-
-
-def test_a_worker_may_die_between_the_objects_of_one_chunk() -> None:
-    """The end and the usage have one state between them: neither comes twice."""
-
-    def wire(_: Any) -> ChatCompletionEncoder:
-        return ChatCompletionEncoder(
-            response_id="r", model="m", created=0, include_usage=True, prompt_tokens=1
-        )
-
-    worker = TextWorker(Engine(IDS), TOKENIZER, wire=wire, resumable=True)
-    has_died = False
-
-    async def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        nonlocal has_died
-        async for each in worker.generate(json.loads(json.dumps(request))):
-            if each.get("choices") == [] and not has_died:
-                has_died = True
-                raise ConnectionResetError("the worker is dead")
-            yield each
-
-    objects = run(lambda: all_of(resuming(call, {"stop": STOP})))
-    choices = [each["choices"][0] for each in objects if each["choices"]]
-    assert has_died
-    assert "".join(each["delta"].get("content", "") for each in choices) == EXPECTED
-    assert [each["finish_reason"] for each in choices if each["finish_reason"]] == ["stop"]
-    assert [each["usage"] is None for each in objects] == [True] * len(choices) + [False]
-
-
-def test_what_was_said_by_the_last_worker_is_given_before_its_error() -> None:
-    async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        yield {"text": "a", STATE: {"snapshot": {}, "token_ids": [1], "finished": False}}
-        yield {"text": "b"}
-        raise ConnectionResetError("dead")
-
-    found: list[dict[str, Any]] = []
-
-    async def main() -> None:
-        async for each in resuming(call, {}, retries=0):
-            found.append(each)  # noqa: PERF401 (what came before the error)
-
-    with pytest.raises(ConnectionResetError):
-        run(main)
-    assert texts(found) == "ab"
-
-
-def test_a_reader_who_leaves_closes_the_worker() -> None:
-    """At once, and not when it is collected."""
-
-    async def main() -> int:
-        engine, answers = Engine(IDS, hangs_at=3), []
-        worker = TextWorker(engine, TOKENIZER, resumable=True)
-
-        def call(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-            answers.append(worker.generate(request))
-            return answers[-1]
-
-        found = resuming(call, {})
-        await anext(found)
-        await anext(found)
-        await found.aclose()  # type: ignore[attr-defined]
-        return engine.closed
-
-    assert run(main) == 1
-
-
-def test_it_is_given_up_after_some_tries() -> None:
-    calls = 0
-
-    async def call(_: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        nonlocal calls
-        calls += 1
-        raise ConnectionResetError("dead")
-        yield {}
-
-    with pytest.raises(ConnectionResetError):
-        run(lambda: all_of(resuming(call, {}, retries=2)))
-    assert calls == 3
-    with pytest.raises(ConnectionResetError):
-        run(lambda: all_of(resuming(call, {}, retries=2, errors=TimeoutError)))
-    assert calls == 4
-
-
-def test_what_says_nothing_of_itself_cannot_be_gone_on_with() -> None:
-    """Its text would come twice."""
-    worker = TextWorker(Engine(IDS, dies_at=4), TOKENIZER)
-    with pytest.raises(ConnectionResetError):
-        run(lambda: all_of(resuming(worker.generate, {})))
-
-
-@pytest.mark.parametrize("state", ["x", {}, {"snapshot": {}}, {"snapshot": {}, "token_ids": []}])
-def test_a_state_that_is_none_is_refused(state: Any) -> None:
-    worker = TextWorker(Engine(IDS), TOKENIZER)
-    with pytest.raises(SnapshotError):
-        run(lambda: all_of(worker.generate({STATE: state})))
-
-
 # --- sections -------------------------------------------------------------------------------------
 
 THINKING = MockTokenizer.from_tokens([b"<think>", b"Hm", b".</think>", b"Hi", b" STOP"])
@@ -410,7 +254,5 @@ def test_a_worker_that_starts_inside_a_section() -> None:
 
 
 def test_options_that_a_worker_cannot_have() -> None:
-    with pytest.raises(ValueError, match="resumable does not work with sections"):
-        TextWorker(_thinking, THINKING, sections=SECTIONS, resumable=True)
     with pytest.raises(TypeError, match="conditions=; remove stop, max_tokens="):
         TextWorker(_thinking, THINKING, stop="x", max_tokens=3)

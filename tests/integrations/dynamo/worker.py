@@ -1,17 +1,16 @@
-"""A worker process: ``python -m tests.integrations.dynamo.worker MODEL LOG DIES_AT KIND``.
+"""A worker process: ``python -m tests.integrations.dynamo.worker MODEL LOG KIND``.
 
 ``MODEL`` is a model's folder. A worker of kind ``"chat"`` is registered with Dynamo; one of
-kind ``"plain"`` is not, and says with each token how far it is.
+kind ``"plain"`` is not.
 
-Its engine gives the ids of the request's own text. At token ``DIES_AT`` of a request that is new it
-kills its own process; with ``"hangs"`` in the request it is silent after the third token.
+Its engine gives the ids of the request's own text. With ``"hangs"`` in the request it is silent
+after the third token.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 ENDPOINT = "streamdec.worker.generate"
 
 
-async def serve(model: str, log: Path, dies_at: int, kind: str) -> None:
+async def serve(model: str, log: Path, kind: str) -> None:
     """Serves until it is killed."""
     from dynamo.llm import ModelInput, ModelType, WorkerType, register_model
     from dynamo.runtime import DistributedRuntime
@@ -35,35 +34,29 @@ async def serve(model: str, log: Path, dies_at: int, kind: str) -> None:
         with log.open("a") as file:
             file.write(f"{os.getpid()} {line}\n")
 
-    async def engine(request: Any, token_ids: tuple[int, ...]) -> AsyncIterator[Any]:
-        note(f"begins after {len(token_ids)}")
+    async def engine(request: Any) -> AsyncIterator[Any]:
+        note("begins")
         text = request["messages"][-1]["content"] if kind == "chat" else request["text"]
         ids = tokenizer.encode(text).ids
         try:
-            for place in range(len(token_ids), len(ids)):
-                if not token_ids and place == dies_at:
-                    await asyncio.sleep(0.3)  # what was given is on its way
-                    os.kill(os.getpid(), signal.SIGKILL)
+            for place, token_id in enumerate(ids):
                 if request.get("hangs") and place == 3:
                     await asyncio.sleep(3600)
-                yield {"token_ids": [ids[place]]}
+                yield {"token_ids": [token_id]}
         finally:
             note("closed")
-
-    def opened(request: Any, token_ids: tuple[int, ...]) -> Any:
-        return engine(request, token_ids)
 
     runtime = DistributedRuntime(asyncio.get_running_loop(), "file", "tcp", event_plane="zmq")
     endpoint = runtime.endpoint(ENDPOINT)
     if kind == "plain":
-        worker = TextWorker(opened, tokenizer, resumable=True)
+        worker = TextWorker(engine, tokenizer)
         await endpoint.serve_endpoint(worker.generate)
         return
 
     def wire(request: Any) -> ChatCompletionEncoder:
         return ChatCompletionEncoder(response_id="chatcmpl-1", created=0, model=request["model"])
 
-    worker = TextWorker(opened, tokenizer, wire=wire)
+    worker = TextWorker(engine, tokenizer, wire=wire)
     await register_model(
         ModelInput.Text,
         ModelType.Chat,
@@ -77,4 +70,4 @@ async def serve(model: str, log: Path, dies_at: int, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
