@@ -24,7 +24,7 @@ from typing import Any
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 
-__all__ = ["MAX_PROBED", "check_growth", "check_work", "growth_of", "normalizer_of"]
+__all__ = ["MAX_PROBED", "check_growth", "check_normalizer", "check_work", "growth_of"]
 
 MAX_STAGES = 256
 """The most stages of one part. The largest known chain has 40."""
@@ -60,7 +60,8 @@ _CHANGES: dict[object, Callable[[str], str]] = {
     "NFKD": partial(unicodedata.normalize, "NFKD"),
     "Lowercase": str.lower,
 }
-_SLICE = 2**20
+_SLICES = 2**12, 2**16, 2**20
+"""How many bytes are parsed first: most parts are short."""
 # No writer of JSON escapes a letter. In a file that does, keys cannot be found by their bytes.
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])")
 _SOMETHING = re.compile(
@@ -159,24 +160,29 @@ def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined:
             raise TokenizerLoadError(f"{name}: a regex of the {part} may take {what}")
 
 
-def normalizer_of(content: bytes) -> Any:
-    """Return the normalizer in a file, as JSON data; None without one."""
-    return next((data for part, data in _parts(content) if part == "normalizer"), None)
+def check_normalizer(content: bytes, texts: Iterable[str], name: str) -> None:
+    """Raise TokenizerLoadError if the normalizer of a file might take long with ``texts``.
+
+    Each object of this name is checked, wherever it is in the file.
+    """
+    tokens = list(texts)
+    for _, data in _parts(content, ["normalizer"]):
+        check_work("normalizer", data, tokens, name, joined=False)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
+def _parts(content: bytes, names: Iterable[str] = _PARTS) -> Iterator[tuple[str, Any]]:
     """Yield the parts that change texts, without parsing the vocabulary if possible."""
     if _ESCAPED_LETTER.search(content):
         try:
             data = json.loads(content.decode("utf-8-sig", "replace"))
         except (ValueError, RecursionError):
             return
-        yield from ((part, data.get(part)) for part in _PARTS if isinstance(data, dict))
+        yield from ((part, data.get(part)) for part in names if isinstance(data, dict))
         return
-    for part in _PARTS:
+    for part in names:
         key = f'"{part}"'.encode()
         end = content.find(key) + len(key)
         while end >= len(key):
@@ -188,7 +194,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
 
 def _value(content: bytes, place: int) -> Any:
     """Return the JSON value at ``place``, after a colon; None if it is malformed."""
-    for end in (place + _SLICE, len(content)):
+    for end in (*(place + size for size in _SLICES), len(content)):
         text = content[place:end].decode("utf-8", "replace").lstrip(" \t\r\n:")
         try:
             return json.JSONDecoder().raw_decode(text)[0]
