@@ -31,7 +31,7 @@ from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import check_normalizer
+from streamdec.tokenizers._growth import check_normalizer, parts_of
 
 __all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
 
@@ -108,7 +108,8 @@ def apply_config(
     words = {token.content: made.token_to_id(token.content) for token in to_add}
     if not is_built:  # a class has a normalizer of its own
         texts = (token.content for token in to_add if token.normalized)
-        check_normalizer(content, texts, repr(str(folder)))
+        name = repr(str(folder))
+        check_normalizer(parts_of(content, name), texts, name)
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)

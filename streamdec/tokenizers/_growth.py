@@ -17,14 +17,15 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 
-__all__ = ["MAX_PROBED", "check_growth", "check_normalizer", "check_work", "growth_of"]
+__all__ = ["MAX_PROBED", "check_growth", "check_normalizer", "check_work", "growth_of", "parts_of"]
 
 MAX_STAGES = 256
 """The most stages of one part. The largest known chain has 40."""
@@ -73,12 +74,22 @@ _BYTE_LEVEL = 6
 """Four bytes of a character, and a space before it, which is two letters in the second stage."""
 
 
-def check_growth(content: bytes, name: str) -> None:
+Parts = Sequence[tuple[str, Any]]
+"""What a file calls a normalizer, a decoder and so on, as JSON data, wherever it is in the file."""
+
+
+def parts_of(content: bytes, name: str) -> Parts:
+    """Return the parts in a file. Raises TokenizerLoadError, which names ``name``, for too many."""
+    parts = [*islice(_parts(content), MAX_NAMED + 1)]
+    if len(parts) > MAX_NAMED:
+        what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
+        raise TokenizerLoadError(f"{name}: it has {what}")
+    return parts
+
+
+def check_growth(parts: Parts, name: str) -> None:
     """Raise TokenizerLoadError, which names ``name``, if a part makes texts too long."""
-    for count, (part, data) in enumerate(_parts(content), 1):
-        if count > MAX_NAMED:
-            what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
-            raise TokenizerLoadError(f"{name}: it has {what}")
+    for part, data in parts:
         key, limit = _PARTS[part]
         stages = list(_stages(data, key))
         if len(stages) > MAX_STAGES:
@@ -95,9 +106,9 @@ def check_growth(content: bytes, name: str) -> None:
                 f"patterns and contents of {size} characters, and at most {MAX_TEXTS} are allowed"
             )
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
-        parts = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
-        if parts > MAX_REGEX:
-            what = f"regexes of the size {parts:.0f} with repetitions, and at most {MAX_REGEX}"
+        regexes = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
+        if regexes > MAX_REGEX:
+            what = f"regexes of the size {regexes:.0f} with repetitions, and at most {MAX_REGEX}"
             raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
             what = f"one character longer than {limit} characters, unlike any known tokenizer"
@@ -160,29 +171,27 @@ def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined:
             raise TokenizerLoadError(f"{name}: a regex of the {part} may take {what}")
 
 
-def check_normalizer(content: bytes, texts: Iterable[str], name: str) -> None:
-    """Raise TokenizerLoadError if the normalizer of a file might take long with ``texts``.
-
-    Each object of this name is checked, wherever it is in the file.
-    """
+def check_normalizer(parts: Parts, texts: Iterable[str], name: str) -> None:
+    """Raise TokenizerLoadError if a normalizer of a file might take long with ``texts``."""
     tokens = list(texts)
-    for _, data in _parts(content, ["normalizer"]):
-        check_work("normalizer", data, tokens, name, joined=False)
+    for part, data in parts:
+        if part == "normalizer":
+            check_work(part, data, tokens, name, joined=False)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _parts(content: bytes, names: Iterable[str] = _PARTS) -> Iterator[tuple[str, Any]]:
+def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
     """Yield the parts that change texts, without parsing the vocabulary if possible."""
     if _ESCAPED_LETTER.search(content):
         try:
             data = json.loads(content.decode("utf-8-sig", "replace"))
         except (ValueError, RecursionError):
             return
-        yield from ((part, data.get(part)) for part in names if isinstance(data, dict))
+        yield from ((part, data.get(part)) for part in _PARTS if isinstance(data, dict))
         return
-    for part in names:
+    for part in _PARTS:
         key = f'"{part}"'.encode()
         end = content.find(key) + len(key)
         while end >= len(key):
