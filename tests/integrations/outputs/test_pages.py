@@ -112,7 +112,7 @@ def test_lmdeploy(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:
     """In Dynamo's own runtime the worker and its caller run in tests/integrations/dynamo."""
-    plain, http, again, reading = DYNAMO.of_kind("python")
+    plain, http, reading = DYNAMO.of_kind("python")
     handlers: list[Any] = []
 
     async def serve_endpoint(handler: Any) -> None:
@@ -135,9 +135,6 @@ def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:
     assert "".join(each["text"] for each in objects) == "Go on,"
     objects = asyncio.run(ask(names["worker"].generate))
     assert objects[-1]["choices"][0]["finish_reason"] == "stop"
-    resumable = TextWorker(engine, TOKENIZER, resumable=True)
-    run(again, client=SimpleNamespace(generate=resumable.generate))
-    assert capsys.readouterr().out == "Go on,"
     given = [SimpleNamespace(data=lambda i=i: {"token_ids": [i], "index": 0}) for i in TEXTS]
 
     async def generate(_: Any) -> Outputs:
