@@ -11,8 +11,6 @@ import os
 import threading
 import weakref
 
-__all__ = ["Lock"]
-
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 

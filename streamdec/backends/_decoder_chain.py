@@ -34,8 +34,6 @@ from streamdec.protocols import (
 )
 from streamdec.tokenizers._common import guarded
 
-__all__ = ["Stage", "byte_names", "compiled", "rewriter", "stages_of"]
-
 Stage = dict[str, Any]
 """One decoder of a chain, as the library's JSON has it."""
 

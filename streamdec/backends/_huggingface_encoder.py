@@ -20,8 +20,6 @@ from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.tokenizers._base import BaseTokenizer, Span
 from streamdec.tokenizers._common import cached_property, guarded
 
-__all__ = ["UNFAITHFUL", "HuggingFaceEncoder"]
-
 UNFAITHFUL = "a copy of this tokenizer has other added tokens"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
 """Unassigned code points."""

@@ -25,8 +25,6 @@ from streamdec.protocols import (
 )
 from streamdec.tokenizers._common import BYTE_OF_LETTER, guarded
 
-__all__ = ["bytes_of", "library_stages"]
-
 # The pieces that the decoder ``ByteFallback`` parses as bytes, with ``u8::from_str_radix``.
 _BYTE = re.compile(r"<0x(?:[0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")
 

@@ -19,8 +19,6 @@ from streamdec.tokenizers._growth import check_growth, check_normalizer, parts_o
 from streamdec.tokenizers._json_bounds import check_strings, check_trie
 from streamdec.tokenizers._reading import read_bounded
 
-__all__ = ["parse", "read_json", "vocabulary_hash"]
-
 _BOM = "\ufeff"
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
 # None of these matches inside a vocabulary: a quote in a string follows a backslash, and the value

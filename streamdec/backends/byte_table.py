@@ -42,8 +42,6 @@ from streamdec.tokenizers._common import (
 from streamdec.tokenizers._instrumented import instrumented_decode
 from streamdec.tokenizers._reading import read_bounded
 
-__all__ = ["ByteTableTokenizer", "byte_class_of"]
-
 
 def _quoted(escapes: str) -> str:
     r"""Return a regex for a literal of Python with these ``escapes`` after a backslash."""

@@ -27,8 +27,6 @@ from streamdec.protocols import ByteLevel, TextRules
 from streamdec.protocols import Tokenizer as AnyTokenizer
 from streamdec.tokenizers._common import guarded
 
-__all__ = ["Caveat", "caveats_of", "warn_of_caveats"]
-
 CLEAN_UP = "clean_up_tokenization_spaces"
 _SHOWN = 3
 

@@ -14,8 +14,6 @@ from types import MappingProxyType
 
 from streamdec.tokenizers.encodings import ENCODINGS, PLAIN
 
-__all__ = ["CUTTING", "Cutting"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cutting:

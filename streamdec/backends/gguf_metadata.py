@@ -20,8 +20,6 @@ from typing import Any, BinaryIO
 
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MAX_ITEMS", "MAX_METADATA", "numbers_of", "read_metadata", "strings_of"]
-
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21

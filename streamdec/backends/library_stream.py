@@ -15,8 +15,6 @@ from tokenizers.decoders import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.protocols import Decoder
 
-__all__ = ["library_decode", "library_stream", "library_tokenizer"]
-
 
 def library_tokenizer(tokenizer: Decoder) -> Tokenizer | None:
     """Return the ``tokenizers.Tokenizer`` inside ``tokenizer``; None for another library."""

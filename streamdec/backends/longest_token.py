@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 
 from streamdec.errors import EncodeError
 
-__all__ = ["LongestToken"]
-
 
 class LongestToken:
     """Encodes with ``tokens``, pairs of an id and its bytes.

@@ -18,16 +18,6 @@ from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
-__all__ = [
-    "check_ranks",
-    "cut",
-    "encoding_of_model",
-    "named_spec",
-    "ranks_at_hand",
-    "spec_of",
-    "with_declared",
-]
-
 MAX_TOKEN = 2**14
 """Bytes of a token; the longest known has 2,048. fastokens takes quadratic time for a token."""
 _MAX_CHARS = 400_000

@@ -18,8 +18,6 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 
-__all__ = ["cached_file", "encodings_of", "parse_ranks", "sha256_of"]
-
 _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 
 

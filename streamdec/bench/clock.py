@@ -13,17 +13,6 @@ from statistics import median
 from time import monotonic, thread_time_ns
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "Clock",
-    "Driver",
-    "Samples",
-    "Spread",
-    "fresh",
-    "in_turns",
-    "nanoseconds",
-    "per_token",
-]
-
 Clock = Callable[[], int]
 """Returns the nanoseconds since some moment."""
 

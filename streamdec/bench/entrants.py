@@ -15,23 +15,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 
-__all__ = [
-    "HF",
-    "OURS",
-    "Entrant",
-    "FixedWindow",
-    "Library",
-    "OffsetWindow",
-    "Ours",
-    "Rival",
-    "Stopping",
-    "Windowed",
-    "first_stop",
-    "fixed_window",
-    "rival_of",
-    "text_of",
-]
-
 HF = "HF DecodeStream"
 OURS = "streamdec"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["duration", "number", "size", "times"]
-
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZES = ((2.0**20, "MB"), (2.0**10, "kB"), (1.0, "B"))
 

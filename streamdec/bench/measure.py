@@ -25,8 +25,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.protocols import Decoder
 
-__all__ = ["Difference", "Findings", "measure", "streams_of"]
-
 LONGEST_STREAM = 4_096
 """The number of tokens after which a new stream begins."""
 MOST_ROUNDS = 300

@@ -6,8 +6,6 @@ from typing import Any
 
 from streamdec.tokenizers._extras import library
 
-__all__ = ["compute", "pyarrow"]
-
 WHAT = "decoding of datasets needs"
 
 

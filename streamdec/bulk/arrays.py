@@ -19,8 +19,6 @@ from streamdec.protocols import Decoder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["decode_arrow", "decoded"]
-
 
 def decode_arrow(
     array: pa.Array | pa.ChunkedArray,

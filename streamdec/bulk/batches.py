@@ -24,8 +24,6 @@ from streamdec.protocols import Decoder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BulkDecoder", "DecodedTable"]
-
 _loaded: dict[tuple[str, str], Decoder] = {}
 """The tokenizers of this process, by path and options."""
 _loading = Lock()

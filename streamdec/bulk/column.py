@@ -16,8 +16,6 @@ from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.errors import StreamdecError, TokenIdError
 
-__all__ = ["Column", "Decoded", "column_of", "in_row", "integers"]
-
 BLOCK_TOKENS = 2**18
 """Tokens of a block. Its temporary arrays take a few MB and fit the caches of the processor."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from streamdec.errors import StreamdecError
 
-__all__ = ["DatasetError"]
-
 
 class DatasetError(StreamdecError, ValueError):
     """A file or a table that cannot be read, lacks the column, or already has one of that name.

@@ -18,19 +18,6 @@ from streamdec.core.token_ids import check_token_id
 from streamdec.errors import TokenIdError
 from streamdec.tokenizers._extras import library
 
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "Block",
-    "Format",
-    "Sink",
-    "format_of",
-    "open_sink",
-    "read_blocks",
-    "schema_of",
-    "table_of",
-]
-
 Format = Literal["parquet", "arrow", "jsonl"]
 FORMATS: Sequence[Format] = get_args(Format)
 SUFFIXES: dict[str, Format] = {

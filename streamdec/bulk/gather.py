@@ -41,8 +41,6 @@ from streamdec.protocols import (
     WordPiece,
 )
 
-__all__ = ["Gather", "gather_for"]
-
 MOST_BYTES = 2**31 - 1
 """The most bytes of an Arrow array with 32-bit offsets."""
 MOST_STRIPPED = 1000

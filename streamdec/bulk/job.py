@@ -33,8 +33,6 @@ try:
 except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Existing", "Job", "Status"]
-
 Existing = Literal["refuse", "overwrite", "resume"]
 """What to do if the output exists; ``"resume"`` leaves it unchanged."""
 

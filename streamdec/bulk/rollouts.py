@@ -31,8 +31,6 @@ from streamdec.errors import MissingExtraError, StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.streams.options import DecodingOptions
 
-__all__ = ["Rollout", "decode_rollouts"]
-
 FEWEST_TOKENS = 2**13
 """A batch of fewer ids is decoded row by row, because making a column takes longer."""
 

@@ -9,8 +9,6 @@ from itertools import accumulate, count, pairwise
 from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 
-__all__ = ["spans_of"]
-
 BEGINS = bytes(byte & 0xC0 != 0x80 for byte in range(256))
 """For each byte, 1 if a character begins with it."""
 NEW_SPAN = partial(tuple.__new__, TokenSpan)

@@ -26,8 +26,6 @@ from streamdec.core.tables import table_for
 from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder
 
-__all__ = ["StoppedRow", "StoppedRows", "decoded_row", "stopped_type"]
-
 RAN_OUT: FinishReason = "abort"
 """The finish reason of a row whose ids ended first."""
 

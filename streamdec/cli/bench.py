@@ -23,8 +23,6 @@ from streamdec.cli.stop_options import stop_option
 from streamdec.core.tables import route_of
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["bench"]
-
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
 SECONDS = 30
 MOST_CHARACTERS = 50_000

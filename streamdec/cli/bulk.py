@@ -24,8 +24,6 @@ from streamdec.core.options import UnknownIds
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import TokenIdError
 
-__all__ = ["bulk"]
-
 BAR = 24
 """Cells of the progress bar."""
 

@@ -20,8 +20,6 @@ from streamdec.errors import ChatTemplateError
 from streamdec.tokenizers._chat import ChatRenderer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["chat"]
-
 PARTS_HINT = (
     "hint: the template does not accept a list as content; --openai joins the parts to one text"
 )

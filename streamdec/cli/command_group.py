@@ -24,8 +24,6 @@ from streamdec.cli.progress import say
 from streamdec.cli.statuses import CANNOT_BEGIN, INTERRUPTED, OUTPUT_CLOSED, STATUS_LINE
 from streamdec.errors import StreamdecError, StreamdecWarning
 
-__all__ = ["COMMANDS", "commands", "run"]
-
 COMMANDS: Mapping[str, str] = {
     "bench": "Measure what streaming costs with a tokenizer.",
     "bulk": "Decode a column of token ids in Parquet, Arrow or JSONL files.",

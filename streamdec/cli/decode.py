@@ -32,8 +32,6 @@ from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.tables import table_for
 from streamdec.protocols import ByteFallback, Tokenizer
 
-__all__ = ["decode"]
-
 Line = TypeVar("Line")
 
 

@@ -18,8 +18,6 @@ from streamdec.cli.stop_options import RAN_OUT
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 
-__all__ = ["STOP", "demo", "simulated_engine"]
-
 STOP = "\nUser:"
 """The stop. The text contains it once, and several prefixes of it before."""
 

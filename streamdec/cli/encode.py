@@ -20,8 +20,6 @@ from streamdec.cli.rows import (
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.encoding import Special
 
-__all__ = ["encode"]
-
 
 @click.command()
 @tokenizer_option

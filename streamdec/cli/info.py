@@ -26,8 +26,6 @@ from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.loading.detect import detect_format
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["info"]
-
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _SAID_BELOW = ".*(They are decoded as other text|have other ids than the file says)"
 _MOST_LISTED = 12

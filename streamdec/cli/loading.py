@@ -15,16 +15,6 @@ from streamdec.fastpath.fast_path import MODES, VARIABLE
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = [
-    "LOADING_OPTIONS",
-    "Loader",
-    "data_file",
-    "loading_options",
-    "say_what_encodes",
-    "tokenizer_argument",
-    "tokenizer_option",
-]
-
 Loader = Callable[..., LoadedTokenizer]
 """``load_tokenizer`` with the given options; takes a path or a name."""
 

@@ -21,8 +21,6 @@ from streamdec.preflight import Report, inspect
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
 from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
-__all__ = ["preflight"]
-
 USUAL_ENGINES = ("vllm", "sglang", "transformers")
 _FORMATS = ("json", "sarif")
 

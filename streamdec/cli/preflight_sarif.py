@@ -21,8 +21,6 @@ from streamdec.preflight import Evidence, Finding, Report
 from streamdec.preflight.preflight_report import Severity
 from streamdec.preflight.snapshot import Snapshot
 
-__all__ = ["line_of_pointer", "sarif_log"]
-
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )

@@ -14,8 +14,6 @@ from rich.text import Text
 from streamdec.preflight import Evidence, Finding, Report, StopTokens
 from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
-__all__ = ["as_sentence", "printable", "text_report"]
-
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 SIGNS: dict[Severity, str] = {"error": "✖", "warning": "▲", "info": "•"}
 MOST_EVIDENCE = 6

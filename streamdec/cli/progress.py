@@ -14,8 +14,6 @@ from typing import Self
 
 import click
 
-__all__ = ["Progress", "counted", "say", "wipe", "write_line"]
-
 EVERY = 0.1
 """Seconds between two lines."""
 SILENT = 0.5

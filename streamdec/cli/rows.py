@@ -21,23 +21,6 @@ import click
 from streamdec.cli.progress import say
 from streamdec.errors import StreamdecError
 
-__all__ = [
-    "BadInputError",
-    "Complaints",
-    "Input",
-    "InputFormat",
-    "decode_text",
-    "field_option",
-    "input_format_option",
-    "json_line",
-    "numbered_lines",
-    "numbered_words",
-    "parse_id",
-    "parse_row",
-    "source_argument",
-    "without_bom",
-]
-
 InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""
 

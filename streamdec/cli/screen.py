@@ -18,8 +18,6 @@ from rich.text import Text
 from streamdec.cli.stop_options import cause_of_end
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
-__all__ = ["Screen", "cells_of", "open_screen", "status", "wrap"]
-
 ZERO_WIDTH_JOINER = "\u200d"
 EMOJI_PRESENTATION = "\ufe0f"
 REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)

@@ -26,8 +26,6 @@ from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_eng
 from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["serve"]
-
 VARIABLE = "STREAMDEC_API_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()

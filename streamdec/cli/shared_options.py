@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-__all__ = ["collected", "decoding_options", "special_tokens_option", "unknown_ids_option"]
-
 Command = Callable[..., Any]
 
 

@@ -6,18 +6,6 @@ from collections.abc import Mapping
 
 import click
 
-__all__ = [
-    "CANNOT_BEGIN",
-    "DONE",
-    "INTERRUPTED",
-    "NOT_ALL_IS_WELL",
-    "OUTPUT_CLOSED",
-    "STATUSES",
-    "STATUS_LINE",
-    "STUCK",
-    "CannotBeginError",
-]
-
 DONE = 0
 NOT_ALL_IS_WELL = 1
 CANNOT_BEGIN = 2

@@ -19,15 +19,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.core.token_ids import check_token_id
 
-__all__ = [
-    "RAN_OUT",
-    "cause_of_end",
-    "markers_option",
-    "parse_stop",
-    "stop_option",
-    "stop_options",
-]
-
 RAN_OUT: FinishReason = "abort"
 """The reason that commands flush a stream with when there are no more ids."""
 

@@ -38,8 +38,6 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.trace import TokenRecord, Trace, Tracer
 from streamdec.trace.html import html_page
 
-__all__ = ["trace"]
-
 MOST_IN_TABLE = 2_000
 """The most tokens shown as a table. A longer trace has the format for a pipe, which is faster."""
 LONGEST_CELL = 40

@@ -40,8 +40,6 @@ from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["verify"]
-
 MOST_SHOWN = 20
 """The number of rows whose differences are shown in full; later rows get one line each."""
 IDS_AT_ONCE = 16_384

@@ -24,8 +24,6 @@ from streamdec.core.token_ids import check_token_id
 from streamdec.fastpath.comparison import smallest
 from streamdec.protocols import ByteFallback, Tokenizer
 
-__all__ = ["WAYS", "Difference", "Streaming"]
-
 REPLACEMENT = "\ufffd"
 LONGEST_STOP = 12
 MOST_RESTORED = 3

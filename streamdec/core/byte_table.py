@@ -30,8 +30,6 @@ from streamdec.core.replacers import Replacers
 from streamdec.core.table import Table
 from streamdec.core.token_rules.base import Element, TokenRule
 
-__all__ = ["ByteTable"]
-
 MAX_AGE = 8
 """Rows are stored for states that withhold nothing older than so many tokens."""
 

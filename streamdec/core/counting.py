@@ -23,23 +23,6 @@ False
 
 from __future__ import annotations
 
-__all__ = [
-    "INFINITE",
-    "MOST_COUNTED",
-    "MOST_TALLIED",
-    "TOKEN",
-    "TOKEN_TALLY",
-    "Counters",
-    "code_points_in",
-    "count_of",
-    "counted",
-    "first_tally",
-    "size_of",
-    "tally_of",
-    "text_in",
-    "tokens_in",
-]
-
 TOKEN = 1
 """The count of one token. At ten million tokens a second the next field is safe for a day."""
 _CODE_POINT = 1 << 40

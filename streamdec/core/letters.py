@@ -13,8 +13,6 @@ True
 
 from __future__ import annotations
 
-__all__ = ["LETTERS", "MOVES", "NAMED", "SLOW", "letters_of", "shared"]
-
 # Each mark that stops often begin with has a bit of its own; other characters share a few. What is
 # frequent in texts has the lowest bits (see Matching.free).
 _CLASSES = (

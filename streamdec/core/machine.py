@@ -29,8 +29,6 @@ from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
-__all__ = ["Machine", "fed", "note_taken"]
-
 
 def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
     """Return what ``step`` makes of ``token_ids``, as one chunk. See ``Machine.feed``."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["DEFAULT_OPTIONS", "ByteFallbackMode", "Options", "Route", "UnknownIds"]
-
 ByteFallbackMode = Literal["eager", "exact"]
 Route = Literal["bytes", "window"]
 UnknownIds = Literal["skip", "error", "replace"]

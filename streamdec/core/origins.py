@@ -9,8 +9,6 @@ from typing import Any
 from streamdec.core.table import Table
 from streamdec.errors import RewriteError
 
-__all__ = ["origins_of_end", "origins_of_step"]
-
 
 def origins_of_step(table: Table, row: Any, token_id: int, index: int, *, ends: bool) -> list[int]:
     """Return the origins of the text that a token decides.

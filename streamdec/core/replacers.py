@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from streamdec.core.options import Options
 from streamdec.protocols import LiteralReplace
 
-__all__ = ["CLEANED_UP", "CLEAN_UP_TOKENIZATION_SPACES", "Ages", "Replacers", "replacers_of"]
-
 CLEANED_UP = (
     (" .", "."),
     (" ?", "?"),

@@ -28,29 +28,6 @@ from streamdec.errors import SnapshotError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
-__all__ = [
-    "FORMAT",
-    "Fields",
-    "check_match",
-    "dump",
-    "dump_checkpoint",
-    "dump_end",
-    "dump_matching",
-    "dump_size",
-    "fingerprint",
-    "load",
-    "load_checkpoint",
-    "load_end",
-    "load_fields",
-    "load_matching",
-    "load_start",
-    "offsets",
-    "places",
-    "reading",
-    "shown",
-    "token_ids",
-]
-
 FORMAT = 1
 
 SAMPLE = 256

@@ -37,8 +37,6 @@ from streamdec.core.provenance import State
 from streamdec.core.table import Table
 from streamdec.core.token_ids import check_token_id
 
-__all__ = ["Recorder", "SpanRecorder"]
-
 
 class _Span:
     """A token on its way: its bytes in the stream, then its place in the text."""

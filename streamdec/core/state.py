@@ -30,8 +30,6 @@ from streamdec.core.token_ids import as_sequence
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.protocols import Decoder
 
-__all__ = ["ENDED", "FIELDS", "StreamState"]
-
 ENDED = Row(None, holds=False)
 """The row of a stream that has ended. It is empty, so each step takes the slow path."""
 

@@ -23,8 +23,6 @@ from streamdec.core.provenance import BEFORE
 if TYPE_CHECKING:
     from streamdec.core.walk import Walk
 
-__all__ = ["step_function"]
-
 NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
 """What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
 is an object that cannot be compared or used as an index. The slow path raises the clear error."""

@@ -69,8 +69,6 @@ from streamdec.core.provenance import Ages, Parted, State, parted_by_text
 from streamdec.core.replacers import Replacers
 from streamdec.locks import Lock
 
-__all__ = ["MISSING", "Row", "Table", "Transition"]
-
 MAX_TRANSITIONS = 65_536
 """Transitions in rows other than idle's before they are emptied; each takes about 200 bytes."""
 MAX_LISTED = 2**20

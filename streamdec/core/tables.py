@@ -19,8 +19,6 @@ from streamdec.errors import StreamdecWarning
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder, TableDecoder
 
-__all__ = ["route_of", "table_for"]
-
 _METHODS = ("decode", "piece", "is_skipped", "sample_ids")
 """The methods of a TableDecoder that compiling and verifying call."""
 

@@ -9,8 +9,6 @@ from typing import Any, SupportsIndex
 
 from streamdec.errors import TokenIdError
 
-__all__ = ["MAX_TOKEN_ID", "as_sequence", "check_token_id", "is_bool"]
-
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 

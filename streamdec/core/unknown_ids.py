@@ -8,8 +8,6 @@ from streamdec.core.warn_once import WarnOnce
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder
 
-__all__ = ["unknown_id", "warn_once"]
-
 logger = logging.getLogger("streamdec")
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import codecs
 from codecs import utf_8_decode
 
-__all__ = ["PER_BYTE", "PER_PART", "REPLACEMENT", "code_points", "decode", "flush"]
-
 REPLACEMENT = "\ufffd"
 PER_PART = "replace"
 PER_BYTE = "streamdec.per_byte"

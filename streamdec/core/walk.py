@@ -30,8 +30,6 @@ from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.errors import FinishedError
 
-__all__ = ["Walk"]
-
 
 class _After(NamedTuple):
     """What a token leads to, besides the state of the table."""

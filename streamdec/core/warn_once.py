@@ -5,8 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Hashable
 
-__all__ = ["WarnOnce"]
-
 
 class WarnOnce:
     """Knows which warnings were given about which objects, while the objects exist.

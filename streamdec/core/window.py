@@ -20,14 +20,6 @@ from typing import Any, NamedTuple
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError
 
-__all__ = [
-    "HALF",
-    "INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET",
-    "MAX_WINDOW",
-    "TokenWindow",
-    "WindowMemory",
-]
-
 INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
 """How many ids of a prompt are context at first: the value of vLLM, TGI, SGLang and Dynamo."""
 

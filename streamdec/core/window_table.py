@@ -18,8 +18,6 @@ from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryErr
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
-__all__ = ["WindowTable"]
-
 
 class WindowState(NamedTuple):
     """The state of a windowed stream. No two states are alike, so none is idle and none is kept."""

@@ -16,8 +16,6 @@ from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 
-__all__ = ["FastEncoder", "Mode", "ids_of", "import_fastokens"]
-
 Mode = tuple[bool, Literal["parse", "text"]]
 """Whether special tokens are added, and how those that a text spells are encoded."""
 

@@ -17,8 +17,6 @@ from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of, import_fast
 from streamdec.fastpath._probes import probes_of, static_faults
 from streamdec.tokenizers._common import guarded
 
-__all__ = ["FastokensCheck", "Stopped"]
-
 _PROBES_AT_ONCE = 256
 _EVERY = 8
 """One probe in this many is also compared in the other modes of encoding."""

@@ -21,8 +21,6 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._growth import MAX_PROBED, growth_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
-__all__ = ["GUARDED", "probes_of", "static_faults"]
-
 GUARDED = "\u180e"
 """White space to one regex engine only: huggingface encodes all texts that contain it.
 

@@ -14,8 +14,6 @@ from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of
 from streamdec.fastpath.fast_path import FastPath
 from streamdec.tokenizers._base import check_text
 
-__all__ = ["Comparison", "Difference", "smallest"]
-
 Part = TypeVar("Part", bound=Sequence[Any])
 
 _MODES: tuple[Mode, ...] = ((False, "parse"), (True, "parse"), (False, "text"))

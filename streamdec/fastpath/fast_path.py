@@ -36,8 +36,6 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import cached_property, refuse_special
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
 
-__all__ = ["MODES", "VARIABLE", "AssembledFastPath", "FastOptions", "FastPath"]
-
 VARIABLE = "STREAMDEC_FAST"
 MODES: tuple[FastMode, ...] = get_args(FastMode)
 """The values of ``fast``."""

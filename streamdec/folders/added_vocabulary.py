@@ -14,8 +14,6 @@ from tokenizers import __version__ as _library_version
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
 
-__all__ = ["AddedVocabulary", "Token", "takes_long"]
-
 Token = AddedToken
 """An added token with its flags, for modules that do not know the library."""
 

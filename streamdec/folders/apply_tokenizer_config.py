@@ -33,8 +33,6 @@ from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._growth import check_normalizer, parts_of
 
-__all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfigChanges:

@@ -33,8 +33,6 @@ from streamdec.folders.sentencepiece_proto import (
 from streamdec.tokenizers._common import BYTE_OF_LETTER
 from streamdec.tokenizers._reading import read_bounded
 
-__all__ = ["Assembled", "from_ranks", "from_sentencepiece", "from_vocabulary"]
-
 _SPACE = "\u2581"
 _LETTERS = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
 _LONGEST = 4096

@@ -23,8 +23,6 @@ from tokenizers import Tokenizer, processors
 
 from streamdec.tokenizers._common import guarded
 
-__all__ = ["Pipeline", "pipeline_of", "set_post_processor"]
-
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL = (
     *("dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"),

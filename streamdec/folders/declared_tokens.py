@@ -18,8 +18,6 @@ from tokenizers import AddedToken
 
 from streamdec.folders.tokenizer_config import ROLES, content_of
 
-__all__ = ["DECLARED", "FLAGS", "DeclaredTokens", "added_token", "declared_tokens", "without_flag"]
-
 DECLARED = "added_tokens_decoder"
 """The key of added tokens by id in ``tokenizer_config.json``."""
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")

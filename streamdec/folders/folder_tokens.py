@@ -38,8 +38,6 @@ from streamdec.folders.tokenizer_config import (
 )
 from streamdec.tokenizers._common import MAX_ID
 
-__all__ = ["FolderTokens", "has_config", "read_folder", "resolve"]
-
 _MODEL_CONFIG = "config.json"
 
 

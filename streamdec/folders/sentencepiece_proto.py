@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["CONTROL", "MAX_MODEL", "NORMAL", "USER_DEFINED", "ModelProto", "Piece", "model_proto"]
-
 MAX_MODEL = 2**24
 """Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
 memory, and the library sentencepiece ends the process if there is too little."""

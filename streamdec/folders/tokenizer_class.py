@@ -13,8 +13,6 @@ from typing import Any
 
 from streamdec.folders.transformers_facts import TokenizerClass, facts
 
-__all__ = ["GENERIC", "Chosen", "auto_map_of", "choose_class"]
-
 GENERIC = "TokenizersBackend"
 _GENERIC_NAMES = frozenset((GENERIC, "PythonBackend"))
 _NOT_OF_A_MODEL = frozenset((*_GENERIC_NAMES, "PreTrainedTokenizerFast", "MistralCommonBackend"))

@@ -12,16 +12,6 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.folder_files import BOM, FileError, parse_json, read_file
 
-__all__ = [
-    "ADDED_TOKENS",
-    "CONFIG",
-    "ROLES",
-    "SPECIAL_TOKENS_MAP",
-    "content_of",
-    "id_of",
-    "read_object",
-]
-
 CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 ADDED_TOKENS = "added_tokens.json"

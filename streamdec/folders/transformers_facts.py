@@ -14,8 +14,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-__all__ = ["ABSENT", "EosDefault", "Facts", "TokenizerClass", "facts"]
-
 ABSENT = "absent"
 """In place of an id: the configuration class has no such attribute."""
 _MODEL_ALIASES: Mapping[str, str] = {"kimi_k2": "deepseek_v3"}

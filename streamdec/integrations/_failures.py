@@ -11,8 +11,6 @@ from types import MappingProxyType
 from streamdec.chunks import FinishReason
 from streamdec.streams.options import unknown_option
 
-__all__ = ["FAILED", "FAILURES", "REASONING", "check_options"]
-
 REASONING = "reasoning"
 """The name of the section whose text the APIs have a place of its own for."""
 

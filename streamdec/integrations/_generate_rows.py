@@ -12,8 +12,6 @@ from streamdec.integrations._tokenizers import decoder_for
 from streamdec.streams.options import DecoderOptions, parted_options, unknown_option
 from streamdec.streams.pool import DecoderPool
 
-__all__ = ["Rows"]
-
 
 class Rows:
     """The decoders of the rows of one call of ``generate``.

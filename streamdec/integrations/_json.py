@@ -11,8 +11,6 @@ from json import JSONEncoder
 from json.encoder import encode_basestring
 from typing import Any
 
-__all__ = ["Json", "json_bytes", "string_bytes"]
-
 Json = dict[str, Any]
 
 _encode = JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -16,8 +16,6 @@ from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
 
-__all__ = ["Format", "ResponseOptions", "Sample", "error_body"]
-
 
 def error_body(
     message: str,

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from streamdec.integrations._json import Json
 from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 
-__all__ = ["chat_logprobs", "completion_logprobs"]
-
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
     """Return those of a chat: a list of tokens, with their bytes as numbers."""

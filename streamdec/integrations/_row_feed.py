@@ -15,8 +15,6 @@ from typing import NamedTuple
 from streamdec.chunks import Chunk, joined
 from streamdec.streams.wakeups import Wakeup, new_wakeup
 
-__all__ = ["RowChunk", "RowFeed"]
-
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 

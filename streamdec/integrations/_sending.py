@@ -21,8 +21,6 @@ from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
 
-__all__ = ["Message", "Receive", "Sample", "Send", "Sending", "WireStream"]
-
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]

@@ -10,8 +10,6 @@ from typing import Any, cast
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.protocols import Decoder
 
-__all__ = ["decoder_for"]
-
 
 def decoder_for(tokenizer: Any) -> Decoder:
     """Return a HuggingFaceTokenizer of a tokenizer of ``tokenizers`` or a fast one of transformers.

@@ -15,8 +15,6 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.loading.detect import detect_format
 from streamdec.tokenizers._extras import library
 
-__all__ = ["HUB", "Snapshot", "find_snapshot", "is_hub_id"]
-
 HUB = "hf://"
 """The prefix of an id of the Hub that is not a path or the name of a model."""
 

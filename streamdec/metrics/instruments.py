@@ -14,8 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
-__all__ = ["INSTRUMENTS", "Buckets", "Instrument", "attribute", "field"]
-
 Kind = Literal["counter", "histogram", "gauge"]
 
 

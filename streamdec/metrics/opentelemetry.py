@@ -20,8 +20,6 @@ from streamdec.tokenizers.tokenizer_report import versions_of
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-__all__ = ["OpenTelemetryMetrics"]
-
 _taken: WeakSet[Any] = WeakSet()
 """Providers that have the instruments. They ignore a second set, except for its histograms."""
 

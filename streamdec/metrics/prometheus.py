@@ -17,8 +17,6 @@ from streamdec.tokenizers._extras import library
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["PrometheusMetrics"]
-
 _METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
 
 

@@ -15,8 +15,6 @@ from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
 from streamdec.locks import Lock
 from streamdec.metrics.instruments import INSTRUMENTS, Instrument, field
 
-__all__ = ["MAX_LABEL_SETS", "OTHER", "Record", "Recorder"]
-
 MAX_LABEL_SETS = 1_000
 """The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
 clients who choose a label, such as the name of a tokenizer, cannot fill the memory."""

@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ENGINES", "Engine", "parse_engine"]
-
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "vllm": ("0.11.0", "0.11.1", "0.19.1", "0.33.0"),
     "sglang": ("0.5.10", "0.5.23"),

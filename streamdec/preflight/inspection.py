@@ -13,8 +13,6 @@ from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.stop_tokens import CONFIG, GENERATION
 from streamdec.preflight.view import View
 
-__all__ = ["inspect"]
-
 
 def inspect(
     path: str | os.PathLike[str],

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 
 from streamdec.folders.added_vocabulary import AddedVocabulary, Token
 
-__all__ = ["LoadedTokens"]
-
 
 class LoadedTokens:
     """The tokens of a tokenizer, with more added to them."""

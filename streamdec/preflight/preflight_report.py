@@ -13,17 +13,6 @@ from typing import Any, Literal
 
 from streamdec.preflight.stop_tokens import StopTokens, fields_as_json, shortened
 
-__all__ = [
-    "SEVERITIES",
-    "Evidence",
-    "Finding",
-    "Reference",
-    "Report",
-    "Severity",
-    "SpecialToken",
-    "shown",
-]
-
 _MOST_ITEMS = 50
 
 Severity = Literal["info", "warning", "error"]

@@ -27,16 +27,6 @@ from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
 from streamdec.tokenizers._extras import library
 
-__all__ = [
-    "COMPARING",
-    "CommitStatus",
-    "QuantizationEntry",
-    "cross_ref_files",
-    "find_nested_quantization_config",
-    "summarize_quant_config",
-    "verify_commit_reachable",
-]
-
 COMPARING = frozenset(
     (
         *("EOS_SOURCES_DISAGREE", "EOS_TOKEN_NOT_IN_VOCAB", "EOS_ID_UNKNOWN"),

@@ -39,15 +39,6 @@ from streamdec.preflight.view import View
 if TYPE_CHECKING:
     from streamdec.chat.environment import Clock
 
-__all__ = [
-    "TemplateKwargs",
-    "TurnMarker",
-    "build_chat_template_env",
-    "effective_template_kwargs",
-    "is_turn_marker_eos",
-    "openers",
-]
-
 _STANDARD = frozenset(
     (
         *("conversation", "tools", "documents", "chat_template", "add_generation_prompt"),

@@ -18,15 +18,6 @@ from streamdec.preflight.engine_versions import ENGINES, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Entry, Tokens
 
-__all__ = [
-    "DiscoveredToken",
-    "EffectiveTokenizerClass",
-    "discover_added_tokens",
-    "effective_tokenizer_class",
-    "resolve_marker_to_id",
-    "version_gate_tokenizer_class",
-]
-
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
 _LEGACY = "added_tokens.json"

@@ -12,8 +12,6 @@ from importlib.resources import files
 
 from streamdec.preflight.preflight_report import Evidence, Finding, Reference, Severity
 
-__all__ = ["RULES", "Rule"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:

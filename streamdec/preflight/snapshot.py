@@ -25,8 +25,6 @@ from streamdec.tokenizers.folder_files import (
     with_line_feeds,
 )
 
-__all__ = ["LIMITS", "MAX_JSON", "MAX_TEXT", "File", "Problem", "Snapshot", "open_snapshot"]
-
 MAX_JSON = 2**24
 """The most bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
 MAX_TEXT = 2**20

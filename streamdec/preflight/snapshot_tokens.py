@@ -30,8 +30,6 @@ from streamdec.folders.tokenizer_config import content_of
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 
-__all__ = ["Entry", "Resolved", "Role", "Tokens", "is_id"]
-
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
 MAX_ADDED_TEXT = 2**21

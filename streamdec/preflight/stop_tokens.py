@@ -37,15 +37,6 @@ from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import Snapshot, open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, is_id
 
-__all__ = [
-    "EosSources",
-    "Source",
-    "StopTokens",
-    "effective_stop_tokens",
-    "stop_conditions",
-    "stop_tokens_of",
-]
-
 MAX_SHOWN = 500
 """The most characters of a text in a report."""
 GENERATION = "generation_config.json"

@@ -14,8 +14,6 @@ from typing import Any
 
 from streamdec.preflight.snapshot import MAX_TEMPLATES, Snapshot
 
-__all__ = ["CONFIG", "DIRECTORY", "FILE", "LEGACY", "Template", "Templates"]
-
 FILE = "chat_template.jinja"
 DIRECTORY = "additional_chat_templates"
 LEGACY = "chat_template.json"

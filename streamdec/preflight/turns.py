@@ -19,27 +19,6 @@ from typing import Any
 
 from streamdec.errors import ChatTemplateError, MissingExtraError
 
-__all__ = [
-    "ALL",
-    "ANSWER",
-    "CHILD_DIED",
-    "FAILS",
-    "FIRST",
-    "QUESTION",
-    "STANDARD_NAMES",
-    "TOOL",
-    "WHAT",
-    "Marker",
-    "Probes",
-    "StaticFacts",
-    "Turns",
-    "called",
-    "find_turns",
-    "pattern_of",
-    "probe",
-    "rendered",
-]
-
 ANSWER = "qzanswerzq"
 QUESTION = "qzquestionzq"
 FIRST = "qzfirstzq"

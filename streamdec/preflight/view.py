@@ -20,8 +20,6 @@ from streamdec.preflight.stop_tokens import EosSources, StopTokens, stop_tokens_
 from streamdec.preflight.templates import Templates
 from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 
-__all__ = ["View"]
-
 _MOST_TEXT = 2**18
 """The most characters of templates that are searched; a longer template is over its limit."""
 _MOST_SOUGHT = 8_000

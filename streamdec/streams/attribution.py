@@ -32,8 +32,6 @@ from streamdec.core.snapshots import shown
 from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import SnapshotError
 
-__all__ = ["TokenAttribution"]
-
 
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""

@@ -12,8 +12,6 @@ import anyio
 from streamdec.errors import SourceError
 from streamdec.streams.reading import Reading
 
-__all__ = ["AsyncClosing", "Closing", "closing_error", "completed", "is_of_generator"]
-
 
 class BaseClosing:
     """Closes a source once, and keeps the errors of closing until they can be raised.

@@ -23,8 +23,6 @@ from streamdec.streams.closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine
 from streamdec.streams.wakeups import runs_trio
 
-__all__ = ["IdleSource", "check_seconds"]
-
 Result = tuple[Any, BaseException | None]
 
 MAX_SECONDS = 10**9

@@ -14,8 +14,6 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import SourceError
 from streamdec.streams.outputs import Delta
 
-__all__ = ["PieceReader", "TextMachine"]
-
 
 class PieceReader:
     """Reads the pieces of one source; it has the methods of an OutputReader.

@@ -17,8 +17,6 @@ from streamdec.streams.outputs import OutputReader, ending
 from streamdec.streams.pieces import PieceReader, TextMachine
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
-__all__ = ["MAX_TOKENS_AT_ONCE", "BaseStream", "M", "Reading"]
-
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 

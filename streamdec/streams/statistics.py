@@ -12,8 +12,6 @@ from streamdec.chunks import Chunk, FinishReason, Withheld, joined
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
-__all__ = ["StreamStatistics"]
-
 
 class _Counts(NamedTuple):
     """The counts that a machine keeps."""

@@ -17,8 +17,6 @@ from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.pieces import TextMachine
 from streamdec.streams.statistics import StreamStatistics
 
-__all__ = ["Machine", "Stepper", "check_machine"]
-
 
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""

@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
-__all__ = ["Call", "Wakeup", "is_in_event_loop", "new_call", "new_wakeup", "runs_trio"]
-
 
 class Call:
     """A function and the event loop in which it is called. Any thread can ask for the call.

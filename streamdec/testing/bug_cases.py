@@ -13,8 +13,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-__all__ = ["BugCase", "bug_cases"]
-
 
 @dataclass(frozen=True)
 class BugCase:

@@ -23,8 +23,6 @@ from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Re
 from streamdec.testing.laws import LAWS, Driven, Law, Trial, UnjudgedError
 from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_tokenizers, subject_of
 
-__all__ = ["Check", "check_detokenizer", "checks"]
-
 CHANGEABLE = "a second run of the example passed: earlier streams or chance change the result"
 GROUPINGS = 5
 """Random groupings of a bug case, in addition to single ids and one call."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Outcome", "Report", "Result"]
-
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 """Skipped: the detokenizer lacks a feature that the check needs, or there is no oracle."""
 

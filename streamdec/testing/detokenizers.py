@@ -16,16 +16,6 @@ from typing import Any, Protocol, TypeAlias
 from streamdec.errors import TokenizerLibraryError
 from streamdec.tokenizers._common import guarded
 
-__all__ = [
-    "ConformanceError",
-    "Detokenizer",
-    "MakeDetokenizer",
-    "Request",
-    "Transcript",
-    "call_guarded",
-    "drive",
-]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from streamdec.testing.subjects import Subject
 
-__all__ = ["Certain", "Cut", "certain_text", "cut_at_stop", "waiting_for", "whole_text"]
-
 
 def whole_text(subject: Subject, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
     """Return the tokenizer's own decode."""

@@ -31,8 +31,6 @@ from streamdec.testing.expectations import (
 )
 from streamdec.testing.subjects import REPLACEMENT, Subject
 
-__all__ = ["LAWS", "Driven", "Law", "Trial", "UnjudgedError"]
-
 MOST_SHOWN = 2_000
 """The most characters of a text that a failure quotes."""
 

@@ -19,8 +19,6 @@ from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder
 from streamdec.protocols import Tokenizer as KnownTokenizer
 
-__all__ = ["Subject", "byte_level_tokenizer", "small_tokenizers", "subject_of"]
-
 SCAN = 2_000
 REPLACEMENT = "\ufffd"
 

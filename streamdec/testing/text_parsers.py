@@ -23,8 +23,6 @@ from typing import Any, Protocol, TypeAlias
 from streamdec.testing.conformance_report import Report, Result
 from streamdec.testing.detokenizers import ConformanceError, call_guarded
 
-__all__ = ["Outcome", "TextParser", "check_text_parser", "outcomes_of"]
-
 Fields: TypeAlias = Mapping[str, str]
 Text: TypeAlias = str | Sequence[str]
 MOST_SHOWN = 4

@@ -21,8 +21,6 @@ from streamdec.tokenizers._instrumented import instrumented_ids
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
-__all__ = ["BaseTokenizer", "Span", "character_spans", "check_text"]
-
 Span = tuple[int, int]
 
 

@@ -14,9 +14,6 @@ from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError
 from streamdec.protocols import Tokenizer
 
-__all__ = ["ChatRenderer", "ChatSource", "ChatTokenizer", "NewTemplate"]
-
-
 _OF_TENSORS = frozenset(
     {
         *("max_length", "padding", "return_assistant_tokens_mask", "return_dict"),

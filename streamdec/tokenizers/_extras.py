@@ -10,8 +10,6 @@ from typing import Any
 
 from streamdec.errors import MissingExtraError
 
-__all__ = ["library"]
-
 
 def library(name: str, extra: str, what: str = "this tokenizer needs") -> Any:
     """The library ``name``. Raises :class:`MissingExtraError`, which says what to install."""

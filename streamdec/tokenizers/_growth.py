@@ -25,8 +25,6 @@ from typing import Any
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 
-__all__ = ["MAX_PROBED", "check_growth", "check_normalizer", "check_work", "growth_of", "parts_of"]
-
 MAX_STAGES = 256
 """The most stages of one part. The largest known chain has 40."""
 MAX_DEPTH = 128

@@ -15,8 +15,6 @@ from typing import Any, Literal
 from streamdec import hooks
 from streamdec.hooks import Call, suppressed, tell, type_of
 
-__all__ = ["instrumented_decode", "instrumented_ids"]
-
 Ids = Sequence[int] | bytes
 """Ids of a text, or four bytes for each."""
 Decode = Callable[..., str]

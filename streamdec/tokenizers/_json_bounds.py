@@ -13,8 +13,6 @@ from collections.abc import Iterator
 
 from streamdec.errors import TokenizerLoadError
 
-__all__ = ["MAX_NODES", "MAX_STRING", "check_strings", "check_trie"]
-
 MAX_STRING = 2**14
 """Bytes of a token as a file spells it; the longest known has 2,048."""
 MAX_NODES = 2**23

@@ -10,8 +10,6 @@ from pathlib import Path
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers.folder_files import FileError, read_file
 
-__all__ = ["MAX_FILE", "read_bounded"]
-
 MAX_FILE = 2**28
 """The most bytes of a tokenizer file; the largest known has 34 million."""
 

@@ -15,8 +15,6 @@ import math
 import re
 from typing import NamedTuple
 
-__all__ = ["MAX_REGEX", "RegexCost", "regex_cost"]
-
 MAX_REGEX = 2**13
 """The largest size of a regex that splits texts; those of known tokenizers have some 600."""
 _CLASS = 8

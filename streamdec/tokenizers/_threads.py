@@ -14,8 +14,6 @@ from typing import TypeVar
 import anyio
 from anyio.lowlevel import RunVar
 
-__all__ = ["cores", "in_thread", "in_threads"]
-
 T = TypeVar("T")
 
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("streamdec_encoding_threads")

@@ -18,8 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["ENCODINGS", "PLAIN", "EncodingSpec", "RankFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class RankFile:

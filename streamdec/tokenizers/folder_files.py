@@ -14,17 +14,6 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = [
-    "BOM",
-    "MAX_CONTAINERS",
-    "MAX_VALUES",
-    "FileError",
-    "Problem",
-    "parse_json",
-    "read_file",
-    "with_line_feeds",
-]
-
 MAX_CONTAINERS = 1_000_000
 MAX_VALUES = 2_000_000
 """The most opening brackets and commas of a JSON file: Python takes 60 bytes or more for each. A

@@ -12,8 +12,6 @@ from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.errors import StopRegexTimeoutError
 from streamdec.trace.records import PossibleStop
 
-__all__ = ["possible_stops"]
-
 
 def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
     """The strings and patterns, those that would begin first before others, then the sequences."""

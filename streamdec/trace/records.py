@@ -13,17 +13,6 @@ from typing import Any, Literal
 
 from streamdec.chunks import FinishReason, StopReason
 
-__all__ = [
-    "End",
-    "Header",
-    "Kind",
-    "MachineName",
-    "PossibleStop",
-    "TokenRecord",
-    "Trace",
-    "Verdict",
-]
-
 FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 

@@ -24,8 +24,6 @@ from streamdec.trace.possible_stops import possible_stops
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
 from streamdec.trace.verdict import verdict_on
 
-__all__ = ["Traceable", "Tracer"]
-
 Traceable = DecodeStream | StopSequenceDecoder
 """What can be traced."""
 

@@ -16,8 +16,6 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
 
-__all__ = ["verdict_on"]
-
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
 _SHOWN = 24
 """The number of characters that are shown around a difference."""

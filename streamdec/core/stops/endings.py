@@ -50,15 +50,6 @@ from streamdec.core.stops.sequences import Candidate, Checkpoint
 from streamdec.core.stops.stop_set import Read, StopSet
 from streamdec.core.table import Table
 
-__all__ = [
-    "Ending",
-    "at_release",
-    "by_id",
-    "by_sequence",
-    "find",
-    "origin_of_end",
-]
-
 
 class Ending(NamedTuple):
     """An end of a stream, by a stop or because nothing follows."""

@@ -26,8 +26,6 @@ from typing import TypeAlias
 from streamdec.core.counting import TOKEN_TALLY, code_points_in, count_of, tokens_in
 from streamdec.core.provenance import Ages
 
-__all__ = ["Marks", "linked", "marks_of", "newest", "origin_of", "tallied_marks"]
-
 Marks: TypeAlias = "tuple[float | int, Marks] | None"
 """The newest mark, and the older ones. Each is a tally, or a count if the tally was reset."""
 

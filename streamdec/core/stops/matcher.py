@@ -35,13 +35,6 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "Hit",
-    "Matcher",
-    "StopStrings",
-    "proper_prefix_test",
-]
-
 MOST_IN_PREFIXES = 2**20
 """Code points squared up to which a set of all prefixes is made. Of one long stop it is half as
 large."""

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from streamdec.core.stops.regex_syntax import Parts, Regex, parse, width
 
-__all__ = ["StopPattern", "read_pattern", "read_patterns"]
-
 MAX_PARTS = 4_000
 """Characters and other parts of a pattern, each as often as it must be repeated: an engine may
 write them out."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Find = Callable[..., regex.Match[str] | None]
 
-__all__ = ["RegexStops", "matcher_of"]
-
 TIMEOUT = 0.5
 """Seconds of CPU time for one step of the matcher, and again for finding what is withheld: so one
 second for a token. (Within one search ``regex`` counts the time of all threads.)"""

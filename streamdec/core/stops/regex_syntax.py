@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-__all__ = ["Part", "Parts", "Regex", "parse", "width"]
-
 CATEGORIES = frozenset("dDsSwW")
 ANCHORS = {
     "A": "AT_BEGINNING_STRING",

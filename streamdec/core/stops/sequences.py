@@ -43,8 +43,6 @@ from streamdec.errors import RewriteError
 if TYPE_CHECKING:
     from streamdec.core.stops.stop_set import Matching
 
-__all__ = ["NO_SEQUENCES", "Candidate", "Checkpoint", "Node", "tree_of"]
-
 
 class Node:
     """A beginning of stop sequences.

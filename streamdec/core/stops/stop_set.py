@@ -59,13 +59,6 @@ from streamdec.core.stops.sequences import Node, tree_of
 from streamdec.core.table import Table
 from streamdec.protocols import Decoder
 
-__all__ = [
-    "Matching",
-    "NamedStop",
-    "Read",
-    "StopSet",
-]
-
 MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 150 bytes."""
 FIRST_WEIGHING = 8

@@ -14,13 +14,6 @@ from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
-__all__ = [
-    "StopSets",
-    "skipped_ids",
-    "stop_set_for",
-    "text_stop_set_for",
-]
-
 logger = logging.getLogger("streamdec")
 
 MAX_SETS = 4_096

@@ -38,17 +38,6 @@ from streamdec.core import utf8
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.protocols import TableDecoder
 
-__all__ = [
-    "REPLACEMENT_BYTES",
-    "Element",
-    "FixedBytes",
-    "State",
-    "TokenRule",
-    "byte_level",
-    "expect",
-    "text_bytes",
-]
-
 State = Any
 """What a rule remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
 Element = Any

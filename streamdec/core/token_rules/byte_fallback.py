@@ -24,8 +24,6 @@ from streamdec.core.token_rules.base import REPLACEMENT_BYTES, TokenRule, expect
 from streamdec.core.token_rules.contextual import metaspace_forms
 from streamdec.protocols import Metaspace, TableDecoder
 
-__all__ = ["ExactRuns", "RunsThenSpaces", "fallback_byte", "fallback_bytes"]
-
 
 def fallback_byte(piece: str) -> int | None:
     """The byte that a piece like ``<0xE4>`` stands for, or None.

@@ -30,8 +30,6 @@ from streamdec.protocols import (
     WordPiece,
 )
 
-__all__ = ["compile_rule"]
-
 
 def compile_rule(
     decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode

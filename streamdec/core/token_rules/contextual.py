@@ -13,18 +13,6 @@ from streamdec.core.replacers import CLEANED_UP
 from streamdec.core.token_rules.base import REPLACEMENT_BYTES, Element, State, TokenRule, expect
 from streamdec.protocols import CTC, Joined, Metaspace, TableDecoder, WordPiece
 
-__all__ = [
-    "WORDPIECE_CLEANUP",
-    "Collapse",
-    "FirstThenLater",
-    "LeadingStrip",
-    "WordSuffix",
-    "joined_forms",
-    "metaspace_forms",
-    "wordpiece_forms",
-]
-
-
 # --- tokens whose text depends on being the first -------------------------------------------------
 
 

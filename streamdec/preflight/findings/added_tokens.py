@@ -12,8 +12,6 @@ from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot_tokens import Entry, Tokens
 from streamdec.preflight.view import View
 
-__all__ = ["check"]
-
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"

@@ -12,8 +12,6 @@ from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, pr
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
-__all__ = ["check"]
-
 _MOST_RENDERED = 3
 """Templates besides the default: each takes a process of its own."""
 

@@ -17,8 +17,6 @@ from streamdec.preflight.stop_tokens import (
 )
 from streamdec.preflight.view import View
 
-__all__ = ["check"]
-
 
 def check(view: View) -> Iterator[Finding]:
     """Yield the findings of this module."""

@@ -12,8 +12,6 @@ from streamdec.preflight.rules import RULES, Rule
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
-__all__ = ["check"]
-
 _CONFIG = "tokenizer_config.json"
 _OBJECTS = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),

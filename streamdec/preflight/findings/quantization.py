@@ -9,8 +9,6 @@ from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 
-__all__ = ["check", "grouped_weights", "nested_quantization", "quantization_places"]
-
 _CONFIG = "config.json"
 _SIDECAR = "hf_quant_config.json"
 _KEY = "quantization_config"
