@@ -424,7 +424,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             WRONG_MODEL,
         ),
         Message(
-            "DatasetError",
+            "SourceError",
             "no column 'tokens'; there are: 'token_ids'",
             "Name the column of ids.",
             DATASET,

@@ -5,7 +5,7 @@
     ├── FinishedError (RuntimeError)          stop: the stream or the queue has ended
     ├── RewriteError                          begin a new stream: decode() took back text
     ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
-    ├── SourceError (ValueError)              name the ids in the engine's outputs
+    ├── SourceError (ValueError)              change where ids come from: an engine, a file
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
     ├── StopRegexTimeoutError (TimeoutError)  rewrite the pattern: it takes too long
     ├── QueueFullError (RuntimeError)         put again later: the queue is full
@@ -189,11 +189,13 @@ class SnapshotError(StreamdecError, ValueError):
 
 
 class SourceError(StreamdecError, ValueError):
-    """An engine's output that cannot be read, or an engine that cannot be closed.
+    """An engine or a file of ids that cannot be read, or an engine that cannot be closed.
 
     When: by ``stream`` and ``iter_chunks``, for an output without ids, for a second sample, or for
     a ``cumulative`` output that took ids back. After the last chunk, for a generator that holds a
-    task group across a ``yield`` (PEP 789).
+    task group across a ``yield`` (PEP 789). By ``streamdec.bulk``, for a file or a table that
+    cannot be read or lacks the column. By ``streamdec.server``, for an engine that cannot be
+    loaded.
 
     What is left: all text until then was output, and the source was closed. ``stream.snapshot()``
     continues from there, and ``stream.pending_text`` is the withheld text.

@@ -19,12 +19,10 @@ One process decodes some ten million tokens a second. For more than one machine,
 
 from streamdec.bulk.arrays import decode_arrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
-from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.rollouts import Rollout, decode_rollouts
 
 __all__ = [
     "BulkDecoder",
-    "DatasetError",
     "DecodedTable",
     "Rollout",
     "decode_arrow",

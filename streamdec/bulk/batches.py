@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.core.options import Options, UnknownIds
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.errors import TokenIdError
+from streamdec.errors import SourceError, TokenIdError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
@@ -149,7 +148,7 @@ class BulkDecoder:
             first_row: the number of its first row, for errors.
 
         Raises:
-            DatasetError: the batch does not have the column of ids, or already has a column with
+            SourceError: the batch does not have the column of ids, or already has a column with
                 the name of a new one.
             TokenIdError: as for ``decode_arrow``. The message names the column.
             TypeError: ``batch`` is neither a table nor a record batch.
@@ -196,10 +195,10 @@ class BulkDecoder:
         names = batch.schema.names
         if names.count(self.column) != 1:
             there = ", ".join(map(repr, names)) or "none"
-            raise DatasetError(f"no column {self.column!r}; there are: {there}")
+            raise SourceError(f"no column {self.column!r}; there are: {there}")
         for name in self.columns:
             if name in names:
-                raise DatasetError(
+                raise SourceError(
                     f"there is a column {name!r} already; choose another name for the texts"
                 )
         return batch.column(self.column)

@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.dataset_error import DatasetError
 from streamdec.core.token_ids import check_token_id
-from streamdec.errors import TokenIdError
+from streamdec.errors import SourceError, TokenIdError
 from streamdec.tokenizers._extras import library
 
 Format = Literal["parquet", "arrow", "jsonl"]
@@ -50,24 +49,24 @@ class Block(NamedTuple):
 
 
 def format_of(path: Path) -> Format:
-    """Return the format by the suffix of ``path``. Raises DatasetError for another suffix."""
+    """Return the format by the suffix of ``path``. Raises SourceError for another suffix."""
     found = SUFFIXES.get(path.suffix.lower())
     if found is None:
         known = ", ".join(SUFFIXES)
-        raise DatasetError(f"{path}: unknown suffix; expected {known}")
+        raise SourceError(f"{path}: unknown suffix; expected {known}")
     return found
 
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Return a context in which errors of Arrow become a DatasetError that names ``path``."""
+    """Return a context in which errors of Arrow become a SourceError that names ``path``."""
     pa = pyarrow()
     try:
         yield
     except (pa.lib.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the system, which names the file
-        raise DatasetError(f"{path}: {' '.join(str(error).split())}") from error
+        raise SourceError(f"{path}: {' '.join(str(error).split())}") from error
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -76,7 +75,7 @@ def _about(path: Path) -> Iterator[None]:
 def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]:
     """Yield the rows of ``path`` in blocks.
 
-    Raises DatasetError if the file has another format or a line of JSONL is not a row, TokenIdError
+    Raises SourceError if the file has another format or a line of JSONL is not a row, TokenIdError
     for an invalid id in JSONL, and OSError.
     """
     read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
@@ -143,7 +142,7 @@ def _open_ipc(source: Any) -> Any:
 def _read_arrow(path: Path, _column: str) -> Iterator[Block]:
     pa = pyarrow()
     if not path.stat().st_size:
-        raise DatasetError(f"{path}: the file is empty; expected an Arrow file")
+        raise SourceError(f"{path}: the file is empty; expected an Arrow file")
     with pa.memory_map(str(path)) as source:
         for batch, read in _batches(_open_ipc(source), source):
             rows = max(int(len(batch) / max(batch.nbytes / BLOCK_BYTES, 1)), 1)
@@ -200,15 +199,15 @@ def _parsed(path: Path, number: int, line: bytes, column: str) -> dict[str, Any]
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: line {number}: not JSON: {error}") from error
+        raise SourceError(f"{path}: line {number}: not JSON: {error}") from error
     if isinstance(row, list):
         return {column: row}
     if not isinstance(row, dict):
         told = f"expected an object or a list of token ids, got {_kind(row)}"
-        raise DatasetError(f"{path}: line {number}: {told}")
+        raise SourceError(f"{path}: line {number}: {told}")
     if column not in row:
         keys = ", ".join(map(repr, row)) or "none"
-        raise DatasetError(f"{path}: line {number}: no column {column!r}; there are: {keys}")
+        raise SourceError(f"{path}: line {number}: no column {column!r}; there are: {keys}")
     return row
 
 
@@ -217,7 +216,7 @@ def _check_ids(where: str, ids: object, column: str) -> None:
         return
     if not isinstance(ids, list):
         told = f"{where}: {column!r} must be a list of integers or null, got {_kind(ids)}"
-        raise DatasetError(told)
+        raise SourceError(told)
     for index, token_id in enumerate(ids):
         check_token_id(token_id, index, what=f"{where}: token")
 
@@ -253,7 +252,7 @@ def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
         else:
             writer = library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), schema)
     except pa.ArrowException as error:
-        raise DatasetError(f"{file_format} cannot store these rows: {error}") from error
+        raise SourceError(f"{file_format} cannot store these rows: {error}") from error
     return _TableSink(writer, schema)
 
 
@@ -274,11 +273,11 @@ class _TableSink:
             table = table.cast(self._schema)
         except (KeyError, ValueError, pa.ArrowException) as error:
             told = "rows of other columns or types than the first rows of the file"
-            raise DatasetError(f"{told}: {error}; write JSONL instead") from error
+            raise SourceError(f"{told}: {error}; write JSONL instead") from error
         try:
             self._writer.write_table(table.combine_chunks())
         except pa.ArrowNotImplementedError as error:
-            raise DatasetError(f"the format cannot store these rows: {error}") from error
+            raise SourceError(f"the format cannot store these rows: {error}") from error
 
     def close(self) -> None:
         self._writer.close()
@@ -297,7 +296,7 @@ def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
             columns[name] = pa.array([row.get(name) for row in objects])
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             told = f"column {name!r} has values of different types: {error}; write JSONL instead"
-            raise DatasetError(told) from error
+            raise SourceError(told) from error
     new = {name: table.column(name) for name in table.column_names if name not in columns}
     return pa.table(columns | new)
 
@@ -325,11 +324,11 @@ def _objects(batch: Any) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if name in columns:
-            raise DatasetError(f"two columns are called {name!r}; JSONL needs different names")
+            raise SourceError(f"two columns are called {name!r}; JSONL needs different names")
         try:
             columns[name] = values.to_pylist()
         except ValueError as error:  # a time of nanoseconds
-            raise DatasetError(
+            raise SourceError(
                 f"column {name!r} has a value that JSON cannot store: {error}"
             ) from error
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -342,7 +341,7 @@ def _json_line(row: dict[str, Any]) -> bytes:
     except TypeError as error:
         names = [name for name, value in row.items() if not _is_json(value)]
         told = f"column {names[0]!r} has a value that JSON cannot store: {row[names[0]]!r:.60}"
-        raise DatasetError(told) from error
+        raise SourceError(told) from error
 
 
 def _is_json(value: object) -> bool:

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.column import column_of
-from streamdec.bulk.dataset_error import DatasetError
 from streamdec.bulk.formats import (
     Block,
     Format,
@@ -26,7 +25,7 @@ from streamdec.bulk.formats import (
     schema_of,
     table_of,
 )
-from streamdec.errors import StreamdecError
+from streamdec.errors import SourceError, StreamdecError
 
 try:
     import fcntl
@@ -65,7 +64,7 @@ class Job:
     ) -> Status | None:
         """Decode the file; return None if its output exists (``existing="resume"``).
 
-        Raises DatasetError for rows that cannot be decoded or files that cannot be read, and if the
+        Raises SourceError for rows that cannot be decoded or files that cannot be read, and if the
         output exists. Raises TokenIdError and OSError. No output is written after an error.
         """
         self.check(existing)
@@ -75,21 +74,21 @@ class Job:
         with self._part() as part:
             status = self._decode(part, progress or (lambda _: None))
             if self.source.is_file() and self._modified() != before:
-                raise DatasetError(f"{self.source}: the file changed while it was read")
+                raise SourceError(f"{self.source}: the file changed while it was read")
             _to_disk(part)
             part.replace(self.target)
         return status
 
     def check(self, existing: Existing) -> None:
-        """Raise DatasetError if the output must not be written."""
+        """Raise SourceError if the output must not be written."""
         if not self.target.exists():
             return
         if self.target.samefile(self.source):
-            raise DatasetError(f"{self.target}: the input and the output are the same file")
+            raise SourceError(f"{self.target}: the input and the output are the same file")
         if not self.target.is_file():
-            raise DatasetError(f"{self.target}: exists and is not a file")
+            raise SourceError(f"{self.target}: exists and is not a file")
         if existing == "refuse":
-            raise DatasetError(f"{self.target}: the file exists; pass --overwrite, or another name")
+            raise SourceError(f"{self.target}: the file exists; pass --overwrite, or another name")
 
     def _modified(self) -> tuple[int, int]:
         there = self.source.stat()
@@ -99,7 +98,7 @@ class Job:
     def _part(self) -> Iterator[Path]:
         """Return the file to write, which no other job writes. It is removed after an error.
 
-        Raises DatasetError if another job writes it. On Windows, and on file systems without locks,
+        Raises SourceError if another job writes it. On Windows, and on file systems without locks,
         this is not checked.
         """
         part = self.target.with_name(f"{self.target.name}.part")
@@ -109,7 +108,7 @@ class Job:
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise DatasetError(f"{part}: another job is writing this file") from None
+                raise SourceError(f"{part}: another job is writing this file") from None
             except OSError:  # no locks here
                 pass
             try:
@@ -153,7 +152,7 @@ class Job:
     def _decoded(self, block: Block, first_row: int) -> DecodedTable:
         for name in self.decoder.columns:
             if block.objects and any(name in row for row in block.objects):
-                raise DatasetError(f"{self.source}: there is a column {name!r} already")
+                raise SourceError(f"{self.source}: there is a column {name!r} already")
         with _about(self.source):
             table, unknown = self.decoder.decode(block.table, first_row)
         if block.objects is not None and self.target_format != "jsonl":

@@ -22,7 +22,7 @@ from streamdec.core.stops.conditions import pairs_of
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
-from streamdec.server.engines import Engine, EngineError, ReplayEngine, load_engine
+from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -272,26 +272,23 @@ def serve(
     else:
         loaded = load(str(data_file("demo_tokenizer.json")), **options)
     eos = eos_token_ids or tuple(_eos_token_ids(tokenizer, loaded))
-    try:
-        application = server.create_app(
-            loaded,
-            _engine(engine_name, loaded, text, rate),
-            models=names or (_name_of(tokenizer),),
-            limits=limits,
-            eos_token_ids=eos,
-            reasoning_markers=reasoning_markers,
-            separate_reasoning=separate_reasoning,
-            api_keys=api_keys,
-            hosts=_hosts(host, allow_hosts),
-            allow_origins=allow_origins,
-            allow_request_templates=allow_request_templates,
-            isolate_templates=isolate_templates,
-            unknown_ids=unknown_ids,
-            simple_template=tokenizer is None and chat_template is None,
-            page=engine_name is None if page is None else page,
-        )
-    except EngineError as error:
-        raise CannotBeginError(str(error)) from error
+    application = server.create_app(
+        loaded,
+        _engine(engine_name, loaded, text, rate),
+        models=names or (_name_of(tokenizer),),
+        limits=limits,
+        eos_token_ids=eos,
+        reasoning_markers=reasoning_markers,
+        separate_reasoning=separate_reasoning,
+        api_keys=api_keys,
+        hosts=_hosts(host, allow_hosts),
+        allow_origins=allow_origins,
+        allow_request_templates=allow_request_templates,
+        isolate_templates=isolate_templates,
+        unknown_ids=unknown_ids,
+        simple_template=tokenizer is None and chat_template is None,
+        page=engine_name is None if page is None else page,
+    )
 
     if not api_keys and not _is_loopback(host):
         say(f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}.")

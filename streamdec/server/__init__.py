@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamdec.server.engines import (
     Engine,
-    EngineError,
     ReplayEngine,
     SamplingParams,
     load_engine,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Engine",
-    "EngineError",
     "ReplayEngine",
     "SamplingParams",
     "ServerLimits",

@@ -20,9 +20,8 @@ from typing import Any, Self
 
 import anyio
 
-from streamdec.errors import FinishedError
+from streamdec.errors import FinishedError, SourceError
 from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.server.engines import EngineError
 from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
 from streamdec.streams.wakeups import Wakeup, new_wakeup
@@ -121,7 +120,7 @@ class EngineRun:
             self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
             return await self._pull()
         if not is_plain(source):
-            raise EngineError(
+            raise SourceError(
                 f"an engine must return an (async) iterator of ids, not {source!r:.80}"
             )
         feed = TokenQueue(_AHEAD)
@@ -200,7 +199,7 @@ class EngineRun:
         except StopIteration as end:
             return end.value
         except SystemExit as error:  # it would end the server
-            raise EngineError("the engine called sys.exit()") from error
+            raise SourceError("the engine called sys.exit()") from error
 
     def _leave(self, inner: Any, waits_for: Any) -> None:
         """Continue the step ``inner``, which waits for ``waits_for``, in a separate task."""

@@ -15,15 +15,9 @@ from typing import Any, Protocol
 
 import anyio
 
-from streamdec.errors import StreamdecError
+from streamdec.errors import SourceError
 
-__all__ = [
-    "Engine",
-    "EngineError",
-    "ReplayEngine",
-    "SamplingParams",
-    "load_engine",
-]
+__all__ = ["Engine", "ReplayEngine", "SamplingParams", "load_engine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,52 +102,41 @@ class Engine(Protocol):
         ...
 
 
-class EngineError(StreamdecError, ValueError):
-    """The engine cannot be loaded, or is not an engine.
-
-    >>> from streamdec.server import load_engine
-    >>> load_engine("my_engine")
-    Traceback (most recent call last):
-        ...
-    streamdec.server.engines.EngineError: expected an engine as module:callable, not 'my_engine'
-    """
-
-
 def load_engine(name: str, folder: str | None = None) -> Engine:
     """Return the engine with the ``name`` ``module:callable``; for a class, an instance.
 
     The module is imported, so its code runs. ``folder`` is added to the front of ``sys.path``.
-    Raises :class:`~streamdec.server.EngineError`, which names the missing part. If the module
+    Raises :class:`~streamdec.SourceError`, which names the missing part. If the module
     raises an error, it is the cause.
 
     >>> from streamdec.server import load_engine
     >>> load_engine("my_engine:engine")
     Traceback (most recent call last):
         ...
-    streamdec.server.engines.EngineError: my_engine:engine: no module named 'my_engine'
+    streamdec.errors.SourceError: my_engine:engine: no module named 'my_engine'
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise EngineError(f"expected an engine as module:callable, not {name!r}")
+        raise SourceError(f"expected an engine as module:callable, not {name!r}")
     if folder is not None and folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
-        raise EngineError(f"{name}: no module named {error.name!r}") from error
+        raise SourceError(f"{name}: no module named {error.name!r}") from error
     except Exception as error:
-        raise EngineError(f"{name}: the module raised {type(error).__name__}: {error}") from error
+        raise SourceError(f"{name}: the module raised {type(error).__name__}: {error}") from error
     for part in path.split("."):
         if not hasattr(found, part):
-            raise EngineError(f"{name}: {found!r:.60} has no {part!r}")
+            raise SourceError(f"{name}: {found!r:.60} has no {part!r}")
         found = getattr(found, part)
     if isinstance(found, type):
         try:
             found = found()
         except Exception as error:
-            raise EngineError(f"{name}: {type(error).__name__}: {error}") from error
+            raise SourceError(f"{name}: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise EngineError(f"{name} is not callable: {found!r:.60}")
+        raise SourceError(f"{name} is not callable: {found!r:.60}")
     engine: Engine = found
     return engine
 

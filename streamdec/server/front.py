@@ -21,13 +21,13 @@ from streamdec.core.options import UnknownIds
 from streamdec.core.section_decoder import SectionDecoder
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stops.gate import OPEN, PromptMarkers
-from streamdec.errors import ChatTemplateError, StreamdecError
+from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.admission import Admission
 from streamdec.server.engine_run import EngineRun
-from streamdec.server.engines import Engine, EngineError
+from streamdec.server.engines import Engine
 from streamdec.server.gate import Gate
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
@@ -102,7 +102,7 @@ class Front:
     def __post_init__(self) -> None:
         most = getattr(self.engine, "max_concurrency", None)
         if most is not None and (type(most) is not int or most < 1):
-            raise EngineError(f"max_concurrency must be at least 1 (streams), not {most!r:.40}")
+            raise SourceError(f"max_concurrency must be at least 1 (streams), not {most!r:.40}")
         concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
         # A request with more samples would never get room.
         samples = min(self.limits.samples, concurrent)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamdec import MockTokenizer, StopConditions
-from streamdec.bulk import BulkDecoder, DatasetError, batches, decode_arrow
+from streamdec.bulk import BulkDecoder, SourceError, batches, decode_arrow
 from streamdec.errors import TokenIdError, TokenizerLoadError
 from tests.cli.running import LIBRARY, TOKENIZER
 
@@ -80,7 +80,7 @@ def test_a_tokenizer_itself_is_pickled_too() -> None:
 def test_the_schema_is_known_before_any_row() -> None:
     for decoder in (BulkDecoder(TOKENIZER), BulkDecoder(TOKENIZER, conditions=STOPS)):
         assert decoder.schema(TABLE.schema) == decoder(TABLE).schema
-    with pytest.raises(DatasetError, match="no column 'token_ids'; there are: 'x'"):
+    with pytest.raises(SourceError, match="no column 'token_ids'; there are: 'x'"):
         BulkDecoder(TOKENIZER).schema(pa.schema({"x": pa.int64()}))
 
 
@@ -96,17 +96,17 @@ def test_special_tokens_are_shown_if_asked_for() -> None:
 
 def test_a_missing_or_doubled_column_is_told() -> None:
     with pytest.raises(
-        DatasetError, match=r"^no column 'ids'; there are: 'id', 'token_ids', 'more'$"
+        SourceError, match=r"^no column 'ids'; there are: 'id', 'token_ids', 'more'$"
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
-    with pytest.raises(DatasetError, match=r"^there is a column 'more' already"):
+    with pytest.raises(SourceError, match=r"^there is a column 'more' already"):
         BulkDecoder(TOKENIZER, to="more")(TABLE)
-    with pytest.raises(DatasetError, match=r"^there is a column 'token_index' already"):
+    with pytest.raises(SourceError, match=r"^there is a column 'token_index' already"):
         BulkDecoder(TOKENIZER, conditions=STOPS)(
             TABLE.rename_columns(["id", "token_ids", "token_index"])
         )
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
-    with pytest.raises(DatasetError, match="no column 'token_ids'"):
+    with pytest.raises(SourceError, match="no column 'token_ids'"):
         BulkDecoder(TOKENIZER)(twice)
 
 

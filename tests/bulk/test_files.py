@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec.bulk import BulkDecoder, DatasetError, decode_arrow, formats
+from streamdec.bulk import BulkDecoder, SourceError, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
 from streamdec.bulk.job import Job, Status
 from streamdec.errors import TokenIdError
@@ -170,12 +170,12 @@ def test_ids_of_every_kind_of_array(tmp_path: Path, kind: str, write: Format) ->
         writer.write_table(table)
     one = job(tmp_path / "in.arrow", tmp_path / f"out.{write}")
     if (kind, write) == ("dictionary", "parquet"):
-        with pytest.raises(DatasetError, match=r"the format cannot store these rows: .*dictionary"):
+        with pytest.raises(SourceError, match=r"the format cannot store these rows: .*dictionary"):
             one.run()
         return
     try:
         done = one.run()
-    except DatasetError as error:
+    except SourceError as error:
         if OLD_PYARROW and re.search(NOT_YET, str(error)):
             return
         raise
@@ -203,7 +203,7 @@ def test_columns_of_one_name_are_kept_or_refused(tmp_path: Path) -> None:
         )
         assert found.column_names == ["token_ids", "a", "a", "text"]
         assert found.columns[:3] == table.columns
-    with pytest.raises(DatasetError, match="two columns are called 'a'; JSONL needs different"):
+    with pytest.raises(SourceError, match="two columns are called 'a'; JSONL needs different"):
         job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run()
 
 
@@ -214,7 +214,7 @@ def test_a_column_that_a_format_does_not_have_is_told(tmp_path: Path) -> None:
         writer.write_table(table)
     job(tmp_path / "in.arrow", tmp_path / "out.arrow").run()
     assert pa.ipc.open_file(str(tmp_path / "out.arrow")).read_all()["a"].to_pylist() == [1]
-    with pytest.raises(DatasetError, match=r"parquet cannot store these rows: .*union"):
+    with pytest.raises(SourceError, match=r"parquet cannot store these rows: .*union"):
         job(tmp_path / "in.arrow", tmp_path / "out.parquet").run()
 
 
@@ -289,7 +289,7 @@ def test_an_interrupted_job_leaves_nothing(tmp_path: Path, one: Job, write: Form
 
 def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
     one.target.write_text("mine")
-    with pytest.raises(DatasetError, match=r"out.jsonl: the file exists; pass --overwrite, or ano"):
+    with pytest.raises(SourceError, match=r"out.jsonl: the file exists; pass --overwrite, or ano"):
         one.run()
     assert one.run("resume") is None
     assert one.target.read_text() == "mine"
@@ -301,7 +301,7 @@ def test_two_jobs_do_not_work_at_one_output(one: Job) -> None:
     refused: list[str] = []
 
     def another(_: Status) -> None:
-        with pytest.raises(DatasetError, match=r"out.jsonl.part: another job is writing this file"):
+        with pytest.raises(SourceError, match=r"out.jsonl.part: another job is writing this file"):
             job(one.source, one.target).run()
         refused.append("")
 
@@ -318,7 +318,7 @@ def test_what_a_killed_job_left_is_replaced(one: Job, tmp_path: Path) -> None:
 
 
 def test_an_input_that_changes_while_it_is_read_is_told(one: Job) -> None:
-    with pytest.raises(DatasetError, match=r"in.parquet: the file changed while it was read"):
+    with pytest.raises(SourceError, match=r"in.parquet: the file changed while it was read"):
         one.run(progress=lambda _: os.utime(one.source, ns=(0, 0)))
     assert not one.target.exists()
 
@@ -367,7 +367,7 @@ BAD_LINES = {
 def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str) -> None:
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text(f'{{"token_ids": [0]}}\n\n{line}\n{{"token_ids": [1]}}\n', "utf-8")
-    with pytest.raises((DatasetError, TokenIdError)) as caught:
+    with pytest.raises((SourceError, TokenIdError)) as caught:
         job(source, target).run()
     where = "" if "column 'text'" in BAD_LINES[line] else "line 3: "
     assert str(caught.value).startswith(f"{source}: {where}{BAD_LINES[line]}")
@@ -388,7 +388,7 @@ def test_a_bad_id_is_named_with_file_and_row(tmp_path: Path) -> None:
 def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"ids": [[1.5]]}), source)
-    with pytest.raises(DatasetError, match=r"in.parquet: no column 'token_ids'; there are: 'ids'$"):
+    with pytest.raises(SourceError, match=r"in.parquet: no column 'token_ids'; there are: 'ids'$"):
         job(source, tmp_path / "out.parquet").run()
     with pytest.raises(TokenIdError, match=r"in.parquet: column 'ids': expected lists of int"):
         job(source, tmp_path / "out.parquet", BulkDecoder(TOKENIZER, "ids")).run()
@@ -401,7 +401,7 @@ def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None
 def test_a_file_that_is_none_is_told(tmp_path: Path, suffix: str, data: bytes) -> None:
     source = tmp_path / f"in.{suffix}"
     source.write_bytes(data)
-    with pytest.raises(DatasetError, match=rf"in\.{suffix}: "):
+    with pytest.raises(SourceError, match=rf"in\.{suffix}: "):
         job(source, tmp_path / "out.parquet").run()
 
 
@@ -410,7 +410,7 @@ def test_an_empty_file_and_a_truncated_one_are_told(tmp_path: Path) -> None:
         source = written(tmp_path / f"in.{read}", read)
         for data in (b"", source.read_bytes()[:-100]):
             source.write_bytes(data)
-            with pytest.raises(DatasetError, match=rf"in\.{read}: "):
+            with pytest.raises(SourceError, match=rf"in\.{read}: "):
                 job(source, tmp_path / "out.parquet").run("overwrite")
 
 
@@ -420,21 +420,21 @@ def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
     lines = [{"token_ids": [0], "a": 1}] * 60 + [{"token_ids": [0], "a": 0.5}]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    with pytest.raises(DatasetError, match="rows of other columns or types than the first rows"):
+    with pytest.raises(SourceError, match="rows of other columns or types than the first rows"):
         job(source, tmp_path / "out.parquet").run()
     job(source, tmp_path / "out.jsonl").run()
     mixed = '{"token_ids": [0], "a": 1}\n{"token_ids": [0], "a": "one"}'
     (tmp_path / "mixed.jsonl").write_text(mixed, "utf-8")
-    with pytest.raises(DatasetError, match="column 'a' has values of different types: "):
+    with pytest.raises(SourceError, match="column 'a' has values of different types: "):
         job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     assert not (tmp_path / "mixed.parquet.part").exists()
     for surrogate in ({"a": "\ud800"}, {"\ud800": 1}):
         (tmp_path / "mixed.jsonl").write_text(json.dumps({"token_ids": [0], **surrogate}), "utf-8")
-        with pytest.raises(DatasetError, match="surrogates not allowed; write JSONL instead"):
+        with pytest.raises(SourceError, match="surrogates not allowed; write JSONL instead"):
             job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
     lines[-1] = {"token_ids": [0], "a": 1, "b": 2}
     source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    with pytest.raises(DatasetError, match="rows of other columns or types than the first rows"):
+    with pytest.raises(SourceError, match="rows of other columns or types than the first rows"):
         job(source, tmp_path / "out.parquet").run("overwrite")
 
 
@@ -442,19 +442,19 @@ def test_what_json_cannot_say_is_told(tmp_path: Path) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"token_ids": [[0]], "a": [b"\xff"]}), source)
     with pytest.raises(
-        DatasetError, match=r"column 'a' has a value that JSON cannot store: b'.xff'"
+        SourceError, match=r"column 'a' has a value that JSON cannot store: b'.xff'"
     ):
         job(source, tmp_path / "out.jsonl").run()
     times = pa.array([1], pa.timestamp("ns"))
     parquet.write_table(pa.table({"token_ids": [[0]], "a": times}), source)
-    with pytest.raises(DatasetError, match=r"column 'a' has a value that JSON cannot store: "):
+    with pytest.raises(SourceError, match=r"column 'a' has a value that JSON cannot store: "):
         job(source, tmp_path / "out.jsonl").run()
 
 
 def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
     source = written(tmp_path / "in.parquet", "parquet")
     before = source.read_bytes()
-    with pytest.raises(DatasetError, match="the input and the output are the same file"):
+    with pytest.raises(SourceError, match="the input and the output are the same file"):
         job(source, tmp_path / "." / "in.parquet").run("overwrite")
     assert source.read_bytes() == before
 
@@ -463,7 +463,7 @@ def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
     """Such as /dev/null, which would be gone."""
     source, target = written(tmp_path / "in.parquet", "parquet"), tmp_path / "out.jsonl"
     os.mkfifo(target)
-    with pytest.raises(DatasetError, match=r"out.jsonl: exists and is not a file"):
+    with pytest.raises(SourceError, match=r"out.jsonl: exists and is not a file"):
         job(source, target).run("overwrite")
     assert target.is_fifo()
 
@@ -471,5 +471,5 @@ def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
 def test_a_suffix_says_the_format() -> None:
     known = {"a.parquet": "parquet", "a.FEATHER": "arrow", "a.ipc": "arrow", "a.ndjson": "jsonl"}
     assert {name: format_of(Path(name)) for name in known} == known
-    with pytest.raises(DatasetError, match=r"a.csv: unknown suffix; expected .parquet,"):
+    with pytest.raises(SourceError, match=r"a.csv: unknown suffix; expected .parquet,"):
         format_of(Path("a.csv"))

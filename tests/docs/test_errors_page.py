@@ -32,7 +32,7 @@ def test_it_has_every_class() -> None:
     assert set(re.findall(r"^### (\w+(?:Error|Warning))$", PAGE.text, re.MULTILINE)) == classes
     assert classes <= set(streamdec.__all__)
     assert {where.rpartition(".")[2] for where in SCRIPT["elsewhere"]()} == {
-        *("DatasetError", "EngineError", "RequestError", "ConformanceError")
+        *("RequestError", "ConformanceError")
     }
 
 

@@ -16,7 +16,7 @@ import pytest
 from streamdec import SourceError
 from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
-from streamdec.server.engines import EngineError, ReplayEngine, SamplingParams
+from streamdec.server.engines import ReplayEngine, SamplingParams
 from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
 from streamdec.streams.outputs import OutputReader
@@ -64,7 +64,7 @@ async def test_whatever_it_returns(engine: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("wrong", [5, "text", None, {"a": 1}])
 async def test_what_is_no_engine(wrong: Any) -> None:
-    with pytest.raises(EngineError, match="an engine must return an"):
+    with pytest.raises(SourceError, match="an engine must return an"):
         await ids_of(EngineRun(lambda: wrong))
 
 
@@ -80,7 +80,7 @@ async def quits_later() -> Any:
 
 @pytest.mark.parametrize("engine", [sys.exit, quits, quits_later])
 async def test_an_engine_that_quits_does_not_end_the_server(engine: Callable[[], Any]) -> None:
-    with pytest.raises(EngineError, match=r"sys\.exit"):
+    with pytest.raises(SourceError, match=r"sys\.exit"):
         await ids_of(EngineRun(engine))
 
 

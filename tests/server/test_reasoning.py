@@ -15,8 +15,8 @@ from openai import OpenAI
 from starlette.testclient import TestClient
 
 from streamdec.cli.serve import serve
+from streamdec.errors import SourceError
 from streamdec.server import create_app
-from streamdec.server.engines import EngineError
 from tests.server.conftest import Served
 from tests.server.serving import EchoEngine, served, tokenizer_in
 
@@ -402,7 +402,7 @@ def test_markers_of_the_command_have_escapes(monkeypatch: pytest.MonkeyPatch) ->
 
     def create(*_: Any, **options: Any) -> Any:
         made.update(options)
-        raise EngineError("enough")
+        raise SourceError("enough")
 
     monkeypatch.setattr("streamdec.server.create_app", create)
     CliRunner().invoke(serve, ["--reasoning-markers", "<think>", r"</think>\n\n"])
