@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from streamdec import MockTokenizer, StopConditions
-from streamdec.bulk import BulkDecoder, SourceError, batches, decode_arrow
-from streamdec.errors import TokenIdError, TokenizerLoadError
+from streamdec.bulk import BulkDecoder, batches, decode_arrow
+from streamdec.errors import SourceError, TokenIdError, TokenizerLoadError
 from tests.cli.running import LIBRARY, TOKENIZER
 
 IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Useful.\nUser: what")]

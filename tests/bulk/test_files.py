@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec.bulk import BulkDecoder, SourceError, decode_arrow, formats
+from streamdec.bulk import BulkDecoder, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
 from streamdec.bulk.job import Job, Status
-from streamdec.errors import TokenIdError
+from streamdec.errors import SourceError, TokenIdError
 from tests.bulk.making import TOKENIZER, rows, small_blocks, written
 from tests.support.pages import ROOT
 

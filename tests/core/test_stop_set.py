@@ -143,7 +143,10 @@ def test_sets_that_are_used_once_stay_within_their_bound(
         conditions = StopConditions([f"{digit} {number} x" for digit in range(4)])
         StopSequenceDecoder(tokenizer, conditions).step_batch([*range(100)])
         # A set is weighed again when it knows a quarter more texts than before.
-        least = [each.size - each.num_stored * module.STORED_SIZE // 4 for each in table.stop_sets]
+        least = [
+            each.size - each.num_stored * module.STORED_SIZE // 4
+            for each in table.stop_sets._sets.values()
+        ]
         unnoted = module.STORED_SIZE * module.FIRST_WEIGHING * len(least)
         assert sum(least) <= 100_000 + unnoted
 
