@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from streamdec.testing.subjects import Subject
 
-__all__ = ["cuts", "divided", "interspersed", "running_text", "stops", "token_ids"]
-
 
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
@@ -21,15 +19,6 @@ def token_ids(
     """Generate about ``max_size`` ids of ``subject`` at most, of every kind.
 
     With ``known``, all ids have a token. Without ``special``, none may be skipped.
-
-    >>> from hypothesis import find
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.testing import Subject
-    >>> from streamdec.testing.strategies import token_ids
-    >>> subject = Subject("words", MockTokenizer())
-    >>> found = find(token_ids(subject, known=True, special=False), lambda ids: len(ids) == 3)
-    >>> len(MockTokenizer().decode(found).split())
-    3
     """
     kinds = [subject.usual, subject.usual, subject.partial]
     if special:
@@ -54,15 +43,6 @@ def running_text(
 
     At most ``max_size`` of these parts. Without ``silent`` there are no runs without text, which
     consist of unknown ids and, with ``skip_special_tokens``, of special ids.
-
-    >>> from hypothesis import find
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.testing import Subject
-    >>> from streamdec.testing.strategies import running_text
-    >>> text = running_text(Subject("words", MockTokenizer()), skip_special_tokens=True)
-    >>> found = find(text, lambda ids: len(MockTokenizer().decode(ids).split()) == 2)
-    >>> len(found) >= 2
-    True
     """
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
     skipped = set(subject.skipped if skip_special_tokens else ())
@@ -88,25 +68,12 @@ def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStra
 
 
 def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
-    """Generate at most eight ascending places to divide ``token_ids`` into calls.
-
-    >>> from hypothesis import find
-    >>> from streamdec.testing.strategies import cuts
-    >>> places = find(cuts([5, 6, 7]), lambda places: len(places) == 2)
-    >>> places == sorted(places)
-    True
-    """
+    """Generate at most eight ascending places to divide ``token_ids`` into calls."""
     return st.lists(st.integers(0, len(token_ids)), max_size=8).map(sorted)
 
 
 def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
-    """Generate ``token_ids`` in groups that are not empty, one for each call.
-
-    >>> from hypothesis import find
-    >>> from streamdec.testing.strategies import divided
-    >>> sum(find(divided([5, 6, 7]), lambda groups: len(groups) == 2), [])
-    [5, 6, 7]
-    """
+    """Generate ``token_ids`` in groups that are not empty, one for each call."""
     bounds = cuts(token_ids).map(lambda places: sorted({0, *places, len(token_ids)}))
     return bounds.map(lambda found: [list(token_ids[i:j]) for i, j in itertools.pairwise(found)])
 
@@ -114,13 +81,7 @@ def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:
 def interspersed(
     token_ids: Sequence[int], others: Sequence[int], places: Sequence[int]
 ) -> st.SearchStrategy[list[int]]:
-    """Generate ``token_ids`` with runs of ``others`` at one or more of ``places``.
-
-    >>> from hypothesis import find
-    >>> from streamdec.testing.strategies import interspersed
-    >>> find(interspersed([5, 6], [9], [1]), lambda ids: len(ids) == 3)
-    [5, 9, 6]
-    """
+    """Generate ``token_ids`` with runs of ``others`` at one or more of ``places``."""
     run = st.tuples(st.sampled_from(others), st.sampled_from([1, 1, 2, 3, 12]))
     runs = st.lists(st.tuples(st.sampled_from(places), run), min_size=1, max_size=4)
     return runs.map(lambda found: _with_runs(token_ids, found))
@@ -138,11 +99,6 @@ def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
 
     With ``missing`` some have another letter at the beginning, at the end, or in place of the
     second half.
-
-    >>> from hypothesis import find
-    >>> from streamdec.testing.strategies import stops
-    >>> find(stops("User: Hi", missing=False), lambda stop: len(stop) > 3) in "User: Hi"
-    True
     """
     start = st.integers(0, len(text) - 1)
     changes = _CHANGES if missing else _CHANGES[:1]

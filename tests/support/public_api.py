@@ -50,7 +50,6 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.server": None,
     "streamdec.streams.outputs": frozenset({"Delta", "OutputReader"}),
     "streamdec.testing": None,
-    "streamdec.testing.strategies": None,
     "streamdec.testing.parser_adapters": None,
     "streamdec.tokenizers": None,
     "streamdec.trace": None,
