@@ -20,23 +20,15 @@ _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 """The line ends of the standard."""
 
 
-def event(
-    data: str | bytes,
-    *,
-    name: str | None = None,
-    event_id: str | None = None,
-    retry: int | None = None,
-) -> bytes:
+def event(data: str | bytes, *, name: str | None = None) -> bytes:
     r"""Return one event. Its data may have several lines; readers see each line end as a newline.
 
     Args:
         data: text, or UTF-8.
         name: the type of the event (``event:``).
-        event_id: the id that a reader sends as ``Last-Event-ID`` when it reconnects.
-        retry: the milliseconds after which a reader reconnects.
 
-    Raises ValueError for a name or an id that is empty or contains a line end or a NUL (readers
-    ignore these), and for a ``retry`` below 0; UnicodeEncodeError for a lone surrogate.
+    Raises ValueError for a name that is empty or contains a line end or a NUL (readers ignore
+    these); UnicodeEncodeError for a lone surrogate.
 
     >>> from streamdec.integrations.sse import event
     >>> event('{"text":"Hi"}', name="delta")
@@ -46,13 +38,9 @@ def event(
     """
     fields = []
     if name is not None:
-        fields.append(b"event: " + _field("name", name))
-    if event_id is not None:
-        fields.append(b"id: " + _field("event_id", event_id))
-    if retry is not None:
-        if type(retry) is not int or retry < 0:
-            raise ValueError(f"retry must be milliseconds, from 0 up, not {retry!r:.40}")
-        fields.append(b"retry: %d" % retry)
+        if not name or any(end in name for end in "\r\n\0"):
+            raise ValueError(f"name must be one line without NUL, and not empty: {name!r:.80}")
+        fields.append(b"event: " + name.encode())
     fields += (b"data: " + line for line in _lines(data))
     return b"\n".join(fields) + b"\n\n"
 
@@ -71,10 +59,3 @@ def comment(text: str = "") -> bytes:
 
 def _lines(data: str | bytes) -> list[bytes]:
     return _LINE_ENDS.split(data.encode() if isinstance(data, str) else data)
-
-
-def _field(what: str, value: str) -> bytes:
-    """Return the value of a field of one line."""
-    if not value or any(end in value for end in "\r\n\0"):
-        raise ValueError(f"{what} must be one line without NUL, and not empty: {value!r:.80}")
-    return value.encode()
