@@ -96,7 +96,7 @@ class GGUFTokenizer(AssembledFastPath):
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
-        found = read_metadata(path, _is_wanted)
+        found = read_metadata(path, lambda key: key.startswith("tokenizer.ggml."))
         self.name: str = str(path)
         try:
             self._take({key.rpartition("ggml.")[2]: value for key, value in found.items()})
@@ -396,10 +396,6 @@ class GGUFTokenizer(AssembledFastPath):
         roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
         others = (self._tokens[i] for i in self._special if i not in self._roles.values())
         return SpecialTokens(**roles, additional_special_tokens=tuple(others))
-
-
-def _is_wanted(key: str) -> bool:
-    return key.startswith("tokenizer.ggml.")
 
 
 def _one_of(kind: Any) -> str:

@@ -85,7 +85,9 @@ class MockTokenizer(BaseTokenizer):
         self._rules = _rules_of(decoder)
         spell = _byte_fallback_piece if decoder == "byte_fallback" else _speller(self._rules)
         self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
-        self._special_ids = _checked(frozenset(special_ids), self._pieces)
+        self._special_ids = frozenset(special_ids)
+        if strange := self._special_ids - self._pieces.keys():
+            raise ValueError(f"special_ids that are not the id of a token: {sorted(strange)}")
         self._tokens = tuple(tokens)
         return self
 
@@ -224,12 +226,6 @@ def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece
         return spell(token)
     except UnicodeDecodeError as error:
         raise ValueError(f"token {index} is not UTF-8: {token!r}") from error
-
-
-def _checked(special_ids: frozenset[int], pieces: Mapping[int, Piece]) -> frozenset[int]:
-    if strange := special_ids - pieces.keys():
-        raise ValueError(f"special_ids that are not the id of a token: {sorted(strange)}")
-    return special_ids
 
 
 def _as_bytes(piece: Piece) -> bytes:

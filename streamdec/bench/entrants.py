@@ -5,7 +5,7 @@ Each opens a stream, steps through ids, and returns the text of each id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
@@ -87,11 +87,8 @@ class Stopping(_Stepping):
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
         stream = self.open()
-        return [*self._stepped(stream, token_ids), stream.flush().text]
-
-    def _stepped(self, stream: StopSequenceDecoder, token_ids: Sequence[int]) -> Iterator[str]:
-        for token_id in token_ids:
-            yield "" if stream.finished else stream.step(token_id).text
+        texts = ["" if stream.finished else stream.step(i).text for i in token_ids]
+        return [*texts, stream.flush().text]
 
 
 # --- the others -----------------------------------------------------------------------------------

@@ -22,11 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in {"click", "rich"}:
             raise
-        sys.stderr.write(_missing_extra(error.name))
+        sys.stderr.write(
+            f"streamdec: the command line needs {error.name}: pip install 'streamdec[cli]'\n"
+        )
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _missing_extra(module: str) -> str:
-    return f"streamdec: the command line needs {module}: pip install 'streamdec[cli]'\n"

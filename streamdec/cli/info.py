@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from streamdec.backends._decoder_chain import stages_of
-from streamdec.backends.caveats import Caveat, caveats_of
+from streamdec.backends.caveats import caveats_of
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
@@ -100,7 +100,10 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
         "tokenizer_config_changes": None if changes is None else asdict(changes),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
-        "caveats": [_caveat(found) for found in caveats_of(tokenizer)],
+        "caveats": [
+            asdict(found) | {"tokens": {text: i for i, text in found.tokens.items()}}
+            for found in caveats_of(tokenizer)
+        ],
         "report": asdict(tokenizer.report),
     }
 
@@ -125,10 +128,6 @@ def _decoder(tokenizer: LoadedTokenizer) -> list[str] | None:
     if library is None:
         return None
     return [stage["type"] for stage in stages_of(library.decoder) or ()]
-
-
-def _caveat(found: Caveat) -> dict[str, Any]:
-    return asdict(found) | {"tokens": {text: i for i, text in found.tokens.items()}}
 
 
 def _found(tokenizer: LoadedTokenizer) -> str | None:

@@ -121,14 +121,13 @@ def _location(report: Report, snapshot: Snapshot, evidence: Evidence) -> dict[st
         line = line_of_pointer(_text(snapshot, evidence.file), evidence.pointer)
     if line is not None and line > 0:
         physical["region"] = {"startLine": line}
-    found: dict[str, Any] = {"physicalLocation": physical, "message": {"text": _shown(evidence)}}
+    found: dict[str, Any] = {
+        "physicalLocation": physical,
+        "message": {"text": printable(str(evidence)) or "here"},
+    }
     if evidence.pointer:
         found["logicalLocations"] = [{"fullyQualifiedName": evidence.pointer, "kind": "member"}]
     return found
-
-
-def _shown(evidence: Evidence) -> str:
-    return printable(str(evidence)) or "here"
 
 
 def _text(snapshot: Snapshot, name: str) -> str:

@@ -162,11 +162,10 @@ def _stops(report: Report) -> Iterator[Line]:
 
 
 def _quoted(text: str | None) -> str:
-    return "" if text is None else printable(text) if _is_plain(text) else ascii(text)
-
-
-def _is_plain(text: str) -> bool:
-    return bool(text) and text.isprintable() and text.strip() == text
+    if text is None:
+        return ""
+    is_plain = bool(text) and text.isprintable() and text.strip() == text
+    return text if is_plain else ascii(text)
 
 
 def _finding(finding: Finding) -> Iterator[Line]:

@@ -69,10 +69,6 @@ def _parse_stop_ids(text: str) -> tuple[int, ...]:
     return ids
 
 
-def _parse_markers(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(parse_stop, texts))
-
-
 def _each(parse: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
     """Return a callback that parses all values of an option; an error names the option."""
 
@@ -111,7 +107,7 @@ def markers_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], 
         nargs=2,
         multiple=True,
         metavar="OPEN CLOSE",
-        callback=_each(_parse_markers),
+        callback=_each(lambda texts: tuple(map(parse_stop, texts))),
         help=help_text,
     )
 

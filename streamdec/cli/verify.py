@@ -221,7 +221,9 @@ class _Encoders:
         tokenizer.wait()
         say_what_encodes(tokenizer)
         self._tokenizer = tokenizer
-        encoder = tokenizer.fast_encoder or _encoder_of(tokenizer)
+        encoder = tokenizer.fast_encoder
+        if encoder is None:  # it is not used for this file
+            encoder = FastEncoder(read_bounded(Path(tokenizer.name)).decode("utf-8-sig"))
         self._comparison = comparison.Comparison(tokenizer, encoder)
         self._compared = self._left_out = 0
 
@@ -240,11 +242,6 @@ class _Encoders:
         told = f"{self._compared} texts compared, {differing} with other ids"
         left = f"; {self._left_out} left out, which huggingface encodes"
         return told + (left if self._left_out else "")
-
-
-def _encoder_of(loaded: HybridTokenizer) -> FastEncoder:
-    """Return the fast encoder of a file for which it is not used."""
-    return FastEncoder(read_bounded(Path(loaded.name)).decode("utf-8-sig"))
 
 
 def _described(number: int, found: comparison.Difference, tokenizer: HybridTokenizer) -> str:

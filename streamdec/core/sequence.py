@@ -194,7 +194,7 @@ class Sequence:
         look_back = FIRST_LOOK_BACK if self.route == "bytes" else num_tokens
         while True:
             start = max(num_tokens - look_back, 0)
-            stream = self._fresh_stream(self._ids[:start])
+            stream = DecodeStream(self.tokenizer, self._ids[:start], **self._stream.options)
             for place in self._releases:
                 if start < place <= num_tokens:
                     stream.step_batch(self._ids[start + stream.num_tokens : place])
@@ -204,9 +204,6 @@ class Sequence:
             if start == 0 or stream.prefix_offset > start:
                 return stream
             look_back *= 4
-
-    def _fresh_stream(self, prompt: list[int]) -> DecodeStream:
-        return DecodeStream(self.tokenizer, prompt, **self._stream.options)
 
     # --- what it is
 

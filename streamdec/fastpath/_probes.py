@@ -152,16 +152,16 @@ def probes_of(tokenizer: Tokenizer) -> list[str]:
     fours = ["".join(words[start : start + 4]) for start in range(0, len(words), 4)]
     spread = contents[:: max(1, len(contents) // _ADDED)]
     among = [frame.format(content, content) for content in spread for frame in _AROUND]
-    risky = [token.content for token in added if _is_risky(token)][:_RISKY]
+    risky = [
+        token.content
+        for token in added
+        if token.lstrip or token.rstrip or token.single_word or token.content.isspace()
+    ][:_RISKY]
     pairs = [first + second for first, second in product(risky, risky)]
     spelled = [changed for content in spread for changed in (content[:-1], content.upper())]
     short = [*_FIXED, *words, *fours, *among, *pairs, *spelled]
     probes = dict.fromkeys([*short, *_long(words)])
     return [probe for probe in probes if GUARDED not in probe]
-
-
-def _is_risky(token: AddedToken) -> bool:
-    return token.lstrip or token.rstrip or token.single_word or token.content.isspace()
 
 
 def _vocabulary(tokenizer: Tokenizer) -> list[str]:

@@ -168,7 +168,7 @@ class EventStreamResponse(_Response):
         }
         try:
             async with anyio.create_task_group() as group:
-                is_behind = (scope.get("extensions") or {}).get(IS_BEHIND, _is_never_behind)
+                is_behind = (scope.get("extensions") or {}).get(IS_BEHIND, lambda: False)
                 sending.connect(send, is_behind, group)
                 # In a task of its own, each token does not have to resume all middleware.
                 group.start_soon(sending.run, head, self._keep_alive)
@@ -208,10 +208,6 @@ def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
         )
     if not streams:
         raise ValueError("a response needs a stream for each sample")
-
-
-def _is_never_behind() -> bool:
-    return False
 
 
 async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -95,7 +95,7 @@ def discover_added_tokens(
         how = matching.get(text, Token(text, special=special))
         sources = (
             *flags.get(i, ()),
-            *((_LEGACY,) if _is_legacy(tokens, i, text) else ()),
+            *((_LEGACY,) if not tokens.has_decoder and tokens.legacy.get(text) == i else ()),
             *(roles.get(text, ()) if apply_tokenizer_config else ()),
         )
         made[i] = DiscoveredToken(
@@ -143,10 +143,6 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
     yield from ((_JSON, entry) for entry in tokens.own)
     yield from ((_CONFIG, entry) for entry in tokens.declared)
-
-
-def _is_legacy(tokens: Tokens, token_id: int, text: str) -> bool:
-    return not tokens.has_decoder and tokens.legacy.get(text) == token_id
 
 
 # --- the tokenizer class --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ the repository and the issue (or the file) with the bug. "derived" cases are var
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -67,9 +66,5 @@ def _case_of(row: dict[str, Any]) -> BugCase:
         name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
     }
     for name in ("tokens", "prompt"):
-        given[name] = _bytes(row.get(name, ()))
+        given[name] = tuple(map(bytes.fromhex, row.get(name, ())))
     return BugCase(**given)
-
-
-def _bytes(tokens: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(map(bytes.fromhex, tokens))

@@ -313,7 +313,8 @@ def _rule(stage: dict[str, Any]) -> tuple[str | None, str] | None:
         if "String" in pattern:
             return str(pattern["String"]), content
         regex = str(pattern.get("Regex", ""))
-        return _of_regex(regex), content
+        least = None if _SOMETHING.match(regex) and "|" not in regex else ""
+        return least, content
     if kind == "BPEDecoder":
         return str(stage.get("suffix", "")), " "
     if kind == "CTC":
@@ -323,10 +324,6 @@ def _rule(stage: dict[str, Any]) -> tuple[str | None, str] | None:
     if kind == "Prepend":
         return "", str(stage.get("prepend", ""))
     return None
-
-
-def _of_regex(regex: str) -> str | None:
-    return None if _SOMETHING.match(regex) and "|" not in regex else ""
 
 
 def _longest_entry(charsmap: object) -> int:

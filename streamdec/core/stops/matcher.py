@@ -213,10 +213,6 @@ def proper_prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
     return _learning(stops)
 
 
-def _proper_prefixes(stops: frozenset[str]) -> set[str]:
-    return {stop[:size] for stop in stops for size in range(1, len(stop))}
-
-
 def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
     def begins(text: str) -> bool:
         place = bisect_left(ordered, text)
@@ -235,7 +231,7 @@ def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
         nonlocal test, asked
         asked += 1
         if asked == most:
-            test = _proper_prefixes(stops).__contains__
+            test = {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
         return test(text)
 
     return begins

@@ -220,7 +220,11 @@ class _Reader:
                 inner = self._closed(verbose)
                 if sign[-1] == "=":
                     return Part("ASSERT", (direction, inner), 0, 0)
-                return Part("ASSERT_NOT", (direction, inner), 0, 0) if inner else _failure()
+                return (
+                    Part("ASSERT_NOT", (direction, inner), 0, 0)
+                    if inner
+                    else Part("FAILURE", None, 0, 0)
+                )
         if self._takes("#"):
             self._until(")")
             return None
@@ -331,10 +335,6 @@ class _Reader:
 def _one(name: str, value: Any) -> Part:
     """A part that matches one code point."""
     return Part(name, value, 1, 1)
-
-
-def _failure() -> Part:
-    return Part("FAILURE", None, 0, 0)
 
 
 def _key(part: Part) -> Any:
