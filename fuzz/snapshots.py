@@ -144,7 +144,7 @@ CONDITIONS: Mapping[str, dict[str, Any]] = {
 def seeds() -> dict[str, bytes]:
     made = {}
     for of, tokenizer in TOKENIZERS.items():
-        stream = DecodeStream(tokenizer, [0, 5], keep_tokens=True, spans=of == "bytes")
+        stream = DecodeStream(tokenizer, [0, 5], spans=of == "bytes")
         stream.step_batch([6, 99])
         made[f"stream-{of}"] = of, stream.snapshot()
     for name, given in CONDITIONS.items():
@@ -168,7 +168,7 @@ def _seed(of: str, snapshot: Any) -> bytes:
     return written(of=of, snapshot=json.loads(json.dumps(snapshot).replace(own, "*")))
 
 
-FIELDS = ["memory", "primed", "num_tokens", "num_prompt_tokens", "finished", "options", "recorder"]
+FIELDS = ["memory", "primed", "num_tokens", "num_prompt_tokens", "finished", "options", "spans"]
 FIELDS += ["core", "withheld", "tail", "tail_ages", "gate", "live", "end", "match", "size", "tails"]
 WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)

@@ -42,7 +42,6 @@ class DecodeStream(Machine):
             TokenIdError, ``"replace"`` outputs U+FFFD. The windowed route has ``"skip"``
             alone, without the count.
         clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
-        keep_tokens: keep the generated ids in ``token_ids`` (memory then grows with the stream).
         spans: record where each token stands in the text, for ``take_spans()``. Not together with
             the clean-up, nor on the windowed route.
 
@@ -84,16 +83,13 @@ class DecodeStream(Machine):
         byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
-        keep_tokens: bool = False,
         spans: bool = False,
     ) -> None:
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )
         table = table_for(tokenizer, options)
-        self._begin(
-            tokenizer, table, NO_CONDITIONS, prompt_token_ids, keep_tokens=keep_tokens, spans=spans
-        )
+        self._begin(tokenizer, table, NO_CONDITIONS, prompt_token_ids, spans=spans)
 
     if TYPE_CHECKING:
 
@@ -208,10 +204,3 @@ class DecodeStream(Machine):
         if isinstance(self._table, ByteTable):
             return self._table
         raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The generated ids (a copy). AttributeError unless ``keep_tokens=True`` was given."""
-        if self._recorder is None or self._recorder.token_ids is None:
-            raise AttributeError("token_ids are kept only with keep_tokens=True")
-        return self._recorder.token_ids.copy()

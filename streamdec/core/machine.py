@@ -218,9 +218,9 @@ class Machine(Walk):
         >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
         [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
         """
-        if self._recorder is None or self._recorder.spans is None:
+        if self._recorder is None:
             raise ValueError("spans are recorded only with spans=True")
-        return self._recorder.spans.take(self.num_characters)
+        return self._recorder.take(self.num_characters)
 
     # --- copies
 
@@ -250,7 +250,7 @@ class Machine(Walk):
 
         It has the tokenizer's fingerprint, the options and conditions, and what is withheld; not
         the text that was output. 100 to 300 bytes (500 on the windowed route), more with
-        conditions, ``keep_tokens`` or ``spans``. The stream continues.
+        conditions or ``spans``. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -276,7 +276,7 @@ class Machine(Walk):
             "unknown_tokens": unknown,
             "start": 0 if self._start is stops.first else self._start.gate + 1,
             "live": live,
-            "recorder": recorder and recorder.dump(),
+            "spans": recorder and recorder.dump(),
             **snapshots.dump_end(self._end, self._match),
             **snapshots.dump_checkpoint(stops, table, at, has_ended=self._end is not None),
         }
@@ -338,9 +338,9 @@ class Machine(Walk):
         limit = conditions.max_tokens
         if limit is not None and (tokens > limit or (tokens == limit and self._end is None)):
             raise ValueError(f"{tokens} tokens, and the limit is {limit}")
-        recorder = fields.take("recorder", None)
-        if recorder is not None:
-            self._recorder = Recorder.load(table, self._primed, recorder, tokens)
+        spans = fields.take("spans", None)
+        if spans is not None:
+            self._recorder = Recorder.load(table, self._primed, spans, tokens)
             if self._end is None and not self._recorder.fits(at.state, at.count):
                 raise ValueError("the spans are of another stream")
         self._count = at.count

@@ -35,7 +35,6 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.counting import MOST_COUNTED, text_in
 from streamdec.core.provenance import State
 from streamdec.core.table import Table
-from streamdec.core.token_ids import check_token_id
 
 
 class _Span:
@@ -324,76 +323,63 @@ def _ints(row: Any, length: int) -> list[int]:
 
 
 class Recorder:
-    """What a stream records besides its text: its ids, and the span of each token.
+    """Records the span of each token of one stream.
 
     Args:
         table: the stream's.
         primed: its state after the prompt.
-        tokens: record the ids.
-        spans: record the spans.
 
-    Raises ValueError for spans of text whose bytes cannot be told apart by token.
+    Raises ValueError for text whose bytes cannot be told apart by token.
     """
 
-    __slots__ = ("_primed", "_table", "spans", "token_ids")
+    __slots__ = ("_primed", "_spans", "_table")
 
-    def __init__(self, table: Table, primed: State, *, tokens: bool, spans: bool) -> None:
-        if spans and not table.has_spans:
+    def __init__(self, table: Table, primed: State) -> None:
+        if not table.has_spans:
             raise ValueError(
                 "spans=True needs text whose bytes can be told apart by token: the bytes route, "
                 "without clean-up or replacements of the finished text"
             )
-        self._table = table
+        self._table = cast(ByteTable, table)
         self._primed = primed
-        self.token_ids: list[int] | None = [] if tokens else None
-        self.spans: SpanRecorder | None = self._new_spans() if spans else None
-
-    def _new_spans(self) -> SpanRecorder:
-        rule = cast(ByteTable, self._table).rule
-        waiting = rule.waiting(self._primed[0])
-        return SpanRecorder(rule.errors, self._primed[1], prompt_tokens=waiting)
+        self.reset()
 
     def reset(self) -> None:
         """Drop what was recorded."""
-        self.token_ids = None if self.token_ids is None else []
-        self.spans = None if self.spans is None else self._new_spans()
+        rule, primed = self._table.rule, self._primed
+        waiting = rule.waiting(primed[0])
+        self._spans = SpanRecorder(rule.errors, primed[1], prompt_tokens=waiting)
 
     def token(self, state: State, token_id: int) -> None:
         """Record ``token_id``, stepped in ``state``."""
-        if self.token_ids is not None:
-            self.token_ids.append(token_id)
-        if self.spans is not None:
-            data, own, contributes, waiting = cast(ByteTable, self._table).contribution(
-                state, token_id
-            )
-            self.spans.token(data, own, contributes=contributes, waiting=waiting)
+        data, own, contributes, waiting = self._table.contribution(state, token_id)
+        self._spans.token(data, own, contributes=contributes, waiting=waiting)
 
     def without_text(self) -> None:
         """Record the span of a token whose text is not output."""
-        if self.spans is not None:
-            self.spans.token(b"", 0, contributes=False, waiting=0)
+        self._spans.token(b"", 0, contributes=False, waiting=0)
+
+    def take(self, output: int) -> list[TokenSpan]:
+        """Return the spans settled since the last call, of the text that is output so far."""
+        return self._spans.take(output)
 
     def finish(self, state: State) -> None:
         """The text ends in ``state``."""
-        if self.spans is not None:
-            self.spans.release(cast(ByteTable, self._table).rule.flush(state[0]))
+        self._spans.release(self._table.rule.flush(state[0]))
 
     def release(self, state: State) -> None:
         """What is held in ``state`` is output, and the stream continues."""
-        if self.spans is not None:
-            rule = cast(ByteTable, self._table).rule
-            data, after = rule.release(state[0])
-            self.spans.release(data, waiting=rule.waiting(after))
+        rule = self._table.rule
+        data, after = rule.release(state[0])
+        self._spans.release(data, waiting=rule.waiting(after))
 
     def cut(self, code_points: int, size: int) -> None:
         """The output ends after so many code points and bytes."""
-        if self.spans is not None:
-            self.spans.cut(code_points, size)
+        self._spans.cut(code_points, size)
 
     def fits(self, state: State, count: int) -> bool:
         """Whether a stream with these records can be in ``state`` with this ``count``."""
-        spans = self.spans
-        return spans is None or (spans.tail == state[1] and spans.text_size == text_in(count))
+        return self._spans.tail == state[1] and self._spans.text_size == text_in(count)
 
     # --- copies
 
@@ -407,16 +393,12 @@ class Recorder:
     def rewound(self, checkpoint: Recorder, num_tokens: int) -> Recorder:
         """Return the records as they were at ``checkpoint``, after ``num_tokens``."""
         recorder = checkpoint.fork(num_tokens)
-        if recorder.spans is not None and self.spans is not None:
-            recorder.spans.rewind(self.spans)
+        recorder._spans.rewind(self._spans)
         return recorder
 
     def dump(self, *, settled: bool = True) -> dict[str, Any]:
         """Return the records as JSON, with the ``settled`` spans or without."""
-        return {
-            "token_ids": None if self.token_ids is None else self.token_ids.copy(),
-            "spans": self.spans and self.spans.dump(settled=settled),
-        }
+        return self._spans.dump(settled=settled)
 
     @classmethod
     def load(cls, table: Table, primed: State, data: Any, num_tokens: int) -> Recorder:
@@ -424,13 +406,6 @@ class Recorder:
 
         Raises ValueError, TypeError or KeyError if there is none.
         """
-        token_ids, spans = data["token_ids"], data["spans"]
-        recorder = cls(table, primed, tokens=token_ids is not None, spans=spans is not None)
-        if token_ids is not None:
-            recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
-            if len(token_ids) != num_tokens:
-                raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
-        if spans is not None:
-            errors = cast(ByteTable, table).rule.errors
-            recorder.spans = SpanRecorder.load(errors, spans, num_tokens)
+        recorder = cls(table, primed)
+        recorder._spans = SpanRecorder.load(recorder._table.rule.errors, data, num_tokens)
         return recorder

@@ -86,7 +86,6 @@ class StreamState(Counters):
         conditions: StopConditions,
         prompt_token_ids: Iterable[SupportsIndex],
         *,
-        keep_tokens: bool = False,
         spans: bool = False,
     ) -> None:
         """Begin a stream after a prompt."""
@@ -98,15 +97,13 @@ class StreamState(Counters):
         self._primed: State = table.state(table.row(table.prime(prompt)))  # one object for equals
         self._start = self._stops.after_prompt(tokenizer, prompt)
         self._num_prompt_tokens: int = len(prompt)
-        self._recorder: Recorder | None = None
-        if keep_tokens or spans:
-            self._recorder = Recorder(table, self._primed, tokens=keep_tokens, spans=spans)
+        self._recorder = Recorder(table, self._primed) if spans else None
         self.reset()
 
     def reset(self) -> None:
         """Go back to the state after the prompt; at any time, also after the end.
 
-        Kept ids and untaken spans are dropped.
+        Untaken spans are dropped.
         """
         if self._recorder is not None:
             self._recorder.reset()

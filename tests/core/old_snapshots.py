@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
         RAW, (0, 5, 99), (5, 99), options={"skip_special_tokens": False, "unknown_ids": "replace"}
     ),
     "clean-up": Kind(RAW, (0, 6), (7, 0), options={"clean_up_tokenization_spaces": True}),
-    "noting": Kind(RAW, (0, 2, 5), (3, 4, 0), options={"keep_tokens": True, "spans": True}),
+    "noting": Kind(RAW, (0, 2, 5), (3, 4, 0), options={"spans": True}),
     "first token": Kind(pieces(Metaspace(), "▁a", "▁b"), (), (0, 1)),
     "later token": Kind(pieces(Metaspace(), "▁a", "▁b"), (0,), (0, 1)),
     "word suffix": Kind(pieces(BPESuffix(), "a</w>", "b"), (1, 0), (1, 0)),

@@ -302,28 +302,7 @@ def test_bytes_and_text_may_be_mixed(tokenizer: MockTokenizer) -> None:
     assert stream.step(REST) == "你"
 
 
-# --- ids and spans --------------------------------------------------------------------------------
-
-
-def test_ids_are_kept_if_asked_for(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, [A], keep_tokens=True)
-    stream.step_batch([np.int64(B), LEAD, UNKNOWN])
-    with pytest.raises(TokenIdError):
-        stream.step(-1)
-    stream.step_bytes(REST)
-    assert stream.token_ids == [B, LEAD, UNKNOWN, REST]
-    assert {type(token_id) for token_id in stream.token_ids} == {int}
-    stream.token_ids.clear()
-    assert len(stream.token_ids) == 4
-    stream.reset()
-    assert stream.token_ids == []
-
-
-def test_ids_are_not_kept_by_default(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(AttributeError, match="keep_tokens=True"):
-        DecodeStream(tokenizer).token_ids  # noqa: B018 (it is the look that fails)
-    with pytest.raises(AttributeError):
-        DecodeStream(tokenizer, spans=True).token_ids  # noqa: B018
+# --- spans ------------------------------------------------------------------------------------
 
 
 def test_spans_are_drained(tokenizer: MockTokenizer) -> None:
@@ -343,7 +322,7 @@ def test_spans_of_rewritten_text_are_refused(tokenizer: MockTokenizer) -> None:
 
 
 def test_a_stream_that_notes_says_the_same(tokenizer: MockTokenizer) -> None:
-    noting = DecodeStream(tokenizer, keep_tokens=True, spans=True)
+    noting = DecodeStream(tokenizer, spans=True)
     assert isinstance(noting, DecodeStream)
     assert noting.step_batch([A, LEAD, REST]) == ["a", "", "你"]
     assert noting.flush() == ""
@@ -354,18 +333,18 @@ class Own(DecodeStream):
 
 
 def test_subclasses_stream_and_note(tokenizer: MockTokenizer) -> None:
-    stream = Own(tokenizer, keep_tokens=True, spans=True)
+    stream = Own(tokenizer, spans=True)
     assert stream.step_batch([A, B]) == ["a", " b"]
     for other in (stream.fork(), Own.restore(tokenizer, stream.snapshot())):
         assert type(other) is Own
-        assert other.token_ids == [A, B]
+        assert [span.token_index for span in other.take_spans()] == [0, 1]
 
 
 @pytest.mark.parametrize("noted", [True, False])
 def test_the_class_of_a_stream_that_notes_restores_too(
     tokenizer: MockTokenizer, noted: bool
 ) -> None:
-    noting = DecodeStream(tokenizer, keep_tokens=True)
+    noting = DecodeStream(tokenizer, spans=True)
     snapshot = (noting if noted else DecodeStream(tokenizer)).snapshot()
     assert type(noting).restore(tokenizer, snapshot).step(A) == "a"
 
@@ -387,14 +366,14 @@ def test_reset_goes_back_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> N
 
 @pytest.mark.parametrize("fork", [DecodeStream.fork, copy.copy, copy.deepcopy])
 def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
-    stream = DecodeStream(tokenizer, keep_tokens=True)
+    stream = DecodeStream(tokenizer, spans=True)
     stream.step_batch([A, LEAD, UNKNOWN])
     other = fork(stream)
     assert (other.unknown_tokens, other.num_tokens) == (1, 3)
     assert other.step_batch([REST, UNKNOWN]) == ["你", ""]
     assert (stream.held, stream.num_tokens, stream.unknown_tokens) == (b"\xe4", 3, 1)
-    assert stream.token_ids == [A, LEAD, UNKNOWN]
-    assert other.token_ids == [A, LEAD, UNKNOWN, REST, UNKNOWN]
+    assert [span.token_index for span in stream.take_spans()] == [0]
+    assert [span.token_index for span in other.take_spans()] == [0, 1, 2, 3, 4]
     assert stream.flush() == "\ufffd"
     assert not other.finished
     other.reset()
@@ -427,7 +406,7 @@ def test_its_repr_says_where_it_stands(tokenizer: MockTokenizer) -> None:
 
 
 def test_a_stream_that_notes_looks_like_any_other(tokenizer: MockTokenizer) -> None:
-    plain, noting = DecodeStream(tokenizer), DecodeStream(tokenizer, keep_tokens=True)
+    plain, noting = DecodeStream(tokenizer), DecodeStream(tokenizer, spans=True)
     assert repr(noting) == repr(plain)
 
 

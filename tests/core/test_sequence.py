@@ -206,7 +206,7 @@ FOREIGN: list[dict[str, Any]] = [
     {"state": {"pending": "e4"}},
     {"num_tokens": 7},
     {"end": ["", "length", None]},
-    {"recorder": {"token_ids": [0], "spans": None}},
+    {"spans": {"at": [0, 0, 0, 0]}},
 ]
 TAKEN: list[dict[str, Any]] = [
     {"num_prompt_tokens": 7},

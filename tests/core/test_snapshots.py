@@ -264,8 +264,8 @@ def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
         ("state", None),
         ("state", []),
         ("primed", {"pending": "zz"}),
-        ("recorder", []),
-        ("recorder", {"token_ids": None}),
+        ("spans", []),
+        ("spans", {"at": None}),
         ("options", {"skip_special_tokens": 1}),
         ("options", {"nothing": 1}),
         ("options", {"byte_fallback": []}),
@@ -286,7 +286,7 @@ def nested(depth: int) -> list[Any]:
     return inner
 
 
-FIELDS = ["format", "machine", "tokenizer", "num_tokens", "end", "state", "recorder"]
+FIELDS = ["format", "machine", "tokenizer", "num_tokens", "end", "state", "spans"]
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -294,7 +294,7 @@ def test_a_deep_value_is_refused(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
         deep: Any = nested(depth)
-        within = {"state": {"rule": deep}, "recorder": {"token_ids": deep, "spans": None}}
+        within = {"state": {"rule": deep}, "spans": {"at": deep}}
         assert refused(DecodeStream(RAW).snapshot() | {field: within.get(field, deep)})
 
 
@@ -312,16 +312,10 @@ def test_options_that_the_route_cannot_honour_are_refused() -> None:
         assert refused(DecodeStream(Windowed()).snapshot() | {"options": options}, Windowed())
 
 
-def test_notes_that_are_not_of_this_stream_are_refused() -> None:
-    snapshot = DecodeStream(RAW, keep_tokens=True).snapshot()
-    assert refused(snapshot | {"recorder": {"token_ids": [0, 1], "spans": None}})
-
-
 @pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
 def test_spans_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
     snapshot = DecodeStream(RAW, spans=True).snapshot()
-    spans = snapshot["recorder"]["spans"] | change
-    assert refused(snapshot | {"recorder": {"token_ids": None, "spans": spans}})
+    assert refused(snapshot | {"spans": snapshot["spans"] | change})
 
 
 def with_spans() -> dict[str, Any]:
@@ -332,7 +326,7 @@ def with_spans() -> dict[str, Any]:
     return snapshot
 
 
-SPANS = with_spans()["recorder"]["spans"]
+SPANS = with_spans()["spans"]
 INTEGERS = [
     *(("at", None, place) for place in range(4)),
     *(("open", row, place) for row in range(2) for place in range(7)),
@@ -344,7 +338,7 @@ INTEGERS = [
 @pytest.mark.parametrize(("field", "row", "place"), INTEGERS)
 def test_spans_are_integers(field: str, row: int | None, place: int, wrong: object) -> None:
     snapshot = with_spans()
-    numbers = snapshot["recorder"]["spans"][field]
+    numbers = snapshot["spans"][field]
     (numbers if row is None else numbers[row])[place] = wrong
     assert "integers" in refused(snapshot)
 
@@ -353,7 +347,7 @@ def test_spans_are_integers(field: str, row: int | None, place: int, wrong: obje
 @pytest.mark.parametrize("change", [[1], []])
 def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
     snapshot = with_spans()
-    numbers = snapshot["recorder"]["spans"][field]
+    numbers = snapshot["spans"][field]
     row = numbers if field == "at" else numbers[0]
     row[:] = [*row, *change] if change else row[:-1]
     assert "integers" in refused(snapshot)
@@ -389,5 +383,5 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
 def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:
     snapshot = with_spans()
     assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
-    snapshot["recorder"]["spans"] |= change
+    snapshot["spans"] |= change
     assert refused(snapshot)

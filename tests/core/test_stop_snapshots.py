@@ -304,7 +304,7 @@ def test_values_at_the_bounds_of_these_checks_are_accepted(
 
 
 @pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-@pytest.mark.parametrize("field", ["conditions", "state", "matching", "marks", "live", "recorder"])
+@pytest.mark.parametrize("field", ["conditions", "state", "matching", "marks", "live", "spans"])
 def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> None:
     assert refused(KINDS["jailed"].stream().snapshot() | {field: nested(depth)})
 

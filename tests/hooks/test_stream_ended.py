@@ -180,13 +180,12 @@ def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
     with recording() as hook:
         for machine in (
             DecodeStream(TOKENIZER),
-            DecodeStream(TOKENIZER, keep_tokens=True),
             DecodeStream(TOKENIZER, spans=True),
         ):
             assert [*TextIterator(iter(ids), machine)]
     plain, *others = hook.streams
     assert (plain.held_tokens, plain.max_held_bytes) == (2, 2)
-    assert others == [plain, plain]
+    assert others == [plain]
 
 
 def test_a_stream_on_what_stands_before_a_decoder_is_counted_as_on_the_decoder() -> None:

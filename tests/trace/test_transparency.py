@@ -32,7 +32,7 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),
     "stream": lambda situation: setup_of(situation).stream(),
     "stream that records": lambda situation: DecodeStream(
-        tokenizer_of(situation.table), situation.prompt, keep_tokens=True, spans=True
+        tokenizer_of(situation.table), situation.prompt, spans=True
     ),
 }
 
