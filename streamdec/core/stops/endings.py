@@ -95,11 +95,6 @@ def find(
     return read, Ending(read.text, hit.stop, hit.visible, start, end, origin)
 
 
-def origin_of_end(at: Checkpoint, text: str) -> int:
-    """Return the index of the token that began ``text``, the end of what is decided at ``at``."""
-    return origin_of(at.marks, code_points_in(at.count) - len(text))
-
-
 def _text_count(count: int) -> int:
     """``count`` without its tokens."""
     return count - tokens_in(count)
