@@ -5,8 +5,9 @@ output. The SectionReader (:mod:`streamdec.core.section_reader`) takes the marke
 and withholds its *tail*, which may become a marker. A text without the first letter of a marker
 cannot change the section. If the reader withholds nothing, the chunk of such a text is looked up.
 
-All other texts, and all ids that may be markers, take the slower path. So does each token while text
-is withheld. It tells the reader which tokens began the code points (:mod:`streamdec.core.origins`).
+All other texts, and all ids that may be markers, take the slower path, and so does each token while
+text is withheld. The slower path notes in which token each code point began
+(:mod:`streamdec.core.origins`).
 
 Stops do not know of sections: they are matched in the whole generated text, the markers included.
 ``ignore_stops_between`` of StopConditions is independent of sections.
@@ -171,10 +172,7 @@ class SectionDecoder(StopSequenceDecoder):
     step_chunk = step
 
     def _read_step(self, chunk: Chunk, row: Any, token_id: int) -> Chunk:
-        """Return ``chunk`` in its sections: the decoder's for ``token_id``, which it met in ``row``.
-
-        For all tokens near a marker, and while anything is withheld.
-        """
+        """Return ``chunk``, which the decoder made of ``token_id`` in ``row``, in its sections."""
         reader, table, index = self._reader, self._table, self.num_tokens - 1
         ends = chunk.finish_reason is not None
         reader.note_origins(origins_of_step(table, row, token_id, index, ends=ends))
