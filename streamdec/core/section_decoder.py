@@ -85,7 +85,8 @@ class SectionDecoder(StopSequenceDecoder):
     Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
     mapping, for equal markers of a section, and if a marker opens two sections.
 
-    **Cost.** A step takes about twice the time of a step without sections.
+    **Cost.** A step takes about twice the time of a step without sections. While a marker or a stop
+    may be in the withheld text, it takes some microseconds.
 
     **Positions** (``match``, spans) count the whole generated text, with the markers.
 
@@ -154,16 +155,26 @@ class SectionDecoder(StopSequenceDecoder):
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of ``token_id``. See StopSequenceDecoder."""
         known = self._known
-        if known is None or type(token_id) is not int or token_id in known.ids:
-            row = self._row
-            return self._read_step(step_decoder(self, token_id), row, token_id.__index__())
+        if known is None or type(token_id) is not int or token_id < 0 or token_id in known.ids:
+            return self._step_near_marker(token_id)
         row = self._row
+        try:
+            chunk, letters, tally, _ = row[token_id]
+        except LookupError:
+            pass
+        else:
+            tally += self._tally
+            if tally < 0.0 and letters < self._free:  # the first case of the decoder's own step
+                found = known[chunk.text]
+                if found is not None:
+                    self._tally = tally
+                    return found
         chunk = step_decoder(self, token_id)
-        found = known[chunk.text]
+        found, jailed = known[chunk.text], self._matching.jailed
         if (
             found is None
+            or (jailed and known[jailed] is None)
             or chunk.finish_reason is not None
-            or self._matching.jailed
             or self._withheld
         ):
             return self._read_step(chunk, row, token_id)
@@ -171,11 +182,20 @@ class SectionDecoder(StopSequenceDecoder):
 
     step_chunk = step
 
+    def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
+        """Step an id that may be a marker, or one while a part of a marker is withheld."""
+        self._note_jailed()
+        row = self._row
+        return self._read_step(step_decoder(self, token_id), row, token_id.__index__())
+
     def _read_step(self, chunk: Chunk, row: Any, token_id: int) -> Chunk:
         """Return ``chunk``, which the decoder made of ``token_id`` in ``row``, in its sections."""
         reader, table, index = self._reader, self._table, self.num_tokens - 1
         ends = chunk.finish_reason is not None
-        reader.note_origins(origins_of_step(table, row, token_id, index, ends=ends))
+        origins = origins_of_step(table, row, token_id, index, ends=ends)
+        if not ends:
+            reader.note_older(len(chunk.text) + len(super().jailed) - len(origins), index)
+        reader.note_origins(origins)
         if token_id not in self._sections.gate.ids:
             return self._in_sections(chunk)
         is_cut = self._match is not None and self._match.start == self._match.end
@@ -185,6 +205,11 @@ class SectionDecoder(StopSequenceDecoder):
         if reader.ids:
             reader.drop_repeats(self._is_held)
         return found
+
+    def _note_jailed(self) -> None:
+        """Note what the decoder withholds, also if no marker can begin in it."""
+        self._reader.note_older(len(super().jailed), self.num_tokens)
+        self._known = None
 
     @property
     def _first_held(self) -> int:
@@ -235,10 +260,13 @@ class SectionDecoder(StopSequenceDecoder):
         return of_parts(parts or [(reader.section, "")], chunk)
 
     def _note_known(self) -> None:
-        """Note what texts give, unless anything waits."""
+        """Note what texts give, unless a part of a marker is withheld."""
         reader = self._reader
-        waits = reader.origins or reader.has_ids
-        self._known = None if waits else self._sections.known[reader.at]
+        known = self._sections.known[reader.at]
+        if reader.tail or reader.has_ids or known[super().jailed] is None:
+            self._known = None
+        else:
+            self._known, reader.origins = known, ()
 
     # --- the end
 
@@ -246,6 +274,7 @@ class SectionDecoder(StopSequenceDecoder):
         """End the stream. See ``flush``."""
         if self.finished:
             return super().end(finish_reason)
+        self._note_jailed()
         origins = self._origins_of_held()
         chunk = super().end(finish_reason)
         self._reader.note_origins(origins)
@@ -253,6 +282,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def release(self) -> Chunk:
         """Return what is held and jailed; the stream continues. See StopSequenceDecoder."""
+        self._note_jailed()
         origins = self._origins_of_held(goes_on=True)
         chunk = super().release()
         self._reader.note_origins(origins)
@@ -325,6 +355,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
+        self._note_jailed()
         reader = self._reader
         own = {
             "named": [[name, *pair] for name, pair in self._sections.named],

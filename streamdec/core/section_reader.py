@@ -118,6 +118,15 @@ class SectionReader:
 
     # --- what was decided
 
+    def note_older(self, size: int, index: int) -> None:
+        """Note that so many withheld code points, in which no marker begins, are before a token.
+
+        For text whose origins were not noted because they did not matter.
+        """
+        missing = size + len(self.tail) - len(self.origins)
+        if missing > 0:
+            self.origins = (*self.origins, *[index - 1] * missing)
+
     def note_origins(self, origins: Iterable[int]) -> None:
         """Note that code points were decided, which began in these tokens."""
         noted = [*self.origins]

@@ -231,8 +231,10 @@ def check_case(rng: random.Random) -> None:
     for operation in situation.operations:
         if plain.finished:
             return
-        if rng.random() < 0.15:
-            decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+        if rng.random() < 0.2:
+            snapshot = json.loads(json.dumps(decoder.snapshot()))
+            if rng.random() < 0.7:
+                decoder = SectionDecoder.restore(tokenizer, snapshot)
         elif rng.random() < 0.1:
             decoder = decoder.fork()
         done.append(operation)
