@@ -193,7 +193,7 @@ class SectionDecoder(StopSequenceDecoder):
         reader, table, index = self._reader, self._table, self.num_tokens - 1
         ends = chunk.finish_reason is not None
         origins = origins_of_step(table, row, token_id, index, ends=ends)
-        if not ends:
+        if not (ends or reader.origins):
             reader.note_older(len(chunk.text) + len(super().jailed) - len(origins), index)
         reader.note_origins(origins)
         if token_id not in self._sections.gate.ids:
@@ -208,8 +208,9 @@ class SectionDecoder(StopSequenceDecoder):
 
     def _note_jailed(self) -> None:
         """Note what the decoder withholds, also if no marker can begin in it."""
-        self._reader.note_older(len(super().jailed), self.num_tokens)
-        self._known = None
+        if self._known is not None:
+            self._reader.note_older(len(super().jailed), self.num_tokens)
+            self._known = None
 
     @property
     def _first_held(self) -> int:

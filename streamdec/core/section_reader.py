@@ -40,6 +40,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from streamdec.core import snapshots
@@ -129,10 +130,8 @@ class SectionReader:
 
     def note_origins(self, origins: Iterable[int]) -> None:
         """Note that code points were decided, which began in these tokens."""
-        noted = [*self.origins]
-        for each in origins:  # what was decided later began later
-            noted.append(max(each, noted[-1]) if noted else each)
-        self.origins = tuple(noted)
+        # On the windowed route an origin is a guess. No code point begins before an earlier one.
+        self.origins = tuple(accumulate((*self.origins, *origins), max))
 
     def add_id(self, token_id: int, index: int) -> None:
         """Note that token ``index`` has an id that may be a marker."""
