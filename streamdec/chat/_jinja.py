@@ -8,8 +8,6 @@ from typing import Any
 from streamdec.errors import MissingExtraError
 from streamdec.tokenizers._extras import library
 
-__all__ = ["MINIMUM", "require_jinja2", "within"]
-
 MINIMUM = (3, 1, 6)
 """In earlier versions, templates could escape the sandbox (CVE-2025-27516)."""
 

@@ -11,14 +11,6 @@ from typing import Any
 
 from streamdec.errors import ChatTemplateError
 
-__all__ = [
-    "check_documents",
-    "check_option",
-    "checked_tools",
-    "errors_of_input",
-    "variables_of_request",
-]
-
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
 """Variables that a request may not set: vLLM refuses both, SGLang the first."""

@@ -13,8 +13,6 @@ from jinja2 import nodes
 
 from streamdec.chat.messages import ContentFormat
 
-__all__ = ["content_format_of"]
-
 
 def content_format_of(tree: nodes.Template) -> ContentFormat:
     """What ``tree`` takes.

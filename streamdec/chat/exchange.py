@@ -18,8 +18,6 @@ from typing import IO, Any
 from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["CHILD_DIED", "Exchange", "Rendering", "framed", "has_more", "pipe_of", "read_answer"]
-
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 Rendering = tuple[str, list[tuple[int, int]]]
 HEAD = struct.Struct(">I")

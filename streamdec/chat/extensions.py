@@ -14,8 +14,6 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Macro
 
-__all__ = ["GenerationTag", "Spans", "spans_of_rendering"]
-
 
 @dataclass(slots=True)
 class Spans:

@@ -48,16 +48,6 @@ from streamdec.chat.static_check import RESOURCE_LIMIT
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
-__all__ = [
-    "BUSY",
-    "CHILD_LIMITS",
-    "ChildLimits",
-    "ChildPool",
-    "content_format_isolated",
-    "render_isolated",
-    "undeclared_isolated",
-]
-
 BUSY = "CHAT_TEMPLATE_BUSY"
 Now = datetime | Callable[[], datetime] | None
 MARSHAL_VERSION = 4

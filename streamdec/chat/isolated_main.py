@@ -25,8 +25,6 @@ from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.static_check import RESOURCE_LIMIT, check_template
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["serve"]
-
 HEAD = struct.Struct(">I")
 """The length of the data that follow."""
 

@@ -14,8 +14,6 @@ from typing import Any, Literal
 from streamdec.chat.plain import plain
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["ContentFormat", "ContinueFinal", "openai_messages", "prepared"]
-
 ContentFormat = Literal["string", "parts", "parts only"]
 """The content of messages that a template accepts: a string; a string or a list of parts; only a
 list."""

@@ -15,8 +15,6 @@ from typing import Any
 from jinja2.runtime import BlockReference
 from jinja2.utils import Cycler, Joiner
 
-__all__ = ["NamelessCycler", "NamelessJoiner", "nameless", "returning_nameless"]
-
 _CALLABLE = frozenset(
     (FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, BlockReference)
 )

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain"]
-
 
 def plain(value: Any) -> Any:
     """Return a copy of ``value`` in plain types; mappings, dataclasses and models become dicts.

@@ -18,8 +18,6 @@ from streamdec.chat.extensions import Spans, spans_of_rendering
 from streamdec.chat.static_check import check_template, error_code, too_much
 from streamdec.errors import ChatTemplateError
 
-__all__ = ["compile_template", "render_compiled", "render_once"]
-
 _FILE = "<template>"
 """The file name that jinja2 gives a template without a loader."""
 _MAX_SAID = 1000

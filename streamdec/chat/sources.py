@@ -21,20 +21,6 @@ from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG, read_object
 from streamdec.tokenizers.folder_files import FileError, read_file, with_line_feeds
 
-__all__ = [
-    "Found",
-    "Origin",
-    "Templates",
-    "from_gguf",
-    "from_snapshot",
-    "given",
-    "given_as_text",
-    "is_gguf_template",
-    "looked_for",
-    "named",
-    "special_tokens_of",
-]
-
 Templates = str | Mapping[str, str] | Sequence[Mapping[str, str]]
 """One template, or several with names: a mapping, or a list of ``{"name": …, "template": …}``."""
 

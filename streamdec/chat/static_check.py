@@ -15,15 +15,6 @@ from jinja2.exceptions import SecurityError
 
 from streamdec.errors import ChatTemplateError
 
-__all__ = [
-    "RESOURCE_LIMIT",
-    "SANDBOX_VIOLATION",
-    "StaticLimits",
-    "StaticReport",
-    "check_template",
-    "error_code",
-]
-
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
 SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 SYNTAX_ERROR = "CHAT_TEMPLATE_SYNTAX_ERROR"

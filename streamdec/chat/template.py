@@ -26,12 +26,10 @@ from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
 from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
 from streamdec.chat.plain import plain
-from streamdec.chat.rendering import compile_template, render_compiled, render_once
+from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
 from streamdec.chat.static_check import check_template
 from streamdec.errors import ChatTemplateError
-
-__all__ = ["ChatTemplate", "Fallback", "render_once"]
 
 Fallback = Literal["simple"]
 """What to render if a model has no template: ``"simple"``, a line for each message."""

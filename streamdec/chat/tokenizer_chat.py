@@ -20,8 +20,6 @@ from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import Lock
 from streamdec.tokenizers._chat import ChatRenderer, NewTemplate
 
-__all__ = ["TokenizerChat"]
-
 _OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
 
 

@@ -46,8 +46,6 @@ from typing import Any, NamedTuple
 from streamdec.core import snapshots
 from streamdec.core.stops.gate import OPEN, Gate
 
-__all__ = ["NOTHING_HELD", "MarkerId", "Parts", "SectionReader", "loaded_state"]
-
 Parts = list[tuple[str | None, str]]
 """Pieces of text, each with the name of its section."""
 

@@ -15,8 +15,6 @@ from streamdec.core.table import Table
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import Decoder
 
-__all__ = ["Definition", "KnownTexts", "Sections", "loaded_definition", "sections_for"]
-
 MAX_KNOWN = 32_768
 """Texts that are known in one section; each takes some 200 bytes and its letters."""
 MAX_LENGTH = 128

@@ -14,8 +14,6 @@ from time import monotonic
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 
-__all__ = ["Account"]
-
 
 class _Budget:
     """A token bucket: an amount for each minute, which is refilled continuously."""

@@ -18,8 +18,6 @@ from streamdec.server.gate import Gate, closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
 
-__all__ = ["LARGE", "Admission", "Place", "Work"]
-
 LARGE = 32 << 10
 """The least bytes of a large body. It must wait for room, and for the worker of large bodies."""
 _TINY = 2 << 10

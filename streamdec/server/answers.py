@@ -23,8 +23,6 @@ from streamdec.server.front import Front, Sample
 from streamdec.server.problems import RequestError
 from streamdec.streams.text_stream import TextStream
 
-__all__ = ["Answer", "WholeAnswer", "send_json"]
-
 _log = logging.getLogger("streamdec.server")
 _T = TypeVar("_T")
 

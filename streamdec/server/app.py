@@ -28,8 +28,6 @@ from streamdec.server.problems import RequestError
 from streamdec.server.routes import Routes
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-__all__ = ["create_app"]
-
 
 def create_app(
     tokenizer: LoadedTokenizer,

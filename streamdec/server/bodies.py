@@ -21,8 +21,6 @@ from streamdec.server.admission import LARGE, Place
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
 
-__all__ = ["arrived", "object_of"]
-
 LONGEST_LENGTH = 18
 """The most digits of a Content-Length."""
 

@@ -17,8 +17,6 @@ from streamdec.integrations._json import json_bytes
 from streamdec.integrations.asgi import IS_BEHIND
 from streamdec.server.problems import RequestError
 
-__all__ = ["Connection"]
-
 _LONGEST_HEAD = 64 << 10
 """Bytes of the head of a request; uvicorn's default."""
 MOST_FIELDS = 100

@@ -26,8 +26,6 @@ from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
 from streamdec.streams.wakeups import Wakeup, new_wakeup
 
-__all__ = ["EngineRun"]
-
 _AHEAD = 16
 """How many ids an engine in a thread may be ahead of its reader."""
 MOST_CANCELLATIONS = 100

@@ -17,8 +17,6 @@ import anyio
 
 from streamdec.errors import SourceError
 
-__all__ = ["Engine", "ReplayEngine", "SamplingParams", "load_engine"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:

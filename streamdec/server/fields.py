@@ -8,8 +8,6 @@ from typing import Any
 
 from streamdec.server.problems import RequestError, shown
 
-__all__ = ["Fields"]
-
 
 class Fields:
     """The object of a request. A null field counts as missing.

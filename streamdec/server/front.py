@@ -37,8 +37,6 @@ from streamdec.tokenizers._chat import ChatRenderer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from streamdec.trace.tracer import Tracer
 
-__all__ = ["Front", "Sample"]
-
 _log = logging.getLogger("streamdec.server")
 _FIRST_CHAT = [{"role": "user", "content": "Hello"}]
 LONGEST_MESSAGE = 500

@@ -12,8 +12,6 @@ import anyio
 
 from streamdec.server.problems import RETRY_AFTER, RequestError, busy
 
-__all__ = ["Gate", "closing"]
-
 
 class _Waiting:
     """A request that waits."""

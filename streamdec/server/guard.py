@@ -22,8 +22,6 @@ from streamdec.server.answers import send_json
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 
-__all__ = ["Guard", "is_anthropic"]
-
 _log = logging.getLogger("streamdec.server")
 OPEN = frozenset(
     ("/", "/health", "/live", "/metrics", "/openapi.json", "/ping", "/ready", "/version")

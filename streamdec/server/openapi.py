@@ -16,8 +16,6 @@ from streamdec.server.limits import ServerLimits
 from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, RESPONSES
 from streamdec.tokenizers.tokenizer_report import versions_of
 
-__all__ = ["openapi_document"]
-
 _TEXT: Json = {"type": "string"}
 _FLAG: Json = {"type": "boolean"}
 _OBJECT: Json = {"type": "object"}

@@ -14,8 +14,6 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-__all__ = ["page_html", "page_policy"]
-
 _USUAL_TOKENS = 2_000
 _DRAWING = ("text.js", "story.js", "timeline.js")
 

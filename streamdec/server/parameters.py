@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from streamdec.server.fields import Fields
 from streamdec.server.problems import RequestError
 
-__all__ = ["ANTHROPIC", "CHAT", "COMPLETION", "OWN", "RESPONSES", "Api", "check_supported"]
-
 OWN = ("enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside")
 """Parameters of streamdec: the texts or ids between which stops count or do not count."""
 

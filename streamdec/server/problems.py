@@ -8,8 +8,6 @@ from typing import Any
 from streamdec.errors import StreamdecError
 from streamdec.integrations import anthropic, openai
 
-__all__ = ["RETRY_AFTER", "RequestError", "busy", "shown"]
-
 RETRY_AFTER = {"retry-after": "1"}
 """Seconds for the Retry-After header, a guess."""
 _KINDS = {401: "authentication_error", 429: "rate_limit_error"}

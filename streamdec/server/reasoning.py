@@ -14,8 +14,6 @@ from streamdec.integrations._failures import REASONING
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import Generation
 
-__all__ = ["WithoutReasoning", "without_reasoning"]
-
 
 def without_reasoning(asked: Generation) -> Generation:
     """Return ``asked`` with ``hides_reasoning``.

@@ -20,19 +20,6 @@ from streamdec.server.limits import ServerLimits
 from streamdec.server.parameters import OWN
 from streamdec.server.problems import RequestError, shown
 
-__all__ = [
-    "Chat",
-    "Generation",
-    "Prompt",
-    "check_sizes",
-    "generation_of",
-    "prompt_of_ids",
-    "read_chat",
-    "read_messages",
-    "read_prompts",
-    "served_model",
-]
-
 _VLLM_KEYS = (  # the fields that end a stream
     "stop",
     "stop_token_ids",

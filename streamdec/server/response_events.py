@@ -18,8 +18,6 @@ from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.openai import error_body
 from streamdec.integrations.sse import comment, event
 
-__all__ = ["ResponseEncoder"]
-
 _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
 """The type of the one part of an item, by the type of the item."""
 _PREFIXES = {"message": "msg", "reasoning": "rs"}

@@ -15,8 +15,6 @@ from streamdec.server.parameters import RESPONSES
 from streamdec.server.problems import RequestError, shown
 from streamdec.server.requests import Chat, Generation, read_chat
 
-__all__ = ["LOGPROBS", "read_response", "repeated"]
-
 LOGPROBS = "message.output_text.logprobs"
 """The value in ``include`` that asks for log probabilities."""
 _TEXTS = ("input_text", "output_text", "text")

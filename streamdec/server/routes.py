@@ -63,9 +63,6 @@ from streamdec.server.tracing import TraceStream
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import versions_of
 
-__all__ = ["Routes"]
-
-
 Reader = Callable[[dict[str, Any], str], Work]
 """Reads the fields of a body. The other argument is the id of the request."""
 

@@ -25,8 +25,6 @@ from starlette.applications import Starlette
 from streamdec.server.connections import Connection
 from streamdec.server.front import Front
 
-__all__ = ["STUCK", "listener", "serve"]
-
 _log = logging.getLogger("streamdec.server")
 
 BACKLOG = 2048

@@ -26,8 +26,6 @@ from streamdec.server.requests import (
 )
 from streamdec.server.response_requests import read_response
 
-__all__ = ["Tokenizing"]
-
 
 class _Told:
     """An answer that is complete: a JSON object."""

@@ -18,8 +18,6 @@ from streamdec.integrations.sse import comment, event
 from streamdec.trace.records import Trace
 from streamdec.trace.tracer import Tracer
 
-__all__ = ["TraceStream"]
-
 
 class TraceStream:
     """Encodes the records of ``tracer``, as a :class:`~streamdec.integrations.asgi.WireStream`.

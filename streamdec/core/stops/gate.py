@@ -38,8 +38,6 @@ from streamdec.core.stops.matcher import Hit, StopStrings
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
-__all__ = ["NO_GATE", "OPEN", "Gate", "PromptMarkers", "gate_of"]
-
 OPEN = 0
 """The state outside of all sections."""
 
