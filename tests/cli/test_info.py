@@ -130,6 +130,7 @@ def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     )
 
 
+@pytest.mark.thorough
 def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     commit = "c" * 40
