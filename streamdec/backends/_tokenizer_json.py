@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import check_growth, check_work, normalizer_of
+from streamdec.tokenizers._growth import check_growth, check_normalizer, parts_of
 from streamdec.tokenizers._json_bounds import check_strings, check_trie
 from streamdec.tokenizers._reading import read_bounded
 
@@ -54,12 +54,13 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     Warns about added tokens whose ids differ from those in the file. Raises
     :class:`TokenizerLoadError` if it is malformed, or if loading it might take much time or memory.
     """
-    check_growth(content, name)
+    parts = parts_of(content, name)
+    check_growth(parts, name)
     check_strings(content, name)
     check_trie(content, name)
     declared = list(_declared(content, name))
     texts = (str(token["content"]) for token in declared if token.get("normalized", True))
-    check_work("normalizer", normalizer_of(content), texts, name, joined=False)
+    check_normalizer(parts, texts, name)
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:

@@ -91,11 +91,13 @@ class ByteTable(Table):
         _, pending, tails, _ = state
         found, rule_state = self._contributed(state, element)
         text = ""
+        tail_ages: tuple[provenance.Ages, ...] = ()
         if found.data:
             text, pending = utf8.decode(pending + found.data, self.rule.errors)
-            if tails:
-                text, tails = self.replacers.step(tails, text)
-        _, held = provenance.traced(self.rule, self.replacers, state, found, len(pending))
+        if tails:
+            text, tails = self.replacers.step(tails, text)
+            _, tail_ages = provenance.firsts_of(self.rule, self.replacers, state, found)
+        held = provenance.held_after(self.rule, state, found, len(pending), tail_ages)
         return text, (rule_state, pending, tails, held)
 
     def _contributed(self, state: State, element: Element) -> tuple[Contribution, Any]:
@@ -207,6 +209,11 @@ class ByteTable(Table):
         held: Held = state[3]
         return held.oldest
 
+    def holds_of(self, state: State, ages: range) -> bool:
+        """Whether something is withheld in ``state`` of tokens of these ages."""
+        held: Held = state[3]
+        return held.is_of(ages)
+
     def waits(self, state: State) -> bool:
         """Whether what ``state`` withholds may become another text once a token follows."""
         return bool(state[3].waiting)
@@ -224,8 +231,7 @@ class ByteTable(Table):
         if not any(state[3]):
             return (0,) * len(text)
         found = self.contribution(state, token_id)
-        rest = len(utf8.decode(state[1] + found.data, self.rule.errors)[1])
-        return provenance.traced(self.rule, self.replacers, state, found, rest)[0]
+        return provenance.firsts_of(self.rule, self.replacers, state, found)[0]
 
     def letters_before(self, state: State, token_id: int, age: int) -> int | None:
         """Return how many letters that ``token_id`` decides have no byte of the last tokens.

@@ -33,6 +33,7 @@ that may have given a letter counts as its origin.
 
 from __future__ import annotations
 
+from itertools import chain
 from os.path import commonprefix
 from typing import Any, NamedTuple, TypeAlias
 
@@ -49,13 +50,14 @@ __all__ = [
     "Parted",
     "State",
     "Waiting",
+    "firsts_of",
+    "held_after",
     "held_after_prompt",
     "last_waiting",
     "letters_before",
     "parted",
     "parted_by_text",
     "released",
-    "traced",
 ]
 
 PROMPT_AGE = 1
@@ -87,6 +89,14 @@ class Held(NamedTuple):
         waiting = (newest + count - 1 for newest, count in self.waiting[:1])
         return max(
             (*self.pending, *waiting, *(each for tail in self.tails for each in tail)), default=0
+        )
+
+    def is_of(self, ages: range) -> bool:
+        """Whether anything is withheld of tokens of these ages."""
+        each = chain(self.pending, *self.tails)
+        runs = (range(newest, newest + count) for newest, count in self.waiting)
+        return any(age in ages for age in each) or any(
+            max(run.start, ages.start) < min(run.stop, ages.stop) for run in runs
         )
 
 
@@ -121,32 +131,44 @@ def held_after_prompt(
     )
 
 
-def traced(
-    rule: TokenRule,
-    replacers: Replacers,
-    state: State,
-    found: Contribution,
-    pending: int,
-) -> tuple[Ages, Held]:
-    """Trace one token, which brought ``found`` out in ``state`` and left so many bytes pending.
+def held_after(
+    rule: TokenRule, state: State, found: Contribution, pending: int, tails: tuple[Ages, ...] = ()
+) -> Held:
+    """Return what is held after a token that brought ``found`` out in ``state``.
 
-    Returns the age of the first byte of each code point that it decided, and what is held after it.
+    Args:
+        rule: of the table.
+        state: before the token.
+        found: what the token brought out.
+        pending: how many bytes it left pending.
+        tails: the ages of what the replacers withhold after it, counted from the token.
     """
+    ages = _ages(rule, state, found)
+    waiting = _waiting_after(state[3].waiting, found)
+    return Held(_older(ages[len(ages) - pending :]), waiting, tuple(map(_older, tails)))
+
+
+def firsts_of(
+    rule: TokenRule, replacers: Replacers, state: State, found: Contribution
+) -> tuple[Ages, tuple[Ages, ...]]:
+    """Return the age of the first byte of each code point that a token decides in ``state``.
+
+    Also return the ages of what the replacers withhold after it.
+    """
+    text, firsts, _ = _letters(rule, state[1] + found.data, _ages(rule, state, found))
+    if not replacers.rules:
+        return firsts, ()
+    return replacers.trace(state[2], text, state[3].tails, firsts)
+
+
+def _ages(rule: TokenRule, state: State, found: Contribution) -> Ages:
+    """The age of each byte that is pending in ``state`` or that ``found`` brings out."""
     held = state[3]
     own = found.own
     if held.waiting and not rule.has_spans:
         own = 0  # whose bytes they are is not known
     carried = _shared_out(rule, held.waiting, len(found.data) - own)
-    ages = (*held.pending, *carried, *(0,) * own)
-    text, firsts, _ = _letters(rule, state[1] + found.data, ages)
-    tails: tuple[Ages, ...] = ()
-    if replacers.rules:
-        firsts, tails = replacers.trace(state[2], text, held.tails, firsts)
-    return firsts, Held(
-        _older(ages[len(ages) - pending :]),
-        _waiting_after(held.waiting, found),
-        tuple(map(_older, tails)),
-    )
+    return (*held.pending, *carried, *(0,) * own)
 
 
 def _letters(

@@ -37,16 +37,25 @@ class _Compiled:
             )
         self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
         self._tables: dict[Options, ByteTable] = {}
-        self.is_exact = True
-        with suppressed:
-            difference = self._first_difference(decoder)
-        if difference:
-            self.is_exact = False
-            warnings.warn(
-                f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead",
-                StreamdecWarning,
-                stacklevel=5,
-            )
+        self._verified: dict[bool, bool] = {}
+
+    def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
+        """Whether the rules agree with ``decode``; compared once for each way to treat specials.
+
+        Warns of the first difference, and then compares no more.
+        """
+        if skip not in self._verified:
+            with suppressed:
+                difference = self._first_difference(decoder, skip)
+            self._verified[skip] = difference is None
+            if difference:
+                self._verified[not skip] = False
+                warnings.warn(
+                    f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead",
+                    StreamdecWarning,
+                    stacklevel=4,
+                )
+        return self._verified[skip]
 
     def rule(self, decoder: TableDecoder, options: Options) -> TokenRule | None:
         key = options.skip_special_tokens, options.byte_fallback
@@ -70,19 +79,16 @@ class _Compiled:
             table = self._tables.setdefault(options, ByteTable(rule, options, replacers))
         return table
 
-    def _first_difference(self, decoder: TableDecoder) -> str | None:
+    def _first_difference(self, decoder: TableDecoder, skip: bool) -> str | None:
         """How the compiled rules differ from ``decode`` on a sample; None if they agree."""
+        table = self.table(decoder, Options(skip, "exact"))
+        if table is None:
+            return None
         sample = list(decoder.sample_ids())
-        trials = [sample, sample[::-1], *([token_id] for token_id in sample[::8])]
-        for skip in (True, False):
-            table = self.table(decoder, Options(skip, "exact"))
-            if table is None:
-                return None
-            for trial in trials:
-                expected = decoder.decode(trial, skip_special_tokens=skip)
-                if _stream(table, trial) != expected:
-                    token_id = _culprit(decoder, table, trial, skip)
-                    return f"the compiled table differs from decode() at id {token_id}"
+        for trial in (sample, sample[::-1], *([token_id] for token_id in sample[::8])):
+            if _stream(table, trial) != decoder.decode(trial, skip_special_tokens=skip):
+                token_id = _culprit(decoder, table, trial, skip)
+                return f"the compiled table differs from decode() at id {token_id}"
         return None
 
 
@@ -132,9 +138,10 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     if getattr(decoder, "rules", None) is not None:
         table_decoder = cast(TableDecoder, decoder)
         compiled = _compiled_for(table_decoder)
-        table = compiled.table(table_decoder, options) if compiled.is_exact else None
-        if table is not None:
-            return table
+        if compiled.is_exact(table_decoder, options.skip_special_tokens):
+            table = compiled.table(table_decoder, options)
+            if table is not None:
+                return table
     if not callable(getattr(decoder, "decode", None)):
         hint = ""
         if isinstance(decoder, (str, os.PathLike)):

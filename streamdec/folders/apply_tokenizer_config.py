@@ -31,7 +31,7 @@ from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import check_work, normalizer_of
+from streamdec.tokenizers._growth import check_normalizer, parts_of
 
 __all__ = ["TokenizerConfigChanges", "apply_config", "missing_beside"]
 
@@ -109,7 +109,7 @@ def apply_config(
     if not is_built:  # a class has a normalizer of its own
         texts = (token.content for token in to_add if token.normalized)
         name = repr(str(folder))
-        check_work("normalizer", normalizer_of(content), texts, name, joined=False)
+        check_normalizer(parts_of(content, name), texts, name)
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)

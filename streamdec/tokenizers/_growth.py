@@ -17,14 +17,15 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 
-__all__ = ["MAX_PROBED", "check_growth", "check_work", "growth_of", "normalizer_of"]
+__all__ = ["MAX_PROBED", "check_growth", "check_normalizer", "check_work", "growth_of", "parts_of"]
 
 MAX_STAGES = 256
 """The most stages of one part. The largest known chain has 40."""
@@ -60,7 +61,8 @@ _CHANGES: dict[object, Callable[[str], str]] = {
     "NFKD": partial(unicodedata.normalize, "NFKD"),
     "Lowercase": str.lower,
 }
-_SLICE = 2**20
+_SLICES = 2**12, 2**16, 2**20
+"""How many bytes are parsed first: most parts are short."""
 # No writer of JSON escapes a letter. In a file that does, keys cannot be found by their bytes.
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])")
 _SOMETHING = re.compile(
@@ -72,12 +74,22 @@ _BYTE_LEVEL = 6
 """Four bytes of a character, and a space before it, which is two letters in the second stage."""
 
 
-def check_growth(content: bytes, name: str) -> None:
+Parts = Sequence[tuple[str, Any]]
+"""What a file calls a normalizer, a decoder and so on, as JSON data, wherever it is in the file."""
+
+
+def parts_of(content: bytes, name: str) -> Parts:
+    """Return the parts in a file. Raises TokenizerLoadError, which names ``name``, for too many."""
+    parts = [*islice(_parts(content), MAX_NAMED + 1)]
+    if len(parts) > MAX_NAMED:
+        what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
+        raise TokenizerLoadError(f"{name}: it has {what}")
+    return parts
+
+
+def check_growth(parts: Parts, name: str) -> None:
     """Raise TokenizerLoadError, which names ``name``, if a part makes texts too long."""
-    for count, (part, data) in enumerate(_parts(content), 1):
-        if count > MAX_NAMED:
-            what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
-            raise TokenizerLoadError(f"{name}: it has {what}")
+    for part, data in parts:
         key, limit = _PARTS[part]
         stages = list(_stages(data, key))
         if len(stages) > MAX_STAGES:
@@ -94,9 +106,9 @@ def check_growth(content: bytes, name: str) -> None:
                 f"patterns and contents of {size} characters, and at most {MAX_TEXTS} are allowed"
             )
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
-        parts = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
-        if parts > MAX_REGEX:
-            what = f"regexes of the size {parts:.0f} with repetitions, and at most {MAX_REGEX}"
+        regexes = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
+        if regexes > MAX_REGEX:
+            what = f"regexes of the size {regexes:.0f} with repetitions, and at most {MAX_REGEX}"
             raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
             what = f"one character longer than {limit} characters, unlike any known tokenizer"
@@ -159,9 +171,12 @@ def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined:
             raise TokenizerLoadError(f"{name}: a regex of the {part} may take {what}")
 
 
-def normalizer_of(content: bytes) -> Any:
-    """Return the normalizer in a file, as JSON data; None without one."""
-    return next((data for part, data in _parts(content) if part == "normalizer"), None)
+def check_normalizer(parts: Parts, texts: Iterable[str], name: str) -> None:
+    """Raise TokenizerLoadError if a normalizer of a file might take long with ``texts``."""
+    tokens = list(texts)
+    for part, data in parts:
+        if part == "normalizer":
+            check_work(part, data, tokens, name, joined=False)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -188,7 +203,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, Any]]:
 
 def _value(content: bytes, place: int) -> Any:
     """Return the JSON value at ``place``, after a colon; None if it is malformed."""
-    for end in (place + _SLICE, len(content)):
+    for end in (*(place + size for size in _SLICES), len(content)):
         text = content[place:end].decode("utf-8", "replace").lstrip(" \t\r\n:")
         try:
             return json.JSONDecoder().raw_decode(text)[0]

@@ -22,6 +22,7 @@ from streamdec.tokenizers._growth import (
     MAX_STAGES,
     check_growth,
     growth_of,
+    parts_of,
 )
 from tests.support.zoo import shared_tokenizers
 
@@ -154,15 +155,17 @@ ANYTHING = st.recursive(
 @given(part=st.sampled_from([*INNER]), data=ANYTHING | st.lists(ANYTHING, max_size=3))
 def test_a_malformed_part_is_left_to_the_library(part: str, data: Any) -> None:
     """It refuses the file, or reads it as something that does not make texts too long."""
-    check_growth(document(**{part: data}).encode(), "t")
-    check_growth(document(**{part: {"type": "Sequence", INNER[part]: data}}).encode(), "t")
+    check_growth(parts_of(document(**{part: data}).encode(), "t"), "t")
+    check_growth(
+        parts_of(document(**{part: {"type": "Sequence", INNER[part]: data}}).encode(), "t"), "t"
+    )
 
 
 def test_sequences_in_sequences_may_be_deep() -> None:
     stage: Any = literal("a", "aa")
     for _ in range(450):
         stage = {"type": "Sequence", "decoders": [stage]}
-    check_growth(document(decoder=stage).encode(), "t")
+    check_growth(parts_of(document(decoder=stage).encode(), "t"), "t")
     with pytest.raises(TokenizerLoadError):
         HuggingFaceTokenizer(document(decoder=stage))
 

@@ -106,6 +106,17 @@ def test_what_a_normalizer_does_to_added_tokens_is_bounded(
     HuggingFaceTokenizer(document("a", normalizer=normalizer, added_tokens=others))
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_another_object_of_this_name_does_not_hide_the_normalizer(is_first: bool) -> None:
+    token, *tokens = _added("a" * 1_000, 99)
+    decoy = {**token, "normalizer": {"type": "Lowercase"}}
+    hostile = {"normalizer": _replace("b", Regex="(a|aa)+$")}
+    added = {"added_tokens": [decoy, *tokens]}
+    text = document("a", **({**hostile, **added} if is_first else {**added, **hostile}))
+    with pytest.raises(TokenizerLoadError, match="a regex of the normalizer may take"):
+        HuggingFaceTokenizer(text)
+
+
 def test_what_a_decoder_does_to_the_sample_is_bounded() -> None:
     pieces = ["a" * 9_000 + str(n) for n in range(99)]
     for regex in ("(a|aa)+$", "a+$"):
