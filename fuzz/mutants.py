@@ -316,8 +316,8 @@ MUTANTS = (
     _core(
         "positions: bytes are counted as code points",
         "counting",
-        "return len(text) * _CODE_POINT + (len(text.encode()) - len(text)) * _FURTHER_BYTE",
-        "return len(text) * _CODE_POINT",
+        "((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
+        "0",
         STOP_LAWS,
     ),
     _core(
