@@ -312,6 +312,10 @@ class ByteTableTokenizer(BaseTokenizer):
             for ids in found
         ]
 
+    def _encoding_identity(self) -> bytes:
+        flags = {i: repr(token) for i, token in sorted(self._added_tokens.items())}
+        return repr((sorted(self._tokens.items()), flags, self._added)).encode()
+
     @cached_property
     def _by_length(self) -> LongestToken:
         ordinary = self._tokens.keys() - self._added_tokens.keys()

@@ -284,6 +284,10 @@ class GGUFTokenizer(AssembledFastPath):
     def _any_special(self) -> re.Pattern[str] | None:
         return any_of(self._names)
 
+    def _encoding_identity(self) -> bytes:
+        table = (self._kind, self._tokens, self._types, self._scores, self._merges)
+        return repr((table, self._pre, self._strips, self._roles, self._adds)).encode()
+
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
         first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")

@@ -39,8 +39,8 @@ Context = tuple[tuple[int, ...], tuple[int, ...]]
 """The ids before and after a token in question."""
 
 _KEPT = (
-    *("_tokenizer", "name", "_folder", "_vocabulary_hash", "_renumbered"),
-    *("tokenizer_config_changes", "_roles", "_chat"),
+    *("_tokenizer", "name", "_folder", "_content_hash", "_vocabulary_hash", "_renumbered"),
+    *("tokenizer_config_changes", "_roles", "_chat", "_cache"),
 )
 """The pickled state."""
 _ADDED_IN_SAMPLE = 64
@@ -96,6 +96,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     """The changes by the files beside the tokenizer.json; None if they were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
+    _content_hash: bytes | None
+    """SHA-256 of the tokenizer.json; None without one, or if other files changed it."""
     _vocabulary_hash: str | None
     """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
     _roles: Mapping[str, str] | None = None
@@ -115,7 +117,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer object")
         else:
             self._tokenizer, self.name = _given(source)
-            self._folder = self._vocabulary_hash = None
+            self._folder = self._content_hash = self._vocabulary_hash = None
             self._forget()
 
     def _take(
@@ -132,6 +134,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
         self._folder = None if path is None else path.parent
+        self._content_hash = found = hashlib.sha256(content).digest()
         size = self._model_size
         self._vocabulary_hash = vocabulary_hash(content, size) if size > _MOST_ASKED else None
         if apply_tokenizer_config and path is None:
@@ -144,7 +147,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             self._apply_config(content, path.parent, is_asked=is_asked)
         self._forget()
         self._check_decoder(shown)
-        return hashlib.sha256(content).digest()
+        return found
 
     def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
         """Apply the settings of the files in ``folder``."""
@@ -155,12 +158,14 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         except TokenizerLoadError as error:
             hint = "apply_tokenizer_config=False loads only the tokenizer.json"
             raise TokenizerLoadError(f"{error} ({hint})") from error
+        if self.tokenizer_config_changes:
+            self._content_hash = None  # the file alone no longer identifies the tokenizer
 
     def _take_assembled(self, made: Assembled, path: Path) -> None:
         """Load a tokenizer.json that was made in memory from ``path`` and the files beside it."""
         self.name, self._folder = str(path), path.parent
         tokenizer, self._renumbered = parse(made.content, repr(self.name))
-        self._vocabulary_hash = None
+        self._content_hash = self._vocabulary_hash = None
         self._roles = made.tokens.roles
         self._tokenizer, self.tokenizer_config_changes = apply_config(
             tokenizer, made.content, path.parent, is_asked=False, assembled=made
@@ -309,6 +314,16 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             *spread,
         )
         return list(dict.fromkeys(sample))
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _encoding_identity(self) -> bytes | None:
+        if self._content_hash is not None:
+            return self._content_hash
+        try:
+            return guarded(self._tokenizer.to_str).encode()
+        except TokenizerLibraryError:  # parts that are written in Python
+            return None
 
     # --- the vocabulary ---------------------------------------------------------------------------
 

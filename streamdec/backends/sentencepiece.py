@@ -125,7 +125,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, Any]:
         """The model, and how it was loaded."""
-        kept = ("_content", "name", "report", "_chat")
+        kept = ("_content", "name", "report", "_cache", "_chat")
         return {key: value for key, value in self.__dict__.items() if key in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -225,6 +225,9 @@ class SentencePieceTokenizer(BaseTokenizer):
         for index, part in enumerate(self._any_control.split(text)):
             ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
         return ids
+
+    def _encoding_identity(self) -> bytes:
+        return self._content
 
     def _encoded(self, text: str) -> list[int]:
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)

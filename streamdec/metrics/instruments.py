@@ -1,20 +1,25 @@
 """The instruments: what each measures, its unit and its labels.
 
-Each is read from one kind of event of ``streamdec.hooks``. The table is ``instruments.toml``. Both
-adapters and the reference page are made from it.
+Each is read from one kind of event of ``streamdec.hooks``, or from statistics that the library
+keeps in any case. The table is ``instruments.toml``. Both adapters and the reference page are made
+from it.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
+from streamdec.core.stops.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
+from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistics
 
-Kind = Literal["counter", "histogram", "gauge"]
+Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
+"""The kinds of OpenTelemetry. Prometheus calls the last two gauges; the last one is summed over
+processes."""
 
 
 class Buckets(NamedTuple):
@@ -40,13 +45,13 @@ class Instrument:
     name: str
     """The name in OpenTelemetry."""
     kind: Kind
-    """The kind, with the same name in OpenTelemetry and Prometheus."""
+    """The kind, as OpenTelemetry names it."""
     unit: str
     """The unit in UCUM; the thing counted is in braces."""
     description: str
     """What exactly is counted."""
     source: type[tuple[Any, ...]]
-    """The type of the event that it is read from."""
+    """The type of the event or the statistics that it is read from."""
     value: str | None = None
     """The field of ``source`` with the value; None counts one."""
     labels: tuple[str, ...] = ()
@@ -87,7 +92,13 @@ def field(label: str) -> str:
     return _FIELDS.get(label, label)
 
 
-_SOURCES = {each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack)}
+STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
+    CacheStatistics: total_statistics,
+    StopSetStatistics: stop_set_statistics,
+}
+"""The statistics that hooks do not receive, each with the function that returns them."""
+
+_SOURCES = {each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack, *STATISTICS)}
 
 
 def _read() -> Iterator[Instrument]:

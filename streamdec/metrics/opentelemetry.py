@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, Instrument, attribute
-from streamdec.metrics.recorder import Record, Recorder
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, attribute
+from streamdec.metrics.recorder import Record, Recorder, readings
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import versions_of
 
@@ -66,6 +66,7 @@ class OpenTelemetryMetrics(Recorder):
         kinds = {
             "counter": meter.create_observable_counter,
             "gauge": meter.create_observable_gauge,
+            "updowncounter": meter.create_observable_up_down_counter,
         }
         for each in INSTRUMENTS:
             described = {"unit": each.unit, "description": each.description}
@@ -76,7 +77,8 @@ class OpenTelemetryMetrics(Recorder):
                 )
                 continue
             self._sums[each] = []
-            kinds[each.kind](each.name, [partial(self._so_far, each)], **described)
+            read = self._now if each.source in STATISTICS else self._so_far
+            kinds[each.kind](each.name, [partial(read, each)], **described)
 
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
         attributes = {attribute(label): value for label, value in labels.items()}
@@ -89,6 +91,11 @@ class OpenTelemetryMetrics(Recorder):
     def _so_far(self, instrument: Instrument, _: CallbackOptions) -> Iterator[Observation]:
         for each in [*self._sums[instrument]]:
             yield self._api.Observation(each.value, each.attributes)
+
+    def _now(self, instrument: Instrument, _: CallbackOptions) -> Iterator[Observation]:
+        for each, value in readings(instrument.source):
+            if each is instrument:
+                yield self._api.Observation(value)
 
 
 class _Sum:

@@ -6,18 +6,21 @@ a registry.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from itertools import islice
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from streamdec.metrics.instruments import INSTRUMENTS, Instrument
-from streamdec.metrics.recorder import Record, Recorder
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.metrics.recorder import Record, Recorder, readings
 from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 _METHODS = {"counter": "inc", "histogram": "observe", "gauge": "set"}
+_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Set if several processes count together. prometheus_client reads it too."""
 
 
 class PrometheusMetrics(Recorder):
@@ -27,6 +30,9 @@ class PrometheusMetrics(Recorder):
     metrics with their names and labels. Metrics never contain text. Each kind of event keeps 1,000
     sets of labels; later ones become ``"other"``. Values are kept in the registry. Remove the hook
     to stop recording.
+
+    In the multiprocess mode of prometheus_client, metrics of caches and stop sets are left out,
+    because they would only describe the process that serves the scrape.
 
     Raises :class:`~streamdec.MissingExtraError` without prometheus_client, and ValueError if the
     registry already has metrics with these names. The registry is then unchanged.
@@ -46,8 +52,13 @@ class PrometheusMetrics(Recorder):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__()
         self._client = library("prometheus_client", "prometheus", "metrics for Prometheus need")
-        self._metrics = {each: self._metric(each) for each in INSTRUMENTS}
-        _register(self._metrics.values(), self._client.REGISTRY if registry is None else registry)
+        self._metrics = {
+            each: self._metric(each) for each in INSTRUMENTS if each.source not in STATISTICS
+        }
+        collectors = [*self._metrics.values()]
+        if _VARIABLE not in os.environ:
+            collectors.append(_Statistics())
+        _register(collectors, self._client.REGISTRY if registry is None else registry)
 
     def _metric(self, instrument: Instrument) -> Any:
         """Return the metric of prometheus_client, not yet in a registry."""
@@ -70,13 +81,33 @@ class PrometheusMetrics(Recorder):
         return record
 
 
-def _register(collectors: Collection[Any], registry: CollectorRegistry) -> None:
+class _Statistics:
+    """A collector of statistics that the library keeps in any case, read at each scrape."""
+
+    def __init__(self) -> None:
+        core = library("prometheus_client.core", "prometheus")
+        self._families = {True: core.CounterMetricFamily, False: core.GaugeMetricFamily}
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the names, at registration; see prometheus_client."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the current values; see prometheus_client."""
+        for source in STATISTICS:
+            for each, value in readings(source):
+                family = self._families[each.kind == "counter"]
+                unit = each.prometheus_unit
+                yield family(each.prometheus_name, each.description, value, unit=unit)
+
+
+def _register(collectors: list[Any], registry: CollectorRegistry) -> None:
     """Register all of ``collectors``, or none of them after an error."""
     for place, collector in enumerate(collectors):
         try:
             registry.register(collector)
         except ValueError as error:
-            for done in islice(collectors, place):
+            for done in collectors[:place]:
                 registry.unregister(done)
             message = "the registry already has metrics of streamdec, or others with the same names"
             raise ValueError(f"{message}: {error}") from error

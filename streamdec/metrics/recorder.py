@@ -7,13 +7,13 @@ a function that the adapter made for the instrument and its labels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, Instrument, field
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, field
 
 MAX_LABEL_SETS = 1_000
 """The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
@@ -22,6 +22,14 @@ OTHER = "other"
 
 Record = Callable[[float], object]
 """Takes one value."""
+
+
+def readings(source: type) -> Iterator[tuple[Instrument, int]]:
+    """Yield the instruments that are read from the statistics ``source``, with their values."""
+    now = STATISTICS[source]()
+    for instrument in INSTRUMENTS:
+        if instrument.source is source and instrument.value is not None:
+            yield instrument, getattr(now, instrument.value)
 
 
 class _Takers(NamedTuple):

@@ -6,6 +6,8 @@ In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -17,8 +19,10 @@ from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.hooks import suppressed
 from streamdec.tokenizers._chat import ChatTokenizer
+from streamdec.tokenizers._common import cached_property
 from streamdec.tokenizers._instrumented import instrumented_ids
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
+from streamdec.tokenizers.encoding_cache import CacheKey, EncodingCache
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 Span = tuple[int, int]
@@ -48,6 +52,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
     def skipped_ids(self, text: str) -> list[int]:
         """Return the ids of the skipped special tokens whose text is ``text``."""
 
+    _cache: EncodingCache | None = None
+
     _added: tuple[Sequence[int], Sequence[int]] = ((), ())
     """The ids that ``add_special_tokens`` puts before and after a text."""
 
@@ -67,6 +73,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
         Returns:
             An :class:`~streamdec.Encoding`, which holds the text and the tokenizer.
+
+        With an :attr:`encoding_cache`, cached ids cost a look-up.
 
         Raises :class:`~streamdec.EncodeError` for a lone surrogate and for a forbidden special
         token; ValueError for another ``special``; TypeError if ``text`` is not a str;
@@ -142,7 +150,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
     ) -> Sequence[Sequence[int] | bytes]:
         for text in texts:
             check_text(special, text)
-        return self._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        ids_of = self._all_ids if self._cache is None else self._cached_ids
+        return ids_of(texts, special, add_special_tokens=add_special_tokens)
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -157,7 +166,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     ) -> Encoding:
         """Encode as :meth:`encode` does; a long text in a thread, which keeps the event loop free.
 
-        Texts of up to ``inline_chars`` code points are encoded at once. ``text``,
+        Texts of up to ``inline_chars`` code points and cached texts are encoded at once. ``text``,
         ``add_special_tokens``, ``special`` and errors are as for :meth:`encode`. A cancelled task
         waits for its thread, which cannot be stopped.
 
@@ -167,7 +176,9 @@ class BaseTokenizer(ChatTokenizer, ABC):
         Encoding([1, 2])
         """
         call = partial(self.encode, text, add_special_tokens=add_special_tokens, special=special)
-        return call() if _chars(text) <= self.inline_chars else await in_thread(call)
+        if _chars(text) <= self.inline_chars or self._is_cached(text, special, add_special_tokens):
+            return call()
+        return await in_thread(call)
 
     async def aencode_batch(
         self,
@@ -199,6 +210,59 @@ class BaseTokenizer(ChatTokenizer, ABC):
             ]
         )
         return [encoding for result in results for encoding in result]
+
+    # --- a cache ----------------------------------------------------------------------------------
+
+    @property
+    def encoding_cache(self) -> EncodingCache | None:
+        """The cache of recent encodings, or None (the default); several tokenizers may share it.
+
+        Setting it computes :attr:`encoding_fingerprint`.
+        See :class:`~streamdec.tokenizers.EncodingCache`.
+        """
+        return self._cache
+
+    @encoding_cache.setter
+    def encoding_cache(self, cache: EncodingCache | None) -> None:
+        if cache is not None:
+            assert self.encoding_fingerprint
+        self._cache = cache
+
+    @cached_property
+    def encoding_fingerprint(self) -> str:
+        """64 hexadecimal digits, equal only for tokenizers that encode every text alike.
+
+        Computed once, in 0.3 s for 200,000 tokens. It is random for a tokenizer whose encoding
+        cannot be identified.
+        """
+        data = self._encoding_identity()
+        digest = hashlib.sha256(type(self).__name__.encode() + b"\0")
+        digest.update(secrets.token_bytes(32) if data is None else data)
+        return digest.hexdigest()
+
+    def _encoding_identity(self) -> bytes | None:
+        """Return all that determines ids; None if that is not known."""
+        return None
+
+    def _cached_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        cache = self._cache
+        assert cache is not None
+        key_of = partial(CacheKey, self.encoding_fingerprint, special, add_special_tokens)
+        found = {text: cache.get(key_of(text)) for text in texts}
+        missing = [text for text, ids in found.items() if ids is None]
+        if missing:
+            new = self._all_ids(missing, special, add_special_tokens=add_special_tokens)
+            for text, ids in zip(missing, new, strict=True):
+                found[text] = data = bytes(Encoding(ids))
+                cache.put(key_of(text), data)
+        return [found[text] or b"" for text in texts]
+
+    def _is_cached(self, text: str, special: Special, add_special_tokens: bool) -> bool:
+        if self._cache is None:
+            return False
+        return CacheKey(self.encoding_fingerprint, special, add_special_tokens, text) in self._cache
 
     # --- where each token is ----------------------------------------------------------------------
 

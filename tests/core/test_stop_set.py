@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +15,7 @@ from streamdec.core.stops import stop_set as module
 from streamdec.core.stops import stop_sets
 from streamdec.core.stops.matcher import Hit
 from streamdec.core.stops.stop_set import StopSet
-from streamdec.core.stops.stop_sets import stop_set_for
+from streamdec.core.stops.stop_sets import stop_set_for, stop_set_statistics
 from streamdec.core.table import Table
 from streamdec.core.tables import table_for
 from tests.support.caches import small_caches
@@ -31,11 +32,6 @@ def tokenizer() -> MockTokenizer:
 
 def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
     return stop_set_for(tokenizer, table_for(tokenizer), conditions)
-
-
-def num_sets(tokenizer: MockTokenizer) -> int:
-    """How many stop sets the table of ``tokenizer`` keeps."""
-    return len(table_for(tokenizer).stop_sets._sets)
 
 
 # --- reading text ---------------------------------------------------------------------------------
@@ -97,11 +93,13 @@ def test_of_too_many_sets_the_least_recently_used_goes(
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS", 3)
     conditions = [StopConditions(f"stop {n}") for n in range(5)]
+    dropped = stop_set_statistics().dropped
     first, second, third = (set_of(tokenizer, each) for each in conditions[:3])
     assert set_of(tokenizer, conditions[0]) is first  # used again: the second is now the oldest
     set_of(tokenizer, conditions[3])
     assert set_of(tokenizer, conditions[0]) is first
     assert set_of(tokenizer, conditions[2]) is third
+    assert stop_set_statistics().dropped == dropped + 1
     assert set_of(tokenizer, conditions[1]) is not second
 
 
@@ -109,13 +107,16 @@ def test_sets_that_are_too_large_together_make_room(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
+    gc.collect()  # the sets of tables that nobody uses any more count until then
+    before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
     large = set_of(tokenizer, StopConditions("x" * 120))
     assert set_of(tokenizer, StopConditions("small")) is not small
     assert set_of(tokenizer, StopConditions("x" * 120)) is not large
     huge = set_of(tokenizer, StopConditions("x" * 5_000))
     assert set_of(tokenizer, StopConditions("x" * 5_000)) is huge, "the last one is kept"
-    assert num_sets(tokenizer) == 1
+    after = stop_set_statistics()
+    assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
 
 
 def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
@@ -186,6 +187,7 @@ def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS", 16)
+    before = stop_set_statistics().sets
     usual = StopConditions(["\nUser:", "9 8 7"])
     served = set_of(tokenizer, usual)
     streams = []
@@ -194,7 +196,7 @@ def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
         assert decoder.step_batch([caller, 7, 0]).text == f"{caller} 7 0 "
         streams.append((caller, decoder))
         assert set_of(tokenizer, usual) is served
-        assert num_sets(tokenizer) <= 16
+        assert stop_set_statistics().sets - before <= 16
     for caller, decoder in streams:
         assert decoder.step(caller).text == ""
         assert decoder.flush().text == f"{caller} "

@@ -23,6 +23,7 @@ from streamdec import (
 )
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.hooks import FellBack
+from streamdec.tokenizers import EncodingCache
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.hooks.recording import recording
@@ -95,6 +96,13 @@ def test_a_hook_changes_nothing_for_ids_that_have_no_length(
     with recording() as hook:
         assert given(lambda: asked.decode(make())) == alone
     assert [call.error_type for call in hook.calls] == [None if alone[0] == "gave" else alone[0]]
+
+
+def test_what_the_cache_has_is_told_of_as_well(tokenizer: HuggingFaceTokenizer) -> None:
+    tokenizer.encoding_cache = EncodingCache(1_000_000)
+    with recording() as hook:
+        ids = [tokenizer.encode("the quick fox").ids for _ in range(2)]
+    assert [call.tokens for call in hook.calls] == [len(ids[0])] * 2
 
 
 def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenizer) -> None:

@@ -1,4 +1,4 @@
-"""Real streams, calls and loads, in known numbers; and what both adapters made of them."""
+"""Real streams, calls, loads and caches, in known numbers; and what both adapters made of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ import streamdec.cli
 from streamdec import (
     EncodeError,
     Hook,
+    StopConditions,
+    StopSequenceDecoder,
     TokenizerLoadError,
     add_hook,
     iter_chunks,
     load_tokenizer,
 )
 from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.tokenizers.encoding_cache import EncodingCache
 
 __all__ = [
     "OWL",
@@ -57,8 +60,8 @@ class Letters:
         return "".join(chr(ord("a") + token_id) for token_id in token_ids)
 
 
-def act(folder: Path) -> None:
-    """What is counted in the tests. ``folder`` is empty."""
+def act(folder: Path) -> object:
+    """What is counted in the tests; gives what keeps caches and tables. ``folder`` is empty."""
     tokenizer = load_tokenizer(TOKENIZER, fast="now")
     with pytest.raises(TokenizerLoadError):
         load_tokenizer(folder / "nothing")
@@ -67,7 +70,11 @@ def act(folder: Path) -> None:
     Path(folder, "tokenizer.json").write_text(json.dumps(refused), encoding="utf-8")
     load_tokenizer(folder)
     _stream(tokenizer)
+    for number in range(69):  # more than are kept, which the fixture sets to 64
+        StopSequenceDecoder(tokenizer, StopConditions(stop=f"{number}."))
+    StopSequenceDecoder(tokenizer, StopConditions(stop="ab.")).step(tokenizer.token_to_id("a") or 0)
     _call(tokenizer)
+    return tokenizer
 
 
 def _call(tokenizer: Any) -> None:
@@ -78,6 +85,10 @@ def _call(tokenizer: Any) -> None:
         tokenizer.encode("\ud800")
     with pytest.raises(Exception, match="decode"):
         tokenizer.decode([-1])
+    for _ in range(2):
+        tokenizer.encoding_cache = EncodingCache(500)
+        for text in ("one", "one", "two"):
+            tokenizer.encode(text)
 
 
 def _stream(tokenizer: Any) -> None:

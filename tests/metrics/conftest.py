@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
+from streamdec.core.stops import stop_sets
 from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.metrics.instruments import STATISTICS, Instrument
+from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording
 from tests.metrics.activity import Samples, act, counted, parsed
 
@@ -22,21 +26,29 @@ class Run:
     openmetrics: str
     translated: Samples
     opentelemetry: dict[str, Metric]
+    before: dict[Instrument, int]
+    """What the process had counted before."""
 
 
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    before = {each: value for source in STATISTICS for each, value in readings(source)}
     with pytest.MonkeyPatch.context() as patch, recording() as told, counted() as made:
         patch.delenv(VARIABLE, raising=False)
-        act(tmp_path_factory.mktemp("metrics"))
+        patch.setattr(stop_sets, "MAX_SETS", 64)
+        kept = act(tmp_path_factory.mktemp("metrics"))
+        gc.collect()  # or stop sets of other tests end between two readings
         data = made.opentelemetry.get_metrics_data()
         assert data is not None
         [scope] = data.resource_metrics[0].scope_metrics
         assert scope.scope.name == "streamdec"
-        return Run(
+        run = Run(
             told,
             parsed(made.prometheus),
             openmetrics.generate_latest(made.prometheus).decode(),  # type: ignore[no-untyped-call]
             parsed(made.translated),
             {metric.name: metric for metric in scope.metrics},
+            before,
         )
+        del kept
+    return run

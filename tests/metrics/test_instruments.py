@@ -34,6 +34,14 @@ counter {tokenizer} streamdec.load.errors streamdec_load_errors_total error_type
 histogram s streamdec.load.duration streamdec_load_duration_seconds tokenizer_type format
 gauge {token} streamdec.vocabulary.size streamdec_vocabulary_size tokenizer_type tokenizer
 counter {fallback} streamdec.fallbacks streamdec_fallbacks_total tokenizer_type reason
+counter {text} streamdec.encoding_cache.hits streamdec_encoding_cache_hits_total
+counter {text} streamdec.encoding_cache.misses streamdec_encoding_cache_misses_total
+counter {text} streamdec.encoding_cache.evictions streamdec_encoding_cache_evictions_total
+updowncounter {text} streamdec.encoding_cache.entries streamdec_encoding_cache_entries
+updowncounter By streamdec.encoding_cache.size streamdec_encoding_cache_size_bytes
+updowncounter {set} streamdec.stop_sets streamdec_stop_sets
+updowncounter {text} streamdec.stop_sets.texts streamdec_stop_sets_texts
+counter {set} streamdec.stop_sets.dropped streamdec_stop_sets_dropped_total
 """  # noqa: E501
 """Who changes one of these breaks somebody's dashboard."""
 

@@ -54,20 +54,20 @@ streamdec_stream_max_held_bytes_sum huggingface bytes 27
 streamdec_stream_max_jailed_characters_sum huggingface bytes 3
 streamdec_stream_max_withheld_tokens_sum huggingface bytes 20
 streamdec_stream_max_withheld_tokens_count Letters window 2
-streamdec_tokenizer_calls_total {FAST} encode 4
+streamdec_tokenizer_calls_total {FAST} encode 10
 streamdec_tokenizer_calls_total {FAST} encode_batch 1
 streamdec_tokenizer_calls_total huggingface decode 2
 streamdec_tokenizer_errors_total {FAST} encode EncodeError 1
 streamdec_tokenizer_errors_total huggingface decode TokenizerLibraryError 1
-streamdec_tokenizer_duration_seconds_count {FAST} encode 3
+streamdec_tokenizer_duration_seconds_count {FAST} encode 9
 streamdec_tokenizer_duration_seconds_count huggingface decode 1
-streamdec_tokenizer_texts_total {FAST} encode 3
+streamdec_tokenizer_texts_total {FAST} encode 9
 streamdec_tokenizer_texts_total {FAST} encode_batch 3
 streamdec_tokenizer_texts_total huggingface decode 1
-streamdec_tokenizer_tokens_sum {FAST} encode 15
+streamdec_tokenizer_tokens_sum {FAST} encode 23
 streamdec_tokenizer_tokens_sum {FAST} encode_batch 15
 streamdec_tokenizer_tokens_sum huggingface decode 5
-streamdec_tokenizer_characters_sum {FAST} encode 12
+streamdec_tokenizer_characters_sum {FAST} encode 30
 streamdec_tokenizer_characters_sum {FAST} encode_batch 12
 streamdec_tokenizer_characters_sum huggingface decode 4
 streamdec_loads_total huggingface huggingface 2
@@ -77,6 +77,14 @@ streamdec_vocabulary_size huggingface {TOKENIZER} 1200
 streamdec_fallbacks_total huggingface {"refused 1" if HAS_FASTOKENS else "missing 2"}
 """
 """Counted by hand from ``activity.act``; the labels in the order of the table."""
+
+COUNTED_BEFORE = {
+    "streamdec_encoding_cache_hits_total": 2,
+    "streamdec_encoding_cache_misses_total": 4,
+    "streamdec_encoding_cache_evictions_total": 2,
+    "streamdec_stop_sets_dropped_total": 14,
+}
+"""What else the process did is counted too."""
 
 
 def named(name: str) -> Instrument:
@@ -95,6 +103,20 @@ def test_a_number_is_the_one_counted_by_hand(line: str, ran: Run) -> None:
     assert ran.prometheus[name, labels] == float(number)
 
 
+@pytest.mark.parametrize("name", COUNTED_BEFORE)
+def test_what_is_kept_anyway_grew_by_what_was_done(name: str, ran: Run) -> None:
+    grown = ran.prometheus[name, frozenset()] - ran.before[named(name)]
+    assert grown == COUNTED_BEFORE[name]
+
+
+def test_what_is_held_now_is_read_when_it_is_asked_for(ran: Run) -> None:
+    assert ran.prometheus["streamdec_stop_sets", frozenset()] >= 64
+    assert ran.prometheus["streamdec_stop_sets_texts", frozenset()] > 0
+    entries = ran.prometheus["streamdec_encoding_cache_entries", frozenset()]
+    assert entries >= 1
+    assert ran.prometheus["streamdec_encoding_cache_size_bytes", frozenset()] > 400 * entries
+
+
 def test_every_instrument_was_given_a_value(ran: Run) -> None:
     """By the run, which is real; not only shown as 0."""
     values: Counter[Instrument] = Counter()
@@ -108,7 +130,8 @@ def test_openmetrics_has_them_with_kinds_and_units(ran: Run) -> None:
     families = {family.name: family for family in found}
     for each in INSTRUMENTS:
         family = families.pop(each.prometheus_name.removesuffix("_total"))
-        assert (family.type, family.unit) == (each.kind, each.prometheus_unit)
+        kind = {"updowncounter": "gauge"}.get(each.kind, each.kind)
+        assert (family.type, family.unit) == (kind, each.prometheus_unit)
         assert family.documentation == each.description
     assert families == {}
 
@@ -142,8 +165,8 @@ def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
 
 def test_where_one_name_is_taken_none_is() -> None:
     registry = prometheus_client.CollectorRegistry()
-    taken = prometheus_client.Gauge("streamdec_fallbacks", "Another's.", registry=registry)
-    with pytest.raises(ValueError, match="streamdec_fallbacks"):
+    taken = prometheus_client.Gauge("streamdec_stop_sets", "Another's.", registry=registry)
+    with pytest.raises(ValueError, match="streamdec_stop_sets"):
         PrometheusMetrics(registry)
     registry.unregister(taken)
     PrometheusMetrics(registry)
@@ -153,7 +176,7 @@ def test_the_registry_of_the_library_is_the_usual_one(monkeypatch: pytest.Monkey
     usual = prometheus_client.CollectorRegistry()
     monkeypatch.setattr(prometheus_client, "REGISTRY", usual)
     PrometheusMetrics()
-    assert "streamdec_fallbacks" in {family.name for family in usual.collect()}
+    assert ("streamdec_stop_sets", frozenset()) in parsed(usual)
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,3 +248,4 @@ def test_several_processes_count_together(tmp_path: Path) -> None:
     assert total["streamdec_streams_total"] == 6
     assert total["streamdec_stream_tokens_sum"] == 12
     assert total["streamdec_tokenizer_calls_total"] == 7
+    assert "streamdec_stop_sets" not in total, "each process has its own"

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder
-from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
+from streamdec.tokenizers import EncodingCache
+from tests.platform.subjects import TEXT, begun, ended, expected, token_ids, tokenizer
 
 THREADS = 8
 TIMES = 3_000
@@ -85,3 +86,26 @@ def test_each_thread_stops_where_its_own_conditions_say() -> None:
         return texts
 
     assert at_once(decode) == [[whole[: whole.index(word)]] * 40 for word in words]
+
+
+@pytest.mark.thorough
+def test_a_cache_that_is_full_all_the_time_gives_each_thread_its_own_ids() -> None:
+    shared: Any = tokenizer()
+    texts = [f"{TEXT} {number}" for number in range(THREADS)]
+    right = [list(shared.encode(text).ids) for text in texts]
+    cache, alone = EncodingCache(max_bytes=2_000), EncodingCache(max_bytes=2_000)
+    shared.encoding_cache = cache
+
+    def encode(number: int) -> bool:
+        places = [place % THREADS for place in range(number, number + TIMES)]
+        return all(list(shared.encode(texts[place]).ids) == right[place] for place in places)
+
+    assert at_once(encode) == [True] * THREADS
+    counts = cache.statistics()
+    assert counts.hits + counts.misses == TIMES * THREADS
+    assert counts.evictions > TIMES  # each text drives out others, in all threads
+    # What it says that it holds is what a cache does that one thread filled.
+    for shared.encoding_cache in (cache, alone):
+        for text in texts:
+            shared.encode(text)
+    assert cache.statistics()[3:] == alone.statistics()[3:]

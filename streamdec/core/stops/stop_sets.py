@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamdec.core.stops.conditions import Marker, StopConditions
 from streamdec.core.stops.stop_set import StopSet
@@ -22,12 +23,24 @@ MAX_SETS_SIZE = 2**25
 """Bytes that they may take together, by the estimates below."""
 
 
+class StopSetStatistics(NamedTuple):
+    """The stop sets of all tables."""
+
+    sets: int
+    """Those that are kept now."""
+    texts: int
+    """Texts that they know."""
+    dropped: int
+    """Those that made room for others, since the process began."""
+
+
 class StopSets:
     """The stop sets of one table, one for equal conditions; the least recently used go first."""
 
-    __slots__ = ("_lock", "_sets", "_size")
+    __slots__ = ("__weakref__", "_lock", "_sets", "_size")
 
     def __init__(self) -> None:
+        _all.add(self)
         self._sets: dict[StopConditions, StopSet] = {}
         self._size = 0
         self._lock = Lock()
@@ -62,8 +75,30 @@ class StopSets:
         stops.noted_size = size
         while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
             oldest = self._sets.pop(next(iter(self._sets)))
+            _count_dropped()
             self._size -= oldest.noted_size
             oldest.noted_size = 0
+
+    def __iter__(self) -> Iterator[StopSet]:
+        return iter([*self._sets.values()])
+
+
+_all: weakref.WeakSet[StopSets] = weakref.WeakSet()
+_dropped = 0
+"""The number of stop sets dropped since the process began, for all tables."""
+_dropped_lock = Lock()
+
+
+def _count_dropped() -> None:
+    global _dropped
+    with _dropped_lock:
+        _dropped += 1
+
+
+def stop_set_statistics() -> StopSetStatistics:
+    """Return how many stop sets are kept now for all tables, and how many were dropped."""
+    kept = [stops for sets in [*_all] for stops in sets]
+    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
 
 
 def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
