@@ -356,7 +356,7 @@ def test_a_child_that_died_is_replaced(pool: ChildPool) -> None:
         ("str-mul", ChildLimits()),
         ("flood", ChildLimits(answer=1 << 20)),
         ("macro-rec", ChildLimits()),
-        ("nested-range-big", ChildLimits(cpu_seconds=60, wall_seconds=1.0)),
+        ("nested-range", ChildLimits(cpu_seconds=60, wall_seconds=1.0)),
         ("globals", ChildLimits()),
     ],
 )
@@ -377,7 +377,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
 @pytest.mark.thorough
 def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
     pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
-    endless = threading.Thread(target=end_of, args=(pool, "nested-range-big"))
+    endless = threading.Thread(target=end_of, args=(pool, "nested-range"))
     endless.start()
     while not pool._busy:
         time.sleep(0.001)
