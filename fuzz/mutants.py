@@ -316,8 +316,8 @@ MUTANTS = (
     _core(
         "positions: bytes are counted as code points",
         "counting",
-        "((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
-        "0",
+        "size + ((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
+        "size",
         STOP_LAWS,
     ),
     _core(
