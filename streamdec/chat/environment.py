@@ -15,19 +15,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from streamdec.chat.extensions import GenerationTag
+from streamdec.chat.opaque import (
+    OpaqueCycler,
+    OpaqueJoiner,
+    called,
+    opaque,
+    with_opaque_result,
+)
 
 __all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
 
 Profile = Literal["classic", "hardened"]
 PROFILES: tuple[Profile, ...] = ("classic", "hardened")
+
+LAZY_FILTERS = (
+    *("batch", "items", "map", "reject", "rejectattr"),
+    *("reverse", "select", "selectattr", "slice", "unique"),
+)
+"""The filters of jinja2 that return an iterator."""
+
+OF_DICTS = frozenset(dir(dict))
+"""The attributes of a dict, which come before its keys."""
+PLAIN = frozenset((str, int, float, bool, type(None), list, tuple, dict))
+"""The types of most values, whose texts have no address."""
 
 Clock = datetime | Callable[[], datetime]
 """The time for a template: a fixed one, or a function that returns it."""
@@ -53,22 +73,54 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime(now)
+    environment.globals["cycler"] = OpaqueCycler
+    environment.globals["joiner"] = OpaqueJoiner
     if profile == "hardened":
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
+    for name, value in environment.globals.items():
+        environment.globals[name] = opaque(value)
+    for name in LAZY_FILTERS:
+        environment.filters[name] = with_opaque_result(environment.filters[name])
     return environment
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, without a way to the function behind ``str.format``."""
+    """jinja2's sandbox, without values whose text shows an address or an order of hashes."""
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return the wrapper of ``str.format`` and ``str.format_map``; None for other values."""
-        wrapper: Any = super().wrap_str_format(value)
-        if wrapper is not None:
-            # It names a str.format too, so jinja2 returns it before it checks the name.
-            vars(wrapper).pop("__wrapped__", None)
-        return wrapper  # type: ignore[no-any-return]
+    intercepted_binops = frozenset("-")
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return ``obj.attribute`` or ``obj["attribute"]`` in a form without an address."""
+        if type(obj) is dict and attribute in obj and attribute not in OF_DICTS:
+            value = obj[attribute]  # as jinja2 does after an AttributeError, which takes longer
+        else:
+            value = super().getattr(obj, attribute)
+        return value if type(value) in PLAIN else opaque(value)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return ``obj[argument]`` or the attribute of this name in a form without an address."""
+        value = super().getitem(obj, argument)
+        return value if type(value) in PLAIN else opaque(value)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether the sandbox allows an attribute. No property itself is allowed."""
+        return super().is_safe_attribute(obj, attr, value) and type(value) is not property
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``obj`` if the sandbox allows it."""
+        function = called(obj)
+        if not self.is_safe_callable(function):
+            raise SecurityError(f"{obj!r} is not safely callable")
+        return context.call(function, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Subtract. The keys of a dict less others keep their order, as a set would not."""
+        if not isinstance(left, AbstractSet) and not isinstance(right, AbstractSet):
+            return left - right
+        left = list(left)
+        kept = left - right if isinstance(right, AbstractSet) else set(left) - set(right)
+        return dict.fromkeys(item for item in left if item in kept).keys()
 
 
 def _tojson(
@@ -99,6 +151,9 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 class _Dict:
     """``dict`` with only a call and ``fromkeys``."""
+
+    def __repr__(self) -> str:
+        return "<dict>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
