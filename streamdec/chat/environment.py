@@ -25,29 +25,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from streamdec.chat.extensions import GenerationTag
-from streamdec.chat.opaque import (
-    OpaqueCycler,
-    OpaqueJoiner,
+from streamdec.chat.nameless import (
+    NamelessCycler,
+    NamelessJoiner,
     called,
-    opaque,
-    with_opaque_result,
+    nameless,
+    returning_nameless,
 )
 
 __all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
 
 Profile = Literal["classic", "hardened"]
 PROFILES: tuple[Profile, ...] = ("classic", "hardened")
-
-LAZY_FILTERS = (
-    *("batch", "items", "map", "reject", "rejectattr"),
-    *("reverse", "select", "selectattr", "slice", "unique"),
-)
-"""The filters of jinja2 that return an iterator."""
-
-OF_DICTS = frozenset(dir(dict))
-"""The attributes of a dict, which come before its keys."""
-PLAIN = frozenset((str, int, float, bool, type(None), list, tuple, dict))
-"""The types of most values, whose texts have no address."""
 
 Clock = datetime | Callable[[], datetime]
 """The time for a template: a fixed one, or a function that returns it."""
@@ -73,54 +62,62 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime(now)
-    environment.globals["cycler"] = OpaqueCycler
-    environment.globals["joiner"] = OpaqueJoiner
+    for name in ("lipsum", "raise_exception", "range", "strftime_now"):
+        environment.globals[name] = nameless(environment.globals[name])
     if profile == "hardened":
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
-    for name, value in environment.globals.items():
-        environment.globals[name] = opaque(value)
-    for name in LAZY_FILTERS:
-        environment.filters[name] = with_opaque_result(environment.filters[name])
     return environment
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, without values whose text shows an address or an order of hashes."""
+    """jinja2's sandbox, in which no text has an address of an object or an order of hashes."""
 
     intercepted_binops = frozenset("-")
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name in _RETURNING_ITERATORS:
+            self.filters[name] = returning_nameless(self.filters[name])
+        self.globals["cycler"], self.globals["joiner"] = NamelessCycler, NamelessJoiner
+
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute`` or ``obj["attribute"]`` in a form without an address."""
-        if type(obj) is dict and attribute in obj and attribute not in OF_DICTS:
-            value = obj[attribute]  # as jinja2 does after an AttributeError, which takes longer
-        else:
-            value = super().getattr(obj, attribute)
-        return value if type(value) in PLAIN else opaque(value)
+        """Return ``obj.attribute``, or what the sandbox returns instead."""
+        if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
+            return obj[attribute]  # the usual case, which the sandbox finds last
+        return nameless(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]`` or the attribute of this name in a form without an address."""
-        value = super().getitem(obj, argument)
-        return value if type(value) in PLAIN else opaque(value)
+        """Return ``obj[argument]``, or what the sandbox returns instead."""
+        if type(obj) is dict and type(argument) is str and argument in obj:
+            return obj[argument]
+        return nameless(super().getitem(obj, argument))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether the sandbox allows an attribute. No property itself is allowed."""
+        """Return whether the sandbox allows an attribute. It allows no property of a class."""
         return super().is_safe_attribute(obj, attr, value) and type(value) is not property
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``obj`` if the sandbox allows it."""
+        """Call ``obj`` unless it is marked as unsafe. It may be marked to take the context."""
         function = called(obj)
         if not self.is_safe_callable(function):
-            raise SecurityError(f"{obj!r} is not safely callable")
+            raise SecurityError(f"{type(function).__name__} is not safely callable")
         return context.call(function, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Subtract. The keys of a dict less others keep their order, as a set would not."""
+        """Subtract. The keys of a dict less other keys keep their order."""
         if not isinstance(left, AbstractSet) and not isinstance(right, AbstractSet):
             return left - right
         left = list(left)
         kept = left - right if isinstance(right, AbstractSet) else set(left) - set(right)
         return dict.fromkeys(item for item in left if item in kept).keys()
+
+
+_OF_DICT = frozenset(dir(dict))
+_RETURNING_ITERATORS = (
+    *("batch", "items", "map", "reject", "rejectattr", "reverse", "select", "selectattr"),
+    *("slice", "unique"),
+)
 
 
 def _tojson(
@@ -155,8 +152,8 @@ class _Dict:
     def __repr__(self) -> str:
         return "<dict>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
+    def __call__(*args: Any, **kwargs: Any) -> dict[Any, Any]:  # a template may keep a key "self"
+        return dict(*args[1:], **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
         return dict.fromkeys(*args)
