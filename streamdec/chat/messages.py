@@ -176,6 +176,8 @@ def openai_messages(
     for index, message in enumerate(messages):
         try:
             found.append(_openai_message(message, content_format, profile, separator))
+        except RecursionError as error:
+            raise ChatTemplateError(f"message {index}: it is nested too deeply") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ChatTemplateError(f"message {index}: {error}") from error
     return found

@@ -348,10 +348,17 @@ def _with_reasoning(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "assistant":
         return message
-    kinds = ("thinking", "redacted_thinking")
-    blocks = [each for each in content if isinstance(each, dict)]
-    thoughts: list[Any] = [each.get("thinking") for each in blocks if each.get("type") == kinds[0]]
-    rest = [each for each in content if each not in blocks or each.get("type") not in kinds]
+    kinds = [each.get("type") if isinstance(each, dict) else None for each in content]
+    thoughts: list[Any] = [
+        each.get("thinking")
+        for each, kind in zip(content, kinds, strict=True)
+        if kind == "thinking"
+    ]
+    rest = [
+        each
+        for each, kind in zip(content, kinds, strict=True)
+        if kind not in ("thinking", "redacted_thinking")
+    ]
     found = {**message, "content": rest}
     if thoughts and all(isinstance(each, str) for each in thoughts):
         found["reasoning_content"] = "".join(thoughts)

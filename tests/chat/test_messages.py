@@ -54,6 +54,13 @@ def test_tool_arguments_that_are_no_json_are_an_error_that_says_where() -> None:
         openai_messages(messages)
 
 
+@pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
+def test_tool_arguments_that_are_nested_too_deeply_are_an_error(before: str, after: str) -> None:
+    arguments = before * 100_000 + "1" + after * 100_000
+    with pytest.raises(ChatTemplateError, match="message 0: it is nested too deeply"):
+        openai_messages(called(arguments))
+
+
 @pytest.mark.parametrize("calls", [None, []])
 def test_no_tool_calls_are_not_there(calls: Any) -> None:
     message = {"role": "assistant", "content": "a", "tool_calls": calls, "name": None}
