@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.integrations.requests import from_vllm
+from streamdec.server.bodies import check_inner
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
@@ -191,6 +192,10 @@ def _conditions(
         if isinstance(value, list) and len(value) > limits.stops:
             message = f"{name} must not have more than {limits.stops} stops, not {len(value)}"
             raise RequestError(message, param=name)
+    sections = fields.get("ignore_stops_between")
+    if isinstance(sections, list) and len(sections) > limits.stops:
+        message = f"ignore_stops_between must not have more than {limits.stops} pairs"
+        raise RequestError(f"{message}, not {len(sections)}", param="ignore_stops_between")
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
@@ -306,6 +311,18 @@ def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> 
             most = f"and the limit is {limits.message_characters}"
             message = f"messages.{index} has {size} characters as JSON, {most}"
             raise RequestError(message, param=f"messages.{index}")
+        for arguments in _arguments(each):
+            check_inner(arguments, limits, f"messages.{index}.tool_calls")
+
+
+def _arguments(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments of calls of tools that are JSON in a text, which is parsed later."""
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(arguments, str):
+            yield arguments
 
 
 # --- /v1/messages ---------------------------------------------------------------------------------

@@ -58,6 +58,11 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "min_tokens": 5, "max_tokens": 4}, "min_tokens", "must not exceed"),
         ({"prompt": "a", "enable_stops_after": True}, "enable_stops_after", "is a bool"),
         ({"prompt": "a", "ignore_stops_between": "b"}, "ignore_stops_between", "expected pairs"),
+        (
+            {"prompt": "a", "ignore_stops_between": [[f"<{i}>", f"</{i}>"] for i in range(5)]},
+            "ignore_stops_between",
+            "more than 4 pairs, not 5",
+        ),
         ({"prompt": "a", "starts_inside": True}, "starts_inside", "needs ignore_stops_between"),
         ({"prompt": "a", "disable_stops_after": -1}, "disable_stops_after", "is out of range"),
         ({"prompt": "a", "stop": ""}, "stop", "empty"),

@@ -340,7 +340,7 @@ def test_blocks_of_a_message_are_not_compared_with_one_another() -> None:
         def __eq__(self, other: object) -> bool:
             raise AssertionError("two blocks were compared")
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     blocks = [
         Block(type="text", text="Hi"),
