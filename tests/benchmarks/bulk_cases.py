@@ -161,7 +161,7 @@ def rollouts(subject: Subject, effort: Effort, report: Report) -> None:
         batch = [[*row, end] for row in rows]
         for spans in (False, True):
             where = f"rollouts, {name}{', spans' if spans else ''}"
-            ours = partial(decode_rollouts, subject.tokenizer, batch, conditions, spans=spans)
+            ours = partial(decode_rollouts, batch, subject.tokenizer, conditions, spans=spans)
             theirs = partial(_encoded_again, subject, rows, spans=spans)
             others = 0
             for number, (each, (text, ids)) in enumerate(zip(ours(), theirs(), strict=True)):
