@@ -70,7 +70,7 @@ class SectionDecoder(StopSequenceDecoder):
     Args:
         tokenizer: as for StopSequenceDecoder.
         conditions: as for StopSequenceDecoder. Stops are matched in the whole text, the markers
-            included, unless ``ignore_stops_between`` says otherwise.
+            included, except between the markers of ``ignore_stops_between``.
         prompt_token_ids: as for StopSequenceDecoder. If its last marker is an opening one, the
             stream begins in that section.
         sections: by name, an opening and a closing marker, each a text or an id; or a list of such
@@ -81,8 +81,8 @@ class SectionDecoder(StopSequenceDecoder):
             markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
-    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
-    mapping, for equal markers of a section, and if a marker opens two sections.
+    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are not such
+    a mapping, for equal markers of a section, and if a marker opens two sections.
 
     **Cost.** A step takes about twice the time of a step without sections.
 
@@ -192,7 +192,7 @@ class SectionDecoder(StopSequenceDecoder):
         return self.num_tokens - self._table.oldest(self._table.state(self._row))
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Return what ``token_ids`` bring out, as one chunk. See StopSequenceDecoder."""
+        """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
         ids = as_sequence(token_ids)
         chunks: list[Chunk] = [NOTHING]
         try:
@@ -283,7 +283,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     @property
     def section(self) -> str | None:
-        """The section that the next text is in, as far as is known; None outside."""
+        """The section of the next text, if known; None outside."""
         return self._reader.section
 
     @property

@@ -214,7 +214,7 @@ class SectionReader:
             self.at, text = after, text[marker.end :]
 
     def _target_of(self, marker_id: MarkerId) -> int | None:
-        """The state after an id; None if it is no marker in the section that is read."""
+        """The state after an id; None if it is not a marker in the current section."""
         return self.gate.by_id(self.at, marker_id.token_id)
 
     def _meet_id(self, marker_id: MarkerId, parts: Parts) -> None:
@@ -288,7 +288,7 @@ class SectionReader:
             ):
                 raise ValueError("a marker that cannot be in this stream")
         if [*self.ids] != sorted(self.ids, key=lambda each: (each.before, each.token_index)):
-            raise ValueError("ids of markers that are not in their order")
+            raise ValueError("ids of markers that are not in order")
         self.marker_at = loaded_state(fields.take("marker_at", OPEN), self.gate)
 
 

@@ -95,7 +95,7 @@ class StopSequenceDecoder(Machine):
         step = Machine.step_chunk
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        r"""Return what ``token_ids`` bring out, as one chunk.
+        r"""Decode ``token_ids`` and return one chunk.
 
         Ids after the end are counted in ``unread_tokens``.
 

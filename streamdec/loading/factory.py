@@ -100,7 +100,7 @@ def load_tokenizer(
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
             transformers 5 and the engines that use it do. None means True for a folder and False
-            for a file; if code of a folder makes its tokenizer, None also refuses files that
+            for a file; if code of a folder makes its tokenizer, None also rejects files that
             contradict each other.
         encoding: the encoding of a rank file that several encodings share, or that is unknown.
         models: a table of model names and their encodings, paths or ids; or the path of a TOML or
@@ -338,8 +338,8 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
-            f"{str(found.path)!r}: {found.description} says itself what it is; only a rank file "
-            "needs an encoding"
+            f"{str(found.path)!r}: remove encoding=, which is only for rank files; this is "
+            f"{found.description}"
         )
     if found.format == "tekken":
         from streamdec.backends.tekken import TekkenTokenizer

@@ -59,14 +59,14 @@ def create_app(
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: the markers around the model's reasoning, such as
             ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
-            ignored, unless a request says otherwise (``ignore_stops_between``).
+            ignored, unless a request overrides this (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
-            messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
+            messages have ``thinking`` blocks, without the markers. A chat may override this.
         api_keys: the keys, of which requests need one; none if requests need no key. Paths with
             information never need one.
         hosts: names that the Host header may have; None for all.
         allow_origins: the origins whose web pages may send requests (CORS).
-        allow_request_templates: whether a request may have a chat template of its own, which is
+        allow_request_templates: whether a request may have its own chat template, which is
             rendered in a separate process.
         isolate_templates: whether the model's own template is rendered in a separate process, too,
             with limits of the operating system.

@@ -336,7 +336,7 @@ def test_what_a_library_raises_is_told_with_its_row() -> None:
 def test_what_is_no_array_is_told() -> None:
     with pytest.raises(TypeError, match="array must be a pyarrow Array or ChunkedArray, not list"):
         decode_arrow([[1]], TOKENIZER)
-    with pytest.raises(TypeError, match="array must be .*, not MockTokenizer"):
+    with pytest.raises(TypeError, match=r"array must be .*, not MockTokenizer"):
         decode_arrow(TOKENIZER, pa.array([[1]]))
 
 

@@ -85,7 +85,7 @@ def test_what_is_no_table_is_named(content: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", [{"a": 5}, {5: "a"}, {"a": None}, ["a"], 5])
 def test_what_is_no_table_is_named_as_an_argument_too(table: Any) -> None:
-    with pytest.raises(TypeError, match="a table of models has names and strings"):
+    with pytest.raises(TypeError, match="a table of models must map names to strings"):
         load_tokenizer("a", models=table)
 
 

@@ -174,7 +174,7 @@ def test_the_cache_is_where_the_library_has_it(
     ("repo", "commit", "message"),
     [
         ("org/model", None, "name the commit too"),
-        ("org/model", "main", "is no commit: 7 to 40 hexadecimal digits"),
+        ("org/model", "main", "is not a commit; expected 7 to 40 hexadecimal digits"),
         ("org/model", "6ad52e", "is no commit"),
         ("../../etc", HEAD, "is not an id of the Hub"),
         ("a/b/c", HEAD, "is not an id of the Hub"),
