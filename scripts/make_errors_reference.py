@@ -419,7 +419,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Model folders, datasets": (
         Message(
             "TokenizerLoadError",
-            "'…': a snapshot is a folder, and this is not there",
+            "'…': expected the folder of a model, found nothing",
             "Or `is a file`: pass its folder.",
             WRONG_MODEL,
         ),

@@ -208,9 +208,9 @@ class SourceError(StreamdecError, ValueError):
     ...     for chunk in chunks:
     ...         print(chunk.text)
     ... except SourceError as error:
-    ...     print(str(error)[:56])
+    ...     print(str(error)[:60])
     Hello
-    no token ids in what the source gave, a dict of ['text']
+    no token ids in a dict of ['text'], which the source yielded
     """
 
 

@@ -59,6 +59,7 @@ def decode_arrow(
         TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
         TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
             row.
+        TypeError: ``array`` is not an Arrow array, or ``tokenizer`` has no ``decode``.
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
@@ -87,6 +88,7 @@ def decoded(
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
         raise TypeError(told)
+    table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:
         rows = PlainRows(tokenizer, options)
@@ -108,8 +110,6 @@ class PlainRows:
     """Decodes rows without stop conditions."""
 
     def __init__(self, tokenizer: Decoder, options: Options) -> None:
-        if options.unknown_ids != "skip":
-            table_for(tokenizer, options)  # raises ValueError if this tokenizer does not allow it
         self._tokenizer = tokenizer
         self._skip = options.skip_special_tokens
         self._unknown_ids = options.unknown_ids

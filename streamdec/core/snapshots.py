@@ -193,7 +193,7 @@ def _are_alike(one: object, other: str) -> bool:
 def _match(what: str, found: object, expected: object) -> None:
     if found != expected:
         raise SnapshotError(
-            f"the snapshot is of another {what}: it has {shown(found)}, here it is {expected!r:.80}"
+            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
         )
 
 

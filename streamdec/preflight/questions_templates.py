@@ -129,7 +129,7 @@ def effective_template_kwargs(
 
     >>> from streamdec.preflight import effective_template_kwargs
     >>> effective_template_kwargs("path/to/model", "vllm", {"enable_thinking": False}).dropped
-    {'enable_thinking': 'the template does not name it'}
+    {'enable_thinking': 'the template does not use it'}
     """
     known = parse_engine(engine)
     if known.name not in _RULES:

@@ -75,8 +75,10 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises ValueError for a key that a header cannot contain, without a name, for
-    ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without keys.
+    Raises TypeError for a tokenizer that cannot encode, an engine that is not callable, and
+    ``models`` that is a string. Raises ValueError for a key that a header cannot contain, without a
+    name, for ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without
+    keys.
     Raises TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
@@ -92,6 +94,12 @@ def create_app(
     >>> answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
     ('Hello', 3)
     """
+    if not callable(getattr(tokenizer, "encode", None)) or not hasattr(tokenizer, "vocab_size"):
+        raise TypeError(f"tokenizer must be the result of load_tokenizer, not {tokenizer!r:.80}")
+    if not callable(engine):
+        raise TypeError(f"engine must be callable with the ids of a prompt, not {engine!r:.80}")
+    if isinstance(models, str):
+        raise TypeError(f"models must be a list of names, not {models!r:.80}")
     if not models or not all(models):
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):

@@ -163,8 +163,8 @@ class OutputReader:
         >>> try:
         ...     OutputReader().read({"text": "Hi"})
         ... except SourceError as error:
-        ...     print(str(error)[:54])
-        no token ids in what the source gave, a dict of ['text
+        ...     print(str(error)[:60])
+        no token ids in a dict of ['text'], which the source yielded
         """
         reason, stop = None, None
         if self._ids is not None:

@@ -340,6 +340,12 @@ def test_what_is_no_array_is_told() -> None:
         decode_arrow(TOKENIZER, pa.array([[1]]))
 
 
+@pytest.mark.parametrize("array", [pa.array([[1]]), pa.array([], pa.list_(pa.int64()))])
+def test_a_path_instead_of_a_tokenizer_is_named(array: pa.Array) -> None:
+    with pytest.raises(TypeError, match=r"method decode.* got 'model'; load_tokenizer"):
+        decode_arrow(array, "model")  # type: ignore[arg-type]
+
+
 def test_without_pyarrow_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[bulk\]'"):

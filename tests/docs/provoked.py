@@ -434,7 +434,7 @@ def _(_: Path) -> Any:
 # --- folders, datasets ----------------------------------------------------------------------------
 
 
-@gives("'…': a snapshot is a folder, and this is not there")
+@gives("'…': expected the folder of a model, found nothing")
 def _(folder: Path) -> Any:
     inspect(folder / "gone")
 

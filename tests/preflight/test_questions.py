@@ -403,7 +403,7 @@ def test_what_is_no_folder_is_one_error(tmp_path: Path) -> None:
             find_nested_quantization_config,
             summarize_quant_config,
         ):
-            with pytest.raises(TokenizerLoadError, match="a snapshot is a folder"):
+            with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
                 ask(path)
 
 
