@@ -209,6 +209,11 @@ class ByteTable(Table):
         held: Held = state[3]
         return held.oldest
 
+    def holds_of(self, state: State, ages: range) -> bool:
+        """Whether something is withheld in ``state`` of tokens of these ages."""
+        held: Held = state[3]
+        return held.is_of(ages)
+
     def waits(self, state: State) -> bool:
         """Whether what ``state`` withholds may become another text once a token follows."""
         return bool(state[3].waiting)

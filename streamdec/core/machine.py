@@ -19,7 +19,7 @@ from streamdec.core.state import ENDED, FIELDS
 from streamdec.core.step import step_function
 from streamdec.core.stops import endings
 from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.stops.marks import linked
+from streamdec.core.stops.marks import linked, origin_of
 from streamdec.core.stops.stop_sets import stop_set_for
 from streamdec.core.table import Row, Table
 from streamdec.core.tables import table_for
@@ -150,7 +150,8 @@ class Machine(Walk):
             since.append(tokens - self._table.oldest(self._table.state(self._row)))
         in_stop = self._matching.jailed
         if in_stop:
-            since.append(endings.origin_of_end(self._checkpoint(), in_stop))
+            marks = self._exact_marks(self._matching.size)
+            since.append(origin_of(marks, code_points_in(self._count) - len(in_stop)))
         if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
             since += [each.oldest for each in self._live if each.oldest is not None]
         oldest = max(min(since, default=tokens), 0)

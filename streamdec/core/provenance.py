@@ -33,6 +33,7 @@ that may have given a letter counts as its origin.
 
 from __future__ import annotations
 
+from itertools import chain
 from os.path import commonprefix
 from typing import Any, NamedTuple, TypeAlias
 
@@ -88,6 +89,14 @@ class Held(NamedTuple):
         waiting = (newest + count - 1 for newest, count in self.waiting[:1])
         return max(
             (*self.pending, *waiting, *(each for tail in self.tails for each in tail)), default=0
+        )
+
+    def is_of(self, ages: range) -> bool:
+        """Whether anything is withheld of tokens of these ages."""
+        each = chain(self.pending, *self.tails)
+        runs = (range(newest, newest + count) for newest, count in self.waiting)
+        return any(age in ages for age in each) or any(
+            max(run.start, ages.start) < min(run.stop, ages.stop) for run in runs
         )
 
 

@@ -5,8 +5,9 @@ output. The SectionReader (:mod:`streamdec.core.section_reader`) takes the marke
 and withholds its *tail*, which may become a marker. A text without the first letter of a marker
 cannot change the section. If the reader withholds nothing, the chunk of such a text is looked up.
 
-An id that may be a marker, or an unfinished character before or in it, takes the slower path. It
-tells the reader which tokens began the code points (:mod:`streamdec.core.origins`).
+All other texts, and all ids that may be markers, take the slower path, and so does each token while
+text is withheld. The slower path notes in which token each code point began
+(:mod:`streamdec.core.origins`).
 
 Stops do not know of sections: they are matched in the whole generated text, the markers included.
 ``ignore_stops_between`` of StopConditions is independent of sections.
@@ -84,7 +85,8 @@ class SectionDecoder(StopSequenceDecoder):
     Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are not such
     a mapping, for equal markers of a section, and if a marker opens two sections.
 
-    **Cost.** A step takes about twice the time of a step without sections.
+    **Cost.** A step takes about twice the time of a step without sections. While a marker or a stop
+    may be in the withheld text, it takes some microseconds.
 
     **Positions** (``match``, spans) count the whole generated text, with the markers.
 
@@ -100,7 +102,7 @@ class SectionDecoder(StopSequenceDecoder):
     None 'Hi'
     """
 
-    __slots__ = ("_first_reader", "_known", "_reader", "_sections", "_tail_tokens")
+    __slots__ = ("_first_reader", "_known", "_reader", "_sections")
 
     _kind = "sections"
 
@@ -110,8 +112,6 @@ class SectionDecoder(StopSequenceDecoder):
     _reader: SectionReader
     _known: KnownTexts | None
     """What texts give in this section; None if more must be looked at."""
-    _tail_tokens: tuple[int, ...]
-    """For each code point of the tail, the token that it began in, or an earlier one."""
 
     def __init__(
         self,
@@ -148,7 +148,6 @@ class SectionDecoder(StopSequenceDecoder):
         """Go back to the state after the prompt; at any time, also after the end."""
         super().reset()
         self._reader = self._first_reader.fork()
-        self._tail_tokens = ()
         self._known = None
 
     # --- one token
@@ -156,33 +155,62 @@ class SectionDecoder(StopSequenceDecoder):
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of ``token_id``. See StopSequenceDecoder."""
         known = self._known
-        if known is None or type(token_id) is not int or token_id in known.ids:
+        if known is None or type(token_id) is not int or token_id < 0 or token_id in known.ids:
             return self._step_near_marker(token_id)
-        matching, withheld = self._matching, self._withheld
+        row = self._row
+        try:
+            chunk, letters, tally, _ = row[token_id]
+        except LookupError:
+            pass
+        else:
+            tally += self._tally
+            if tally < 0.0 and letters < self._free:  # the first case of the decoder's own step
+                found = known[chunk.text]
+                if found is not None:
+                    self._tally = tally
+                    return found
         chunk = step_decoder(self, token_id)
-        found = known[chunk.text]
-        if found is not None and chunk.finish_reason is None:
-            return chunk if known.section is None else found
-        return self._in_sections(chunk, len(withheld or matching.jailed))
+        found, jailed = known[chunk.text], self._matching.jailed
+        if (
+            found is None
+            or (jailed and known[jailed] is None)
+            or chunk.finish_reason is not None
+            or self._withheld
+        ):
+            return self._read_step(chunk, row, token_id)
+        return found
 
     step_chunk = step
 
     def _step_near_marker(self, token_id: SupportsIndex) -> Chunk:
-        """Step an id that may be a marker, or one after a part of a marker."""
-        index, num_jailed = self.num_tokens, len(super().jailed)
-        table, row, reader = self._table, self._row, self._reader
-        is_before = reader.is_before_id(self._first_held)
-        chunk = step_decoder(self, token_id)
-        token_id = token_id.__index__()
-        may_be_marker = token_id in self._sections.gate.ids
-        if may_be_marker or is_before:
-            ends = chunk.finish_reason is not None
-            origins = origins_of_step(table, row, token_id, index, ends=ends)
-            reader.note_decided(origins)
-            is_cut = self._match is not None and self._match.start == self._match.end
-            if may_be_marker and not is_cut:
-                reader.add_id(token_id, index, jailed=num_jailed, origins=origins)
-        return self._in_sections(chunk, num_jailed, self._first_held)
+        """Step an id that may be a marker, or one while a part of a marker is withheld."""
+        self._note_jailed()
+        row = self._row
+        return self._read_step(step_decoder(self, token_id), row, token_id.__index__())
+
+    def _read_step(self, chunk: Chunk, row: Any, token_id: int) -> Chunk:
+        """Return ``chunk``, which the decoder made of ``token_id`` in ``row``, in its sections."""
+        reader, table, index = self._reader, self._table, self.num_tokens - 1
+        ends = chunk.finish_reason is not None
+        origins = origins_of_step(table, row, token_id, index, ends=ends)
+        if not (ends or reader.origins):
+            reader.note_older(len(chunk.text) + len(super().jailed) - len(origins), index)
+        reader.note_origins(origins)
+        if token_id not in self._sections.gate.ids:
+            return self._in_sections(chunk)
+        is_cut = self._match is not None and self._match.start == self._match.end
+        if not is_cut:
+            reader.add_id(token_id, index)
+        found = self._in_sections(chunk)
+        if reader.ids:
+            reader.drop_repeats(self._is_held)
+        return found
+
+    def _note_jailed(self) -> None:
+        """Note what the decoder withholds, also if no marker can begin in it."""
+        if self._known is not None:
+            self._reader.note_older(len(super().jailed), self.num_tokens)
+            self._known = None
 
     @property
     def _first_held(self) -> int:
@@ -190,6 +218,12 @@ class SectionDecoder(StopSequenceDecoder):
         if self._end is not None or not self._reader.has_ids:
             return NOTHING_HELD
         return self.num_tokens - self._table.oldest(self._table.state(self._row))
+
+    def _is_held(self, start: int, end: int) -> bool:
+        """Whether something is held of the tokens from ``start`` to before ``end``."""
+        table, tokens = self._table, self.num_tokens
+        ages = range(tokens - end + 1, tokens - start + 1)
+        return table.holds_of(table.state(self._row), ages)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
@@ -213,43 +247,27 @@ class SectionDecoder(StopSequenceDecoder):
 
     # --- reading text
 
-    def _in_sections(
-        self, chunk: Chunk, num_jailed: int = 0, first_held: int = NOTHING_HELD
-    ) -> Chunk:
-        """Return ``chunk``, which the decoder returned, in its sections.
-
-        ``num_jailed``: how many of its first code points were jailed before. ``first_held``: as for
-        SectionReader.read.
-        """
-        reader = self._reader
+    def _in_sections(self, chunk: Chunk) -> Chunk:
+        """Return ``chunk``, which the decoder returned, in its sections."""
+        reader, first_held = self._reader, self._first_held
         parts = reader.read(chunk.text, first_held)
         if chunk.finish_reason is not None:
             parts += reader.end()
-        elif reader.tail:
-            if jailed := super().jailed:
-                parts += reader.read_ahead(jailed, first_held)
-            self._note_tail(len(chunk.text), num_jailed)
+        elif reader.tail and (jailed := super().jailed):
+            parts += reader.read_ahead(jailed, first_held)
         self._note_known()
         if chunk.finish_reason is None and not any(text for _, text in parts):
             return NOTHING
         return of_parts(parts or [(reader.section, "")], chunk)
 
-    def _note_tail(self, size: int, num_jailed: int) -> None:
-        """Note the tokens of the last ``size`` code points, of which the first were jailed."""
-        length, newest = len(self._reader.tail), self.num_tokens - 1
-        jailed = [max(newest - size, 0)] * min(num_jailed, size)  # each may have its own token
-        own = size - len(jailed)
-        if own <= length:  # its first code point may have begun in an earlier token
-            prefix, read = self._offsets()
-            newest = max(read if self.holds else prefix, 0)
-        tokens = (*self._tail_tokens, *jailed, *[newest] * own)
-        self._tail_tokens = tokens[len(tokens) - length :]
-
     def _note_known(self) -> None:
-        """Note what texts give, unless anything waits."""
+        """Note what texts give, unless a part of a marker is withheld."""
         reader = self._reader
-        waits = reader.tail or reader.has_ids
-        self._known = None if waits else self._sections.known[reader.at]
+        known = self._sections.known[reader.at]
+        if reader.tail or reader.has_ids or known[super().jailed] is None:
+            self._known = None
+        else:
+            self._known, reader.origins = known, ()
 
     # --- the end
 
@@ -257,25 +275,25 @@ class SectionDecoder(StopSequenceDecoder):
         """End the stream. See ``flush``."""
         if self.finished:
             return super().end(finish_reason)
+        self._note_jailed()
         origins = self._origins_of_held()
         chunk = super().end(finish_reason)
-        self._reader.note_decided(origins)
+        self._reader.note_origins(origins)
         return self._in_sections(chunk)
 
     def release(self) -> Chunk:
         """Return what is held and jailed; the stream continues. See StopSequenceDecoder."""
+        self._note_jailed()
         origins = self._origins_of_held(goes_on=True)
         chunk = super().release()
-        self._reader.note_decided(origins)
+        self._reader.note_origins(origins)
         released = self._in_sections(chunk)
-        parts = self._reader.release()
+        parts = self._reader.end()
         self._note_known()
         return joined(released, of_parts(parts, NOTHING)) if parts else released
 
     def _origins_of_held(self, *, goes_on: bool = False) -> list[int]:
-        """The origins of what is held, if it began before or in an id that may be a marker."""
-        if not self._reader.is_before_id(self._first_held):
-            return []
+        """The origins of what is held; none if the stream has ended."""
         state = self._table.state(self._row)
         return origins_of_end(self._table, state, self.num_tokens, goes_on=goes_on)
 
@@ -312,7 +330,7 @@ class SectionDecoder(StopSequenceDecoder):
         found = super().withheld
         if not self._reader.tail:
             return found
-        tokens = max(found.tokens, self.num_tokens - self._tail_tokens[0])
+        tokens = max(found.tokens, self.num_tokens - max(self._reader.origins[0], 0))
         return Withheld(found.num_bytes, len(self.jailed), tokens)
 
     @property
@@ -332,19 +350,18 @@ class SectionDecoder(StopSequenceDecoder):
         other = super().fork()
         other._sections, other._first_reader = self._sections, self._first_reader
         other._reader, other._known = self._reader.fork(), self._known
-        other._tail_tokens = self._tail_tokens
         return other
 
     __copy__ = fork
 
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
+        self._note_jailed()
         reader = self._reader
         own = {
             "named": [[name, *pair] for name, pair in self._sections.named],
             "keep_markers": reader.keeps_markers,
             "starts_at": self._first_reader.at,
-            "tail_tokens": list(self._tail_tokens) if reader.tail else [],
             **reader.dump(),
         }
         return {**super().snapshot(), "sections": {key: own[key] for key in own if own[key]}}
@@ -362,11 +379,6 @@ class SectionDecoder(StopSequenceDecoder):
         self._begin_reading(starts_at, keeps_markers=bool(own.take("keep_markers", False)))
         super()._restore(tokenizer, table, conditions, fields)
         self._reader.load(own, self.num_tokens, self._num_output, len(super().jailed))
-        self._tail_tokens = tuple(own.take("tail_tokens", []))
-        if len(self._tail_tokens) != len(self._reader.tail) or not all(
-            type(token) is int and 0 <= token < self.num_tokens for token in self._tail_tokens
-        ):
-            raise ValueError("tail_tokens must be an index of a token for each code point")
         own.done()
 
 

@@ -31,18 +31,17 @@ Definition = Mapping[str, Pair | Iterable[Pair]]
 class KnownTexts(dict[str, "Chunk | None"]):
     """What texts give in one section: a chunk, or None if a marker may begin in the text."""
 
-    __slots__ = ("_firsts", "ids", "section")
+    __slots__ = ("_at", "_gate", "_section", "ids")
 
-    def __init__(self, section: str | None, firsts: frozenset[str], ids: frozenset[int]) -> None:
+    def __init__(self, gate: Gate, at: int, section: str | None) -> None:
         super().__init__()
-        self.section, self._firsts, self.ids = section, firsts, ids
+        self._gate, self._at, self._section, self.ids = gate, at, section, gate.ids
 
     def __missing__(self, text: str) -> Chunk | None:
+        marker, tail, _ = self._gate.read(self._at, "", text)
         known: Chunk | None = None
-        if not text:
-            known = NOTHING
-        elif self._firsts.isdisjoint(text):
-            known = in_section(self.section, text)
+        if marker is None and not tail:
+            known = in_section(self._section, text) if text else NOTHING
         if len(text) <= MAX_LENGTH:
             if len(self) >= MAX_KNOWN:
                 self.clear()
@@ -65,10 +64,7 @@ class Sections:
         self.gate = Gate(pairs, OPEN, skipped)
         self.names = (None, *(name for name, _ in named))
         """The section of each state of the gate."""
-        self.known = [
-            KnownTexts(name, self.gate.firsts(at), self.gate.ids)
-            for at, name in enumerate(self.names)
-        ]
+        self.known = [KnownTexts(self.gate, at, name) for at, name in enumerate(self.names)]
         self.prompt_markers = PromptMarkers(pairs, tokenizer)
 
 

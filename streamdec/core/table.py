@@ -325,6 +325,10 @@ class Table(ABC):
         """Return the age of the oldest token of which something is withheld; 0 without one."""
 
     @abstractmethod
+    def holds_of(self, state: State, ages: range) -> bool:
+        """Whether something is withheld in ``state`` of tokens of these ages."""
+
+    @abstractmethod
     def waits(self, state: State) -> bool:
         """Whether what ``state`` withholds may become another text once a token follows."""
 

@@ -128,6 +128,10 @@ class WindowTable(Table):
         """Return how many tokens came since all text was out."""
         return state.age
 
+    def holds_of(self, state: WindowState, ages: range) -> bool:
+        """Whether something is withheld of tokens of these ages: all counts as the oldest's."""
+        return state.age in ages and self.holds(state)
+
     def waits(self, state: WindowState) -> bool:
         """Whether what is withheld may become another text: always."""
         return True

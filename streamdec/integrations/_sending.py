@@ -32,7 +32,7 @@ class WireStream(Protocol):
     r"""The encoder of a wire format: it returns bytes that are sent as they are.
 
     ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
-    has these five members.
+    has these six members.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.asgi import WireStream
@@ -45,6 +45,11 @@ class WireStream(Protocol):
     @property
     def keep_alive(self) -> bytes:
         """An event that clients ignore, for the time in which there is no text."""
+        ...
+
+    @property
+    def counts_each_chunk(self) -> bool:
+        """Whether ``step_bytes`` needs ``num_tokens`` with each chunk, not only with the last."""
         ...
 
     def start_bytes(self) -> bytes:
@@ -61,9 +66,9 @@ class WireStream(Protocol):
     ) -> bytes:
         """Return the events of ``chunk``, which is of the sample ``index``.
 
-        ``num_tokens`` is how many tokens the sample has read so far, None if unknown; ``logprobs``
-        are those of the tokens of the chunk. If the client reads slowly, ``chunk`` is several
-        chunks of the stream, joined.
+        ``num_tokens`` is how many tokens the sample has read so far, None if it is unknown or not
+        needed; ``logprobs`` are those of the tokens of the chunk. If the client reads slowly,
+        ``chunk`` is several chunks of the stream, joined.
         """
         ...
 
@@ -283,6 +288,7 @@ class Sample:
         self.has_ended = False
         """Whether its last chunk was read."""
         self._step_bytes = wire.step_bytes
+        self._counts_each = wire.counts_each_chunk
         self._index = index
         machine = stream.machine
         self._decoder = getattr(machine, "decoder", machine)
@@ -290,10 +296,11 @@ class Sample:
 
     def encoded(self, chunk: Chunk) -> bytes:
         """Return the event of ``chunk``, the newest chunk or chunks of the stream."""
+        is_counted = self._counts_each or chunk.finish_reason is not None
         return self._step_bytes(
             chunk,
             self._index,
-            num_tokens=getattr(self._decoder, "num_tokens", None),
+            num_tokens=getattr(self._decoder, "num_tokens", None) if is_counted else None,
             logprobs=() if self._tracker is None else self._tracker.take(),
         )
 

@@ -152,6 +152,8 @@ class MessageEncoder(_Format):
 
     keep_alive: ClassVar[bytes] = event('{"type":"ping"}', name="ping")
     """An event that clients ignore, for the time in which there is no text."""
+    counts_each_chunk: ClassVar[bool] = False
+    """Only the last ``step`` needs ``num_tokens``."""
 
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         super().__init__(**options)

@@ -103,6 +103,7 @@ class EventSink:
                 f"high_water must be a number of bytes, 0 or more, not {high_water!r:.40}"
             )
         self._encoder = encoder
+        self._counts_each = encoder.counts_each_chunk
         self._write = transport.write
         self._buffered = transport.get_write_buffer_size
         self._decoder = decoder
@@ -117,7 +118,8 @@ class EventSink:
 
     def __call__(self, chunk: Chunk) -> None:
         """Write the event of ``chunk``; after the last chunk of all samples, the last events."""
-        num_tokens = self._decoder.num_tokens
+        is_counted = self._counts_each or chunk.finish_reason is not None
+        num_tokens = self._decoder.num_tokens if is_counted else None
         self._write(self._encoder.step_bytes(chunk, self._index, num_tokens=num_tokens))
         if chunk.finish_reason is not None and self._encoder.finished:
             self._send(self._encoder.flush_bytes())

@@ -76,7 +76,8 @@ class _Stream(Format):
         **options: Unpack[ResponseOptions],
     ) -> None:
         super().__init__(has_usage=include_usage, **options)
-        self._is_continuous = include_usage and continuous_usage_stats  # as in vLLM
+        self.counts_each_chunk: bool = include_usage and continuous_usage_stats  # as in vLLM
+        """Whether ``step`` needs ``num_tokens`` with each chunk, not only with the last."""
         self._has_started = False
         self._running: dict[int, Sample] = {}
         """The samples whose plain events are written with ``heads`` and ``_tail``."""
@@ -91,7 +92,7 @@ class _Stream(Format):
         if self._has_started:
             return []
         self._has_started = True
-        if not self._is_continuous and not self._returns_token_ids:
+        if not self.counts_each_chunk and not self._returns_token_ids:
             for index, sample in enumerate(self._samples):
                 for section, key in self._keys.items():
                     sample.heads[section], self._tail = self._template(index, section, key)
@@ -231,7 +232,7 @@ class _Stream(Format):
             choice["token_ids"] = list(chunk.token_ids)
         answer: Json = {**self._fields, "choices": [choice]}
         if self._has_usage:
-            answer["usage"] = self._usage(sample.num_tokens) if self._is_continuous else None
+            answer["usage"] = self._usage(sample.num_tokens) if self.counts_each_chunk else None
         return answer
 
     @abstractmethod

@@ -75,6 +75,7 @@ class ResponseEncoder:
     """
 
     keep_alive = comment("keep-alive")
+    counts_each_chunk = False
 
     def __init__(
         self,

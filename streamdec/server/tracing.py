@@ -28,6 +28,7 @@ class TraceStream:
     """
 
     keep_alive = comment("keep-alive")
+    counts_each_chunk = False
 
     def __init__(self, tracer: Tracer[Any], name: str) -> None:
         self._tracer = tracer

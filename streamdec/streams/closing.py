@@ -145,6 +145,14 @@ class AsyncClosing(BaseClosing):
         if interrupt is not None:
             raise interrupt
 
+    def note_on(self, error: BaseException | None) -> None:
+        """Do the same, but not for a cancellation, which a scope or a task group catches.
+
+        The errors are kept, and ``raise_error`` still raises them.
+        """
+        if not isinstance(error, anyio.get_cancelled_exc_class()):
+            super().note_on(error)
+
     async def __aenter__(self) -> None:
         pass
 

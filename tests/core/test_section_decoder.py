@@ -303,6 +303,31 @@ def test_few_ids_are_kept_while_the_text_before_them_is_jailed(ids: list[int], s
     assert pieces_of([chunk]) == merged([(None, "<"), (plain.section, "a")])
 
 
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.parametrize("prompt", [[], [0]])
+def test_few_ids_are_kept_while_a_character_is_unfinished(
+    prompt: list[int], windowed: bool
+) -> None:
+    tokenizer = MockTokenizer.from_tokens(
+        [b"\xe4", b"\xbd", b"\xa0", b"<t>", b"</t>", b"a"], special_ids=[3, 4]
+    )
+    decoder = SectionDecoder(
+        Windowed(tokenizer) if windowed else tokenizer,
+        prompt_token_ids=prompt,
+        sections={"r": (3, 4), "q": (9, 3)},
+    )
+    sizes = []
+    chunks = [decoder.step(each) for each in (() if prompt else (0,))]
+    for _ in range(50):
+        chunks += [decoder.step(each) for each in (3, 3, 4)]
+        sizes.append(len(json.dumps(decoder.snapshot()["sections"])))
+    assert max(sizes) < 200
+    assert max(sizes[25:]) == max(sizes[:25])
+    chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
+    # On the windowed route, a character is of the token that decides it.
+    assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
+
+
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
     decoder = SectionDecoder(TOKENIZER, sections=TWO)
     decoder.step_batch([3, 8])
@@ -320,6 +345,18 @@ def test_withheld_says_how_old_the_tail_is() -> None:
     inside = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")}, starts_inside=True)
     assert inside.step_batch([5, 6]).text == ""
     assert inside.withheld.tokens == 2
+
+
+def test_withheld_counts_tokens_without_text() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"b<", b"</s>", b"t", b"a"], special_ids=[1])
+    decoder = SectionDecoder(tokenizer, StopConditions("b<x"), sections={"r": ("<t>", "</t>")})
+    ages = []
+    for token_id in (0, 1, 1, 1, 2):
+        decoder.step(token_id)
+        ages.append(decoder.withheld.tokens)
+    assert ages == [1, 2, 3, 4, 5]
+    assert decoder.jailed == "<t"
+    assert (decoder.step(3).text, decoder.withheld.tokens) == ("<ta", 0)
 
 
 @pytest.mark.parametrize(
@@ -415,14 +452,16 @@ def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], messag
         {"tail": "zz"},
         {"at": 2},
         {"at": "1"},
-        {"tail_tokens": []},
-        {"tail_tokens": [2]},
-        {"tail_tokens": [2, 3]},
-        {"tail_tokens": [-1, 2]},
-        {"tail_tokens": [2, "2"]},
-        {"tail_tokens": [2, True]},
-        {"ids": [[0, 0, 5, 0]]},
-        {"marker": [0, 0, 5, 0]},
+        {"origins": []},
+        {"origins": [2]},
+        {"origins": [2, 3]},
+        {"origins": [2, 1]},
+        {"origins": [-3, 2]},
+        {"origins": [2, "2"]},
+        {"origins": [2, True]},
+        {"origins": [2, 2, 2]},
+        {"ids": [[5, 0]]},
+        {"marker": [3, 0]},
         {"named": []},
         {"named": {"r": [["a", "a"]]}},
         {"named": [["r", "a", "a"]]},
@@ -435,7 +474,7 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
     decoder = SectionDecoder(TOKENIZER, sections=ONE)
     decoder.step_batch([3, 4, 8])
     snapshot = decoder.snapshot()
-    assert snapshot["sections"]["tail"] == "</"
+    assert (snapshot["sections"]["tail"], snapshot["sections"]["origins"]) == ("</", [2, 2])
     snapshot["sections"] = {**snapshot["sections"], **change}
     with pytest.raises(SnapshotError):
         SectionDecoder.restore(TOKENIZER, snapshot)
@@ -444,19 +483,22 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("ids", [[1, 3, 3]]),
-        ("ids", [[1, 3, 5, 1]]),
-        ("ids", [[1, 3, 3, 2]]),
-        ("ids", [[1, 3, 3, -1]]),
-        ("ids", [[-1, 3, 3, 1]]),
-        ("ids", [[1, -1, 3, 1]]),
-        ("ids", [[2, 3, 3, 1]]),
-        ("ids", [[1, 3, 3, "1"]]),
-        ("ids", [[1, 0, 3, 0], [0, 3, 3, 1]]),
-        ("marker", [0, 3, 3]),
-        ("marker", [0, 5, 3, 1]),
-        ("marker_at", 2),
-        ("marker_at", "1"),
+        ("ids", [[3]]),
+        ("ids", [[5, 1]]),
+        ("ids", [[3, 2]]),
+        ("ids", [[3, -1]]),
+        ("ids", [[3, "1"]]),
+        ("ids", [[3, 1, 1]]),
+        ("ids", [[3, 1], [3, 0]]),
+        ("ids", [[3, 1], [3, 1]]),
+        ("origins", [0, 1, 1]),
+        ("marker", [1]),
+        ("marker", [2, 0]),
+        ("marker", [-1, 0]),
+        ("marker", ["1", 0]),
+        ("marker", [1, 2]),
+        ("marker", [1, "1"]),
+        ("marker", 1),
     ],
 )
 def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
@@ -464,9 +506,18 @@ def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
     decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
     snapshot = decoder.snapshot()
     sections = snapshot["sections"]
-    assert sections["ids"] == [[1, 3, 3, 1]]
+    assert (sections["ids"], sections["origins"]) == ([[3, 1]], [0, 1, 1, 1])
     with pytest.raises(SnapshotError):
         SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": {**sections, field: value}})
+
+
+def test_an_id_in_a_snapshot_cannot_come_before_text_that_was_read() -> None:
+    decoder = SectionDecoder(TOKENIZER, sections={"r": ("<t>", 2)})
+    decoder.step_batch([4, 0])
+    snapshot = decoder.snapshot()
+    sections = {**snapshot["sections"], "ids": [[2, 1]]}
+    with pytest.raises(SnapshotError):
+        SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": sections})
 
 
 def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:

@@ -25,7 +25,7 @@ from streamdec import (
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.streams.stepper import Machine
 from tests.streams import laws
-from tests.streams.engines import Engine, drained
+from tests.streams.engines import BoomError, Engine, drained
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
@@ -93,6 +93,23 @@ def stepped_to(place: int, machine: Machine) -> dict[str, Any]:
 
 async def text_of(chunks: TextStream[Any]) -> str:
     return "".join([chunk.text async for chunk in chunks])
+
+
+@pytest.mark.anyio
+async def test_what_closing_raised_is_kept_until_it_can_be_raised() -> None:
+    """Nobody sees a note on a cancellation: a scope catches it."""
+
+    async def before_pull(_: int) -> None:
+        reader.scope.cancel()
+        await checkpoint()
+
+    engine = Engine(IDS, before_pull=before_pull, close_error=BoomError("cannot close"))
+    reader = Reader(stream(engine, TOKENIZER))
+    await reader.read()
+    assert reader.scope.cancelled_caught
+    with pytest.raises(BoomError, match="cannot close"):
+        await reader.chunks.aclose()
+    await reader.chunks.aclose()
 
 
 @pytest.mark.anyio

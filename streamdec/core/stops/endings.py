@@ -56,7 +56,6 @@ __all__ = [
     "by_id",
     "by_sequence",
     "find",
-    "origin_of_end",
 ]
 
 
@@ -102,11 +101,6 @@ def find(
     marked = origin_of(at.marks, code_points_in(start)) if place < 0 else 0
     origin = marked if place < 0 else index - firsts[place]
     return read, Ending(read.text, hit.stop, hit.visible, start, end, origin)
-
-
-def origin_of_end(at: Checkpoint, text: str) -> int:
-    """Return the index of the token that began ``text``, the end of what is decided at ``at``."""
-    return origin_of(at.marks, code_points_in(at.count) - len(text))
 
 
 def _text_count(count: int) -> int:
