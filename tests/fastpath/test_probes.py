@@ -46,12 +46,12 @@ FIRST = 330
     ("added", "fault"),
     [
         ([token(" a", FIRST), token("<X>", FIRST + 1, "rstrip")], "begins with white space"),
-        ([token("<X>A", FIRST, "normalized"), token("<X>", FIRST + 1)], "that overlap"),
-        ([token("<X>", FIRST, "normalized"), token("<X>A", FIRST + 1)], "that overlap"),
-        ([token("a<X>b", FIRST, "normalized"), token("<X>", FIRST + 1)], "that overlap"),
-        ([token("abc", FIRST, "normalized"), token("bcd", FIRST + 1)], "that overlap"),
-        ([token("İ", 237, "normalized", "single_word")], "looks at what is around it"),
-        ([token("<X>", FIRST, "normalized", "lstrip")], "looks at what is around it"),
+        ([token("<X>A", FIRST, "normalized"), token("<X>", FIRST + 1)], "added tokens overlap"),
+        ([token("<X>", FIRST, "normalized"), token("<X>A", FIRST + 1)], "added tokens overlap"),
+        ([token("a<X>b", FIRST, "normalized"), token("<X>", FIRST + 1)], "added tokens overlap"),
+        ([token("abc", FIRST, "normalized"), token("bcd", FIRST + 1)], "added tokens overlap"),
+        ([token("İ", 237, "normalized", "single_word")], "depends on the text around it"),
+        ([token("<X>", FIRST, "normalized", "lstrip")], "depends on the text around it"),
     ],
 )
 def test_added_tokens_that_are_found_in_two_ways(added: list[dict[str, Any]], fault: str) -> None:
