@@ -316,8 +316,8 @@ MUTANTS = (
     _core(
         "positions: bytes are counted as code points",
         "counting",
-        "return len(text) * _CODE_POINT + (len(text.encode()) - len(text)) * _FURTHER_BYTE",
-        "return len(text) * _CODE_POINT",
+        "size + ((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
+        "size",
         STOP_LAWS,
     ),
     _core(

@@ -162,6 +162,7 @@ def words_of(source: bytes) -> str:
     return "\n".join(words.lstrip("# ") for words in found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", [*FOLDERS, "noxfile.py"])
 def test_the_source_has_none_of_these_phrases(folder: str) -> None:
     found = {

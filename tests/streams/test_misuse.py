@@ -72,7 +72,7 @@ def test_a_stream_that_is_entered_twice() -> None:
     ],
 )
 def test_stops_without_conditions(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"StopSequenceDecoder\(tokenizer, StopConditions\(stop="):
+    with pytest.raises(TypeError, match=r"StopConditions\(stop="):
         make()
 
 
