@@ -132,7 +132,7 @@ def test_media_are_called_as_templates_call_them() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ([{"type": "image_url"}], "takes only text, and the content has a part 'image'"),
+        ([{"type": "image_url"}], "accepts only text, but the content has a part 'image'"),
         ([{"type": "text"}], "part 0 of the content has no text"),
         ([{"type": "text", "text": None}], "part 0 of the content has no text"),
         ([{"image": "a"}], "part 0 of the content has no type"),
