@@ -259,10 +259,12 @@ def test_a_child_is_not_believed_that_a_template_takes_something_else(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def old_objects_are_left_alone() -> None:
-    """What health() collects is what a test made, not what other tests left."""
+def old_objects_are_left_alone() -> Iterator[None]:
+    """What health() collects is what a test made, not what pytest has."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
