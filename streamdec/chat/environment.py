@@ -160,7 +160,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """A namespace that refuses names with a leading underscore."""
+    """A namespace that rejects names with a leading underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # a template may keep a name "self"
         self, *given = args
@@ -176,4 +176,5 @@ class _Namespace(Namespace):
 
 def _refuse_underscore(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace keeps no name that begins with an underscore: {name!r}")
+        told = f"a namespace cannot have a name that begins with an underscore: {name!r}"
+        raise SecurityError(told)

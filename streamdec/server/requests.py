@@ -126,7 +126,7 @@ def generation_of(
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
-        message = "best_of must be n: samples are not ranked here"
+        message = "best_of must equal n: this server does not rank samples"
         raise RequestError(message, param="best_of", code="unsupported_parameter")
     conditions = _conditions(fields, limits, eos_token_ids, reasoning_markers)
     stream = fields.flag("stream")
@@ -347,7 +347,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     above = [{"role": "system", "content": system}] if system else []
     choice = fields.within("tool_choice").text("type")
     if choice not in (None, "none", "auto"):
-        message = "tool_choice: calls of tools are not forced here, only none or auto"
+        message = "tool_choice: this server does not force tool calls; use none or auto"
         raise RequestError(message, param="tool_choice", code="unsupported_parameter")
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
     chat = {"tools": tools, "tool_choice": choice}
