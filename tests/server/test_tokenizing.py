@@ -62,9 +62,9 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
             "not render templates of requests",
         ),
         ("/tokenize", {"messages": []}, "at least one message"),
-        ("/tokenize", {"messages": HI, "documents": [{"a": "b"}]}, "documents are not rendered"),
+        ("/tokenize", {"messages": HI, "documents": [{"a": "b"}]}, "does not render documents"),
         ("/tokenize", {"messages": HI, "add_special_tokens": True}, "the chat template writes"),
-        ("/tokenize", {"prompt": "a", "truncate_prompt_tokens": 1}, "prompts are not truncated"),
+        ("/tokenize", {"prompt": "a", "truncate_prompt_tokens": 1}, "does not truncate prompts"),
         ("/detokenize", {}, "tokens must be a list of token ids"),
         ("/detokenize", {"tokens": [1, -1]}, "tokens: a token id must be from 0"),
         ("/detokenize", {"tokens": [1] * 2_001}, "the limit is 2000"),
@@ -77,7 +77,7 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
         (
             "/v1/messages/count_tokens",
             {"messages": HI, "container": "a"},
-            "there is no such service here",
+            "has no such service",
         ),
     ],
 )
