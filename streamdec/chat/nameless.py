@@ -78,6 +78,11 @@ def nameless(value: Any) -> Any:
     return _Function(value) if type(value) in _CALLABLE else value
 
 
+def called(value: Any) -> Any:
+    """Return the function that ``value`` calls, which may have marks; ``value`` for others."""
+    return value._call if type(value) is _Function else value
+
+
 def returning_nameless(filter_: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter that returns the same as ``filter_``, and iterators without addresses."""
 

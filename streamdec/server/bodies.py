@@ -131,6 +131,21 @@ def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
     return found
 
 
+def check_inner(text: str, limits: ServerLimits, param: str) -> None:
+    """Raise RequestError if the JSON in a text of a body has too many values or levels.
+
+    It is parsed by one call of C code, in which other threads have to wait. So numbers count, too.
+    """
+    data = text.encode()
+    try:
+        _check_structure(data, limits)
+        num_values = data.count(b",")
+    except RequestError as error:
+        raise RequestError(f"{param}: {error}", param=param) from None
+    if num_values > limits.values:
+        raise RequestError(f"{param} has more than {limits.values} values", param=param)
+
+
 def _check_structure(data: bytes, limits: ServerLimits) -> None:
     """Raise RequestError for too many strings, lists and objects, numbers or levels.
 

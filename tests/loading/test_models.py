@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamdec import TokenizerLoadError, load_tokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 
 
@@ -36,3 +39,21 @@ def test_without_tiktoken_no_model_has_an_encoding(monkeypatch: pytest.MonkeyPat
 def test_a_version_of_a_model_is_that_model(name: str, encoding: str | None) -> None:
     pytest.importorskip("tiktoken")
     assert encoding_of_model(name) == encoding
+
+
+def test_a_name_of_openai_says_that_it_needs_tiktoken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer("no-such-model")
+    assert "tiktoken" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(TokenizerLoadError, match=r"need tiktoken: pip install 'streamdec\[tiktok"):
+        load_tokenizer("gpt-4o")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["path"]])
+def test_a_path_of_another_type_is_named(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="path_or_name must be a path or a name, not "):
+        load_tokenizer(wrong)
