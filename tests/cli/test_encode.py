@@ -155,4 +155,4 @@ def test_an_encoding_is_only_for_rank_files(monkeypatch: pytest.MonkeyPatch) -> 
     arguments = ("encode", "--tokenizer", TOKENIZER, "--encoding", "cl100k_base")
     result = run(monkeypatch, *arguments, stdin=b"one")
     assert result.status == 2
-    assert "only a rank file needs an encoding" in result.err
+    assert "encoding=, which is only for rank files" in result.err
