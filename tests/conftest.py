@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.files import SHARED
+from tests.support.files import is_shared
 
 COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
@@ -34,11 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests on real tokenizers as thorough, and puts the laws first."""
     for item in items:
         callspec = getattr(item, "callspec", None)
-        if callspec and any(map(_is_real, callspec.params.values())):
+        if callspec and any(map(is_shared, callspec.params.values())):
             item.add_marker("thorough")
     items.sort(key=lambda item: item.path.name not in LAWS)
 
 
-def _is_real(value: Any) -> bool:
-    """Whether a parameter is a file or folder beside the repository."""
-    return isinstance(value, Path) and SHARED.parent in value.parents
+def pytest_collection_finish() -> None:
+    """Keep the thousands of collected tests out of each later run of the garbage collector."""
+    gc.collect()
+    gc.freeze()

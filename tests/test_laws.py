@@ -108,7 +108,11 @@ def subject_named(name: str) -> Subject:
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-@pytest.fixture(params=[*map(_quick_or_thorough, [*MOCKS, *ZOO, *FORMATS, *SHARED])])
+SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *ZOO, *FORMATS, *SHARED])]
+
+
+# The scope groups the tests by tokenizer, so that few of them are loaded by more than one worker.
+@pytest.fixture(scope="module", params=SUBJECTS)
 def subject(request: pytest.FixtureRequest) -> Subject:
     return subject_named(request.param)
 

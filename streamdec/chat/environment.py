@@ -23,6 +23,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from streamdec.chat.extensions import GenerationTag
+from streamdec.chat.nameless import (
+    NamelessCycler,
+    NamelessJoiner,
+    nameless,
+    returning_nameless,
+)
 
 __all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
 
@@ -53,6 +59,8 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime(now)
+    for name in ("lipsum", "raise_exception", "range", "strftime_now"):
+        environment.globals[name] = nameless(environment.globals[name])
     if profile == "hardened":
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
@@ -60,15 +68,32 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, without a way to the function behind ``str.format``."""
+    """jinja2's sandbox, in which no text has the address of an object."""
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return the wrapper of ``str.format`` and ``str.format_map``; None for other values."""
-        wrapper: Any = super().wrap_str_format(value)
-        if wrapper is not None:
-            # It names a str.format too, so jinja2 returns it before it checks the name.
-            vars(wrapper).pop("__wrapped__", None)
-        return wrapper  # type: ignore[no-any-return]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name in _RETURNING_ITERATORS:
+            self.filters[name] = returning_nameless(self.filters[name])
+        self.globals["cycler"], self.globals["joiner"] = NamelessCycler, NamelessJoiner
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return ``obj.attribute``, or what the sandbox returns instead."""
+        if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
+            return obj[attribute]  # the usual case, which the sandbox finds last
+        return nameless(super().getattr(obj, attribute))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return ``obj[argument]``, or what the sandbox returns instead."""
+        if type(obj) is dict and type(argument) is str and argument in obj:
+            return obj[argument]
+        return nameless(super().getitem(obj, argument))
+
+
+_OF_DICT = frozenset(dir(dict))
+_RETURNING_ITERATORS = (
+    *("batch", "items", "map", "reject", "rejectattr", "reverse", "select", "selectattr"),
+    *("slice", "unique"),
+)
 
 
 def _tojson(
@@ -99,6 +124,9 @@ def _strftime(now: Clock | None) -> Callable[[str], str]:
 
 class _Dict:
     """``dict`` with only a call and ``fromkeys``."""
+
+    def __repr__(self) -> str:
+        return "<dict>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)

@@ -534,20 +534,19 @@ def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> Sto
     )
 
 
-@pytest.mark.parametrize("which", ["mock", *(path.parent.name for path in REAL)])
+@pytest.mark.parametrize("path", [pytest.param(None, id="mock"), *REAL])
 @pytest.mark.parametrize("unknown_ids", ["skip", "replace"])
-def test_rows_end_as_streams_do_with_stops_of_every_kind(which: str, unknown_ids: Any) -> None:
+def test_rows_end_as_streams_do_with_stops_of_every_kind(path: Any, unknown_ids: Any) -> None:
     """Random rows and conditions, each row compared with a decoder of its own."""
-    seed = random.Random(f"{which} {unknown_ids}")
     tokenizer: Any = TOKENIZER
-    if which != "mock":
-        (path,) = (path for path in REAL if path.parent.name == which)
+    if path:
         tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
+    seed = random.Random(f"{path and path.parent.name} {unknown_ids}")
     text = "Größe 日本 😀👍🏽\n\nUser: it's 12, isn't it? the end"
     spoken = [*tokenizer.encode(text).ids]
     ids = [*spoken, *spoken, tokenizer.vocab_size + 1, *seed.sample(range(259), 3)]
     reasons = set()
-    for _ in range(150):
+    for _ in range(50):
         conditions = random_conditions(seed, text, ids)
         rows: list[list[int] | None] = [None]
         for _ in range(8):

@@ -83,7 +83,12 @@ COLOURS = "xterm-256color"
 
 
 @pytest.mark.parametrize(
-    ("columns", "environment"), [(100, {}), (40, {}), (20, {}), (100, {"NO_COLOR": "1"})]
+    ("columns", "environment"),
+    [
+        *((100, {}), (40, {})),
+        pytest.param(20, {}, marks=pytest.mark.thorough),
+        pytest.param(100, {"NO_COLOR": "1"}, marks=pytest.mark.thorough),
+    ],
 )
 def test_on_a_terminal_the_text_stands_in_rows_and_below_it_the_end(
     columns: int, environment: dict[str, str]

@@ -288,15 +288,15 @@ def test_the_tokens_before_a_stop_in_a_run_whose_first_space_was_removed() -> No
     assert (decoder.match.token_index, decoder.match.tokens_before) == (4, 1)
 
 
-def test_a_sequence_may_be_thousands_of_ids_long() -> None:
-    sequence = [0, 1] * 1_000
+def test_a_sequence_may_be_hundreds_of_ids_long() -> None:
+    sequence = [0, 1] * 200
     decoder = decoder_of([b"a", b"b", b"c"], StopConditions(stop_token_sequences=[[*sequence, 2]]))
     decoder.step_batch(sequence)
     snapshot = decoder.snapshot()
-    assert len(json.dumps(snapshot)) < 20_000
+    assert len(json.dumps(snapshot)) < 4_000
     moved = StopSequenceDecoder.restore(decoder.tokenizer, snapshot)
-    assert moved.jailed == decoder.jailed == "ab" * 1_000
-    assert moved.step(1).text == decoder.step(1).text == "ab" * 1_000 + "b"
+    assert moved.jailed == decoder.jailed == "ab" * 200
+    assert moved.step(1).text == decoder.step(1).text == "ab" * 200 + "b"
 
 
 def test_a_special_token_is_named_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Bytes to text: every string of one and two bytes, and all boundaries of longer ones."""
+"""Bytes to text: every byte, before each boundary, and all boundaries of longer strings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ unfinished = cache(reference.unfinished)
 
 
 def short_strings() -> Iterator[bytes]:
-    """All of one and two bytes; those of three and four that are made of boundaries."""
+    """Every byte, alone and before a boundary; three and four boundaries."""
     every = range(256)
-    for letters in ([every], [every] * 2, [BOUNDARIES] * 3, FOUR):
+    for letters in ([every], [every, BOUNDARIES], [BOUNDARIES] * 3, FOUR):
         yield from map(bytes, itertools.product(*letters))
 
 

@@ -119,6 +119,7 @@ def test_a_page_has_none_of_these_phrases(page: str) -> None:
     assert found_in(prose(Page(page).text), {*PHRASES}) == []
 
 
+@pytest.mark.thorough
 def test_the_source_has_none_of_those_that_are_gone() -> None:
     assert len(SOURCES) > 200
     found: dict[str, list[str]] = {}

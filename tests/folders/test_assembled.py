@@ -40,7 +40,8 @@ def test_the_fields_of_a_model_are_those_of_the_library() -> None:
         processor = library.SentencePieceProcessor(model_proto=content)
         proto = ModelProto.parse(content)
         assert len(proto.pieces) == processor.GetPieceSize()
-        for i, piece in enumerate(proto.pieces):
+        for i in range(0, len(proto.pieces), 1 + len(proto.pieces) // 2_000):
+            piece = proto.pieces[i]
             assert piece.text == processor.IdToPiece(i)
             assert piece.score == processor.GetScore(i)
             kind = (processor.IsControl(i), processor.IsByte(i), processor.IsUnknown(i))

@@ -93,6 +93,7 @@ DIFFERENT = {"tokenizers/mistral-7b-sp-v1", "tokenizers/whisper-tiny"}
 way of its own, which loading warns about."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", FOLDERS, ids=lambda row: row["folder"])
 def test_a_real_folder_is_that_of_transformers(row: dict[str, Any]) -> None:
     folder = Path(SHARED, row["folder"])

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from fuzz import load_cost
 from fuzz.harness import attempt
 from fuzz.load_cost import BASE_MEMORY, SHAPES, TARGET, CostError, within
 
@@ -31,7 +32,6 @@ def _fail() -> None:
 @pytest.mark.parametrize(
     ("work", "said"),
     [
-        (_spin, r"the child ended with status 9 .* after [45]\."),
         (_fill, r"MiB for a file of 100 bytes, expected 3\.0 s and 64 MiB at most"),
         (_break, "the child ended with status [1-9]"),
         (_fail, "inside"),
@@ -40,6 +40,12 @@ def _fail() -> None:
 def test_what_costs_too_much_is_found(work: object, said: str) -> None:
     with pytest.raises(CostError, match=said):
         within(work, 100)  # type: ignore[arg-type]
+
+
+def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_cost, "BASE_SECONDS", 0.0)
+    with pytest.raises(CostError, match=r"the child ended with status 9 .* after [12]\."):
+        within(_spin, 0)
 
 
 def test_what_costs_little_is_no_finding() -> None:

@@ -12,9 +12,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.core.tables import route_of
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
-from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
-
-SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
+from tests.support.zoo import UNCOMPILED, ZOO
 
 
 @pytest.fixture
@@ -53,12 +51,6 @@ def tokenizer_size(tokenizer: Tokenizer) -> int:
 def test_what_cannot_goes_by_windows(name: str, tmp_path: Path) -> None:
     UNCOMPILED[name]().save(str(tmp_path / "t"))
     assert route_of(load_tokenizer(tmp_path / "t")) == "window"
-
-
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("path", SHARED)
-def test_real_files(path: Path) -> None:
-    assert route_of(load_tokenizer(path, fast="off")) == "bytes"
 
 
 def test_a_table_that_differs_is_told_at_once(

@@ -251,6 +251,7 @@ def load_in_a_process(hub: Hub, home: Path, *, allow_download: bool) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_only_what_is_allowed_is_downloaded_and_only_tokenizers(hub: Hub, tmp_path: Path) -> None:
     refused = load_in_a_process(hub, tmp_path, allow_download=False)
     assert "downloads are not allowed" in refused

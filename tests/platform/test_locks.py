@@ -77,13 +77,13 @@ def test_a_child_makes_streams_while_threads_of_its_parent_make_others() -> None
     for thread in threads:
         thread.start()
     try:
-        answers = [in_a_fork(make) for _ in range(20)]
+        answers = [in_a_fork(make) for _ in range(8)]
     finally:
         is_over.set()
         sys.setswitchinterval(interval)
         for thread in threads:
             thread.join()
-    assert answers == [make()] * 20
+    assert answers == [make()] * 8
 
 
 def _locks_named_by(node: ast.AST) -> set[str]:
@@ -100,9 +100,10 @@ def test_locks_are_of_this_kind_or_say_why_not() -> None:
     made = set()
     folder = Path(ROOT, "streamdec")
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if _locks_named_by(node) & KINDS:
-                made.add(path.relative_to(folder).as_posix())
+        source = path.read_text("utf-8")
+        nodes = ast.walk(ast.parse(source)) if "threading" in source else ()
+        if any(_locks_named_by(node) & KINDS for node in nodes):
+            made.add(path.relative_to(folder).as_posix())
     assert made == {"locks.py", *OF_THEIR_OWN}
     table = table_for(tokenizer())
     assert isinstance(table, Table)

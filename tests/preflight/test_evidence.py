@@ -332,7 +332,7 @@ def test_the_evidence_of_drawn_folders_is_true(changes: list[Callable[[Parts], o
 
 @pytest.mark.thorough
 @given(LISTED)
-@settings(max_examples=300)
+@settings(max_examples=60)
 def test_the_evidence_of_many_drawn_folders_is_true(
     changes: list[Callable[[Parts], object]],
 ) -> None:

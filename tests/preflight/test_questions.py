@@ -430,7 +430,7 @@ def test_every_question_is_documented_with_an_example() -> None:
 
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
-@settings(max_examples=40)
+@settings(max_examples=10)
 def test_whatever_was_done_to_a_folder_every_question_is_answered(
     name: str, changes: list[tuple[Any, ...]]
 ) -> None:

@@ -19,7 +19,7 @@ MOST_MEMORY = 640 << 20
 """Bytes that an attack may take: some 20 times those of all large bodies at once."""
 SLOWER = 3
 """How many times longer the gaps of a stream may be during an attack (the 99th percentile)."""
-ROUNDS = 5
+ROUNDS = 3
 """The medians of so many attacks are compared."""
 TRIES = 3
 """How often all rounds are measured if the ratio is too high. On a machine with other load, a
@@ -30,9 +30,6 @@ IDS = json.dumps({"prompt": [[99] * 32_000] * 16, "max_tokens": 1}).encode()
 LONG_CHAT = json.dumps(
     {"messages": [{"role": "user", "content": "word, and it goes. " * 50_000}] * 4, "max_tokens": 1}
 ).encode()
-SMALL_LISTS = b'{"prompt": "One", "max_tokens": 1, "x": [%b []]}' % (b"[]," * 10_000)
-CLOSED = b'{"x": %b' % (b"]" * (4_000_000))
-ESCAPES = b'{"prompt": "%b", "max_tokens": 1}' % (rb"\\" * 2_000_000)
 
 
 async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tuple[float, float]:
@@ -57,7 +54,6 @@ async def slowdown(port: int, quiet_port: int, request: bytes, count: int) -> tu
 
 HEAD = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 TINY_CHUNKS = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\n \r\n" * 400_000
-MANY_FIELDS = HEAD.encode() + b"a:b\r\n" * 12_000 + b"\r\n"
 
 
 @pytest.mark.thorough
@@ -67,13 +63,9 @@ MANY_FIELDS = HEAD.encode() + b"a:b\r\n" * 12_000 + b"\r\n"
         (COMPLETIONS, EMPTY_LISTS, 16),
         (COMPLETIONS, IDS, 6),
         (CHAT, LONG_CHAT, 6),
-        (COMPLETIONS, SMALL_LISTS, 4),
-        (COMPLETIONS, CLOSED, 6),
-        (COMPLETIONS, ESCAPES, 6),
         ("", TINY_CHUNKS, 4),
-        ("", MANY_FIELDS, 4),
     ],
-    ids=["lists", "ids", "chats", "small", "closed", "escapes", "chunks", "fields"],
+    ids=["lists", "ids", "chats", "chunks"],
 )
 def test_heavy_bodies_do_not_hold_up_running_streams(path: str, body: bytes, count: int) -> None:
     async def main(port: int, quiet_port: int) -> None:

@@ -111,7 +111,7 @@ async def test_leaving_the_block_closes_the_engine(
 @pytest.mark.parametrize("holding", [*HOLDING])
 async def test_an_engine_that_is_silent_is_closed(holding: str) -> None:
     engine = Engine(holding, [A])
-    chunks = stream(engine.generate(stalls=True), TOKENIZER, idle_timeout=0.02)
+    chunks = stream(engine.generate(stalls=True), TOKENIZER, idle_timeout=0.2)
     assert (await anext(chunks)).text == "a"
     with pytest.raises(IdleTimeoutError):
         await anext(chunks)

@@ -18,6 +18,7 @@ __all__ = [
     "MERGED",
     "SHARED",
     "gguf",
+    "is_shared",
     "rank_file",
     "sentencepiece",
     "shared",
@@ -31,6 +32,9 @@ __all__ = [
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
 """The folder of real tokenizers beside the repository; it may be missing."""
 
+_UNPACKED: list[Path] = []
+"""Folders of files that are kept compressed beside the repository."""
+
 MERGED = [
     *(b" t", b"he", b" the", b"ll", b"llo", b"hello", b" hello", b"\xc3\xa9", b"\xe4\xbd"),
     *("你".encode(), "你好".encode(), b"\xf0\x9f", "😀".encode(), b"  ", b"\xa9\xff", b"\n\n"),
@@ -41,6 +45,11 @@ MERGED = [
 def shared(pattern: str) -> list[Path]:
     """The real files that match, where they are at hand."""
     return sorted(SHARED.glob(pattern))
+
+
+def is_shared(value: Any) -> bool:
+    """Whether ``value`` is a path beside the repository, or that of an unpacked file."""
+    return isinstance(value, Path) and not {SHARED.parent, *_UNPACKED}.isdisjoint(value.parents)
 
 
 def shared_files() -> list[Path]:
@@ -70,6 +79,7 @@ def _unpacked(path: Path) -> Path:
     """A file that is kept compressed, in a folder of the same name."""
     folder = Path(tempfile.mkdtemp(prefix="streamdec-tests-"), path.parent.name)
     folder.mkdir()
+    _UNPACKED.append(folder.parent)
     atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     folder.joinpath(path.stem).write_bytes(lzma.decompress(path.read_bytes()))
     return folder / path.stem

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/how-to/check-your-detokenizer.md", "Check a parser")
@@ -24,6 +26,7 @@ def test_the_examples_print_what_the_page_says() -> None:
     assert printed.getvalue() == "".join(PAGE.of_kind("text"))
 
 
+@pytest.mark.thorough
 def test_the_test_of_the_page_fails_for_the_text_that_depends_on_cuts(tmp_path: Path) -> None:
     [code] = [code for code in PAGE.of_kind("python no-run") if "import pytest" in code]
     package = tmp_path / "mypackage"

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from streamdec.testing import checks
 from tests.support.pages import ROOT, Page
 
 
+@pytest.mark.thorough
 def test_the_test_of_the_page_has_a_case_for_each_check(tmp_path: Path) -> None:
     [code] = [
         code

@@ -34,6 +34,7 @@ def test_every_example_is_ten_lines() -> None:
     assert all(len(code.splitlines()) <= 10 for code in PAGE.of_kind("python"))
 
 
+@pytest.mark.thorough
 def test_the_programs_say_what_the_page_says() -> None:
     """In two processes for each line of the shell."""
     processes = []
