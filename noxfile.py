@@ -1,11 +1,11 @@
-"""What is tried before a release, each session in an environment of its own: ``nox``.
+"""The checks before a release, each session in its own environment: ``nox``.
 
-``nox --list`` says what there is. What stands behind ``--`` goes to pytest:
-``nox -s tests-3.12 -- tests/core``. A Python that is not installed is fetched by uv; where that
-cannot be, it is left out, and nox says so (with ``CI`` in the environment that is an error).
+``nox --list`` lists the sessions. Arguments after ``--`` are passed to pytest:
+``nox -s tests-3.12 -- tests/core``. uv downloads a Python that is not installed. If it cannot, nox
+skips the session and says so (with ``CI`` in the environment, this is an error).
 
-Which Pythons, extras, tools and series of tokenizers there are is said in pyproject.toml alone:
-the classifiers, the optional dependencies and the dependency groups.
+Only pyproject.toml has the versions of Python, extras, tools and tokenizers: in the classifiers,
+the optional dependencies and the dependency groups.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUPS = PROJECT["dependency-groups"]
 TOKENIZERS = [name for name in GROUPS if name.startswith("tokenizers-")]
 
 CORE_TESTS = ["tests/core", "tests/streams", "tests/test_laws.py", "tests/test_stop_laws.py"]
-"""What does with the dependencies of the core and three small libraries."""
+"""Tests that need only the dependencies of the core and three small libraries."""
 SDIST_TESTS = [
     *CORE_TESTS,
     "tests/backends",
@@ -40,7 +40,7 @@ SDIST_TESTS = [
     "tests/test_layers.py",
     "tests/test_project_files.py",
 ]
-"""What is run from the unpacked sdist: whatever reads files of the repository, and the laws."""
+"""Tests to run from the unpacked sdist: those that read its files, and those of the laws."""
 TYPICAL_USES = "tests/typing/typical_uses.py"
 CHECK_PUBLIC_TYPES = "scripts/check_public_types.py"
 
@@ -72,7 +72,7 @@ def lowest_core(session: nox.Session) -> None:
 
 def _install_lowest(session: nox.Session, *wanted: str) -> None:
     """Installs the package with extras or groups, all at the lowest versions allowed."""
-    # The lowest that this Python has a wheel of: what is older need not build on it.
+    # The lowest version with a wheel for this Python. Older versions might not build.
     lowest = ["--resolution", "lowest-direct", "--only-binary", ":all:"]
     session.install(*lowest, *wanted, "--requirement", "pyproject.toml")
     session.install("--no-deps", "--editable", ".")
@@ -100,7 +100,7 @@ def mutants(session: nox.Session) -> None:
     session.run("python", "-m", "fuzz.random_mutants", *session.posargs)
 
 
-# --- what is read rather than run -----------------------------------------------------------------
+# --- checks of the source -------------------------------------------------------------------------
 
 
 @nox.session(python=LOWEST_PYTHON)
@@ -121,10 +121,10 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def typing(session: nox.Session) -> None:
-    """What users see of the types: typical uses of the wheel, and which public names have none."""
+    """The types that users see: typical uses of the wheel, and public names without types."""
     wheel, _ = _built(session)
     session.install(f"{wheel}[test]", *GROUPS["typing"])
-    # From a folder of its own, where no source is to be found but that of the wheel.
+    # From its own folder, which has no source, so that the wheel is imported.
     folder = Path(session.create_tmp()).resolve()
     uses = Path(shutil.copy(TYPICAL_USES, folder))
     version = str(session.python)
@@ -162,7 +162,7 @@ def docs(session: nox.Session) -> None:
     """The documentation, where a warning is an error."""
     session.install("--editable", ".[docs]")
     folder = Path(session.create_tmp(), "html")
-    # All pages anew: those of an earlier build would not be looked at again.
+    # Build all pages, because those of an earlier build would not be checked again.
     options = ["-q", "-W", "--keep-going", "--fresh-env", "--write-all"]
     session.run("sphinx-build", *options, "docs", str(folder))
 
@@ -175,7 +175,7 @@ PLUGINS = {"plugins/sglang": "streamdec_sglang", "plugins/vllm": "streamdec_vllm
 
 @nox.session(python=PYTHONS)
 def packages(session: nox.Session) -> None:
-    """Wheels and sdists of the library and the plugins, tried in empty environments."""
+    """Wheels and sdists of the library and the plugins, tested in empty environments."""
     wheel, sdist = _built(session)
     session.run("twine", "check", "--strict", str(wheel), str(sdist))
     _try_wheel(session, wheel)
@@ -194,7 +194,7 @@ def _built(session: nox.Session, source: str = ".") -> tuple[Path, Path]:
 
 
 def _try_plugins(session: nox.Session, library: Path) -> None:
-    """Each plugin beside the library, from its wheel and from its sdist, without an engine."""
+    """Install each plugin with the library, from its wheel and its sdist, without an engine."""
     for source, module in PLUGINS.items():
         files = _built(session, source)
         session.run("twine", "check", "--strict", *map(str, files))
@@ -219,11 +219,11 @@ from importlib.metadata import entry_points, version
 assert entry.load() is {0}.register
 assert version("{0}") == {0}.__version__ == version("streamdec")
 """
-"""What an engine does to find the plugin. Calling it would need the engine."""
+"""Find the plugin as an engine does. Calling it would need the engine."""
 
 
 def _empty_environment(session: nox.Session, name: str) -> str:
-    """The Python of a fresh environment with nothing in it."""
+    """Return the Python of a new, empty environment."""
     folder = Path(session.create_tmp(), name).resolve()
     session.run("python", "-m", "venv", "--clear", str(folder), silent=True)
     return str(folder / ("Scripts" if (folder / "Scripts").exists() else "bin") / "python")
@@ -255,14 +255,14 @@ def _try_wheel(session: nox.Session, wheel: Path) -> None:
     with session.chdir(session.create_tmp()):
         session.run(python, "-m", "pip", "install", "--quiet", str(wheel), external=True)
         session.run(python, "-W", "error", "-c", SMOKE, external=True)
-        # The line that the messages name. It works whether or not an index has the package.
+        # The line in the messages. It works with and without the package on an index.
         session.run(python, "-m", "pip", "install", "--quiet", "streamdec[cli]", external=True)
         session.run(python, "-m", "streamdec", "demo", external=True)
         session.run(python, "-m", "pip", "check", external=True)
 
 
 def _try_sdist(session: nox.Session, sdist: Path) -> None:
-    """The tests that the sdist brings along, in the folder that it unpacks to."""
+    """Run the tests of the sdist, in the folder to which it is unpacked."""
     folder = Path(session.create_tmp(), "unpacked").resolve()
     shutil.rmtree(folder, ignore_errors=True)
     with tarfile.open(sdist) as archive:

@@ -69,7 +69,7 @@ def _longest_beginning(text: str, stops: AbstractSet[str]) -> str:
 def seeds() -> dict[str, bytes]:
     return {
         "split": written(hidden=["abc"], visible=[], pieces=["xa", "b", "cy"]),
-        "anew": written(hidden=["ababac"], visible=[], pieces=["aba", "bab", "ac"], sorted=True),
+        "again": written(hidden=["ababac"], visible=[], pieces=["aba", "bab", "ac"], sorted=True),
         "longest": written(hidden=["b"], visible=["ab", "aab"], pieces=["aa", "b"]),
         "equal": written(hidden=["ab"], visible=["ab"], pieces=["a", "b"], sorted=True),
         "tail": written(hidden=["bx"], visible=["a by"], pieces=["a", " b", "a b", "x"]),

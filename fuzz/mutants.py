@@ -163,7 +163,7 @@ MUTANTS = (
         "text, tail = _replace(rule, text)",
     ),
     _core(
-        "7: an added token of other letters is nothing",
+        "7: an added token of other letters has no text",
         "token_rules/base",
         "    except UnicodeEncodeError:\n        return piece.encode()",
         '    except UnicodeEncodeError:\n        return b""',
@@ -196,7 +196,7 @@ MUTANTS = (
         STOP_LAWS,
     ),
     _core(
-        "10: what comes before a stop in its token is lost",
+        "10: text before a stop in its token is lost",
         "stops/stop_set",
         "size = len(state.jailed) + end - (0 if hit.visible else hit.size)",
         "size = len(state.jailed) + end if hit.visible else 0",
@@ -316,8 +316,8 @@ MUTANTS = (
     _core(
         "positions: bytes are counted as code points",
         "counting",
-        "return len(text) * _CODE_POINT + (len(text.encode()) - len(text)) * _FURTHER_BYTE",
-        "return len(text) * _CODE_POINT",
+        "size + ((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
+        "size",
         STOP_LAWS,
     ),
     _core(

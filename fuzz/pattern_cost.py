@@ -1,4 +1,4 @@
-"""``python -m fuzz.pattern_cost``: bound the cost of a stop pattern on text of its own letters.
+"""``python -m fuzz.pattern_cost``: bound the cost of a stop pattern on text of its letters.
 
 An input is JSON. ``parts`` has the atoms of a pattern with their counts; ``pieces`` has the number
 and the length of the pieces of text; with ``ends`` the pattern ends in a letter that the text does

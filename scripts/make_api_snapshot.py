@@ -37,7 +37,7 @@ from tests.support.public_api import DOORS  # noqa: E402 - the folder of the pro
 TARGET = ROOT / "tests" / "public_api.txt"
 
 MODULES = (*DOORS, "streamdec.errors", "streamdec.cli")
-"""The last two have pages of their own in the reference."""
+"""The last two have their own pages in the reference."""
 
 INTRODUCTION = """\
 What streamdec promises to keep: docs/reference/compatibility.md says how long.
@@ -66,7 +66,7 @@ class Writer:
         self._options: dict[str, type] = {}
         """Typed dictionaries that signatures unpack, by their names."""
         self._aliases: set[str] = set()
-        """Types that annotations name and that are no classes, with what they stand for."""
+        """Types in annotations that are not classes, and their meaning."""
         self._written: set[str] = set()
         """Those of them that have a public name."""
 
@@ -111,7 +111,7 @@ class Writer:
     # --- types by name
 
     def aliases(self) -> str:
-        """What the names in annotations stand for, where that is no class: what may be given."""
+        """The meaning of names in annotations that are not classes."""
         lines = sorted(self._aliases - self._written)
         return "\n".join(["# Types that signatures name", "", *lines, ""])
 

@@ -1,4 +1,4 @@
-"""Writes what transformers makes of the cases of ``tests/chat/cases.py``: the goldens of its tests.
+"""Write the goldens: what transformers renders for the cases of ``tests/chat/cases.py``.
 
     pip install 'transformers==5.19.0' 'jinja2>=3.1.6'
     python scripts/make_chat_goldens.py classic
@@ -76,7 +76,7 @@ def watched_spans() -> Iterator[list[Any]]:
 
 
 def answer(case: cases.Case) -> dict[str, Any]:
-    """What transformers makes of ``case``: the text and its spans, or an error."""
+    """Return what transformers renders for ``case``: the text and its spans, or an error."""
     from jinja2.exceptions import TemplateError
 
     messages, options = cases.call_of(case)

@@ -5,7 +5,7 @@
 Needs transformers (not torch), which the tests do not. The first line has the version, one
 ``tokenizer.json`` for each kind of model, and a SentencePiece model. Each other line is a folder:
 which of those files, in which form, a ``tokenizer_config.json`` that was drawn at random, and what
-``AutoTokenizer`` makes of it. Of the folders in
+``AutoTokenizer`` makes from it. Of the folders in
 ``../shared``, which may not be copied, there are only hashes of that.
 """
 
@@ -141,7 +141,7 @@ def write(folder: Path, form: str, file: Any, config: dict[str, Any]) -> None:
 
 
 def loaded(folder: Path) -> dict[str, Any]:
-    """Return what transformers makes of ``folder``."""
+    """Return what transformers makes from ``folder``."""
     made = transformers.AutoTokenizer.from_pretrained(folder)
     ids = [made.encode(text, add_special_tokens=False) for text in TEXTS]
     draw = random.Random(1)
@@ -184,7 +184,7 @@ def rows(draws: int, seed: int) -> Iterator[dict[str, Any]]:
                 write(Path(place), form, files[file], config)
                 try:
                     yield {"kind": file, "form": form, "config": config, **loaded(Path(place))}
-                except BaseException as error:  # noqa: BLE001 (it is no tokenizer, or a panic)
+                except BaseException as error:  # noqa: BLE001 (not a tokenizer, or a panic)
                     print(f"{name}: {type(error).__name__}: {str(error)[:100]}")
 
 
@@ -195,7 +195,7 @@ def hashes() -> Iterator[dict[str, Any]]:
             continue
         try:
             found = loaded(folder)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is no tokenizer)
+        except Exception as error:  # noqa: BLE001 (not a tokenizer)
             print(f"{folder.name}: {type(error).__name__}: {str(error)[:60]}")
             continue
         name, size = found.pop("class"), found.pop("size")

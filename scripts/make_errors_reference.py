@@ -30,7 +30,7 @@ class Message(NamedTuple):
     error: str
     """Its class, or ``log`` and the level."""
     text: str
-    """As it is; ``…`` stands for whatever differs."""
+    """The message. ``…`` stands for parts that vary."""
     why: str
     """Why it comes, and what to do, in Markdown."""
     page: str
@@ -106,8 +106,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "RewriteError",
-            "the tokenizer's decode took back text that was already given: … became …; this stream "
-            "cannot go on beyond this token",
+            "decode() changed text that was already output: … became …; this stream cannot "
+            "continue after this token",
             "The stream uses the windowed route, and `decode` is not append-only.",
             ROUTES,
         ),
@@ -126,14 +126,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "SnapshotError",
-            "the snapshot is of another tokenizer: it has …, here it is …",
+            "the snapshot is of another tokenizer: it has …, expected …",
             "Two hosts have different tokenizer files, even if the name is the same. Or only one "
             "of them reads the files beside it (`apply_tokenizer_config`).",
             MIGRATE,
         ),
         Message(
             "SnapshotError",
-            "the snapshot is of another machine: it has 'decode_stream', here it is 'stop'",
+            "the snapshot is of another machine: it has 'decode_stream', expected 'stop'",
             "Call `restore` of the class that made the snapshot.",
             MIGRATE,
         ),
@@ -218,28 +218,28 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Engines, queues and pools": (
         Message(
             "SourceError",
-            "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an "
-            "output with token_ids, output_ids, token_ids_diff or outputs; ids= can say where they "
-            "are",
+            "no token ids in a dict of ['text'], which the source yielded; expected an id, a list "
+            "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs. For other "
+            "objects pass ids=, a function that returns the ids",
             "The engine yields text or its own type. Use `ids=lambda output: output.my_ids`.",
             ASYNC,
         ),
         Message(
             "SourceError",
-            "the source has several samples, 0 and 1: choose one with index=",
+            "the source has several samples, such as 0 and 1; choose one with index=",
             "`n` is more than 1. A `DecoderPool` reads all samples.",
             ASYNC,
         ),
         Message(
             "SourceError",
-            "cumulative=True, but an output does not begin with the … ids before it: …",
+            "cumulative=True expects each output to begin with all earlier ids: …",
             "The engine yields only new ids: remove `cumulative`. Or outputs of two requests are "
             "mixed.",
             ASYNC,
         ),
         Message(
             "IdleTimeoutError",
-            "the source gave nothing for 0.01 seconds",
+            "no output of the source for 0.01 seconds",
             "The engine hangs, or has a long queue.",
             ASYNC,
         ),
@@ -320,8 +320,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
-            "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; "
-            "name one of them; supported: …",
+            "'…': found a folder with several tokenizer files: a.tiktoken, b.tiktoken; give the "
+            "path of one; supported: …",
             "Pass the path of the file.",
             FORMATS,
         ),
@@ -398,8 +398,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ChatTemplateError",
-            "messages: an empty conversation; give at least one message",
-            "As it says.",
+            "messages must have at least one message",
+            "The conversation is an empty list.",
             RENDER,
         ),
         Message(
@@ -411,7 +411,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ChatTemplateError",
-            "template_kwargs may not have 'chat_template': …",
+            "template_kwargs must not have 'chat_template': …",
             "The variables of a request must not contain a template: it is a program.",
             HOSTILE,
         ),
@@ -419,7 +419,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Model folders, datasets": (
         Message(
             "TokenizerLoadError",
-            "'…': a snapshot is a folder, and this is not there",
+            "'…': expected the folder of a model, found nothing",
             "Or `is a file`: pass its folder.",
             WRONG_MODEL,
         ),
@@ -435,7 +435,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "StreamdecWarning",
             "a tokenizers.Tokenizer streams over a window of decode(); "
             "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
-            "As it says.",
+            "A stream got a `tokenizers.Tokenizer`. Wrap it once, and use it for all streams.",
             ROUTES,
         ),
         Message(
@@ -556,7 +556,7 @@ def elsewhere() -> dict[str, str]:
 
 
 def _is_error(node: ast.ClassDef) -> bool:
-    """Whether it derives from an error of ours, or of assertions, which the kit raises."""
+    """Whether it derives from an error of streamdec, or from AssertionError."""
     bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
     return bool(bases & {*errors.__all__, "AssertionError"}) and not node.name.startswith("_")
 

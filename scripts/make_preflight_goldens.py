@@ -1,4 +1,4 @@
-"""Writes ``loads.json`` and ``stops.json``: what transformers makes of small snapshots.
+"""Writes ``loads.json`` and ``stops.json``: what transformers loads from small snapshots.
 
 Run it with the transformers installed whose rules ``streamdec.preflight`` follows (5.23.0; no torch
 needed). Each entry of the first has the files of a snapshot as they were drawn, ``tokenizer.json``
@@ -173,7 +173,7 @@ def write_stops(rng: random.Random, version: str) -> None:
             try:
                 entries.append({"files": files, "stops": stops_of(Path(name))})
             except (TypeError, ValueError, AttributeError):
-                continue  # a configuration that the library refuses
+                continue  # a configuration that the library rejects
     _write("stops.json", version, entries)
 
 

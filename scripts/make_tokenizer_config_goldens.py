@@ -156,7 +156,7 @@ def rows(cases: int, seed: int) -> Iterator[dict[str, Any]]:
         if (folder / "tokenizer.json").is_file():
             try:
                 yield {"shared": folder.name, **loaded(folder)}
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is no tokenizer)
+            except Exception as error:  # noqa: BLE001 (not a tokenizer)
                 print(f"{folder.name}: {error}")
 
 

@@ -129,6 +129,8 @@ __all__ = [
     "wrap",
 ]
 
+__version__: str  # of the installed distribution, computed on first use
+
 _EXPORTS = {
     "backends.gguf": "GGUFTokenizer",
     "backends.huggingface": "HuggingFaceTokenizer",
@@ -169,6 +171,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # type checkers know the names by the imports above, and find others missing
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("streamdec")
         if name not in _HOMES:
             raise AttributeError(f"module 'streamdec' has no attribute {name!r}")
         value = getattr(import_module(_HOMES[name]), name)

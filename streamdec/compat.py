@@ -44,7 +44,7 @@ class TokenizersDecodeStream:
     Differences from the library's:
 
     * A prompt is never output. (The library outputs the whole prompt if it ends inside a
-      character.) Only the end of the prompt is read, as far as needed, and it is not decoded.
+      character.) Only the necessary end of the prompt is read, and it is not decoded.
     * Text is output as soon as it is certain. The cost of a step does not grow with withheld text.
     * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
     * It can be pickled.
@@ -82,7 +82,7 @@ class TokenizersDecodeStream:
     ) -> None:
         if not isinstance(skip_special_tokens, (bool, type(None))):
             kind = type(skip_special_tokens).__name__
-            raise TypeError(f"skip_special_tokens is a bool or None, not of type {kind}")
+            raise TypeError(f"skip_special_tokens must be a bool or None, not {kind}")
         self._prompt = _checked(ids)
         self._skip_special_tokens = bool(skip_special_tokens)
         self._tokenizer: Any = _NONE_YET
@@ -192,7 +192,7 @@ def _checked(ids: Any) -> Sequence[SupportsIndex]:
 
 def _no_ids(value: object) -> TypeError:
     return TokenIdError(
-        f"a step takes a token id, from 0 to 2**32 - 1, or a list of them, not {value!r:.60}",
+        f"step() takes a token id from 0 to 2**32 - 1, or a list of them, not {value!r:.60}",
         value,
         None,
     )

@@ -3,7 +3,7 @@
     StreamdecError
     ├── TokenIdError (ValueError, TypeError)  fix the ids: one is invalid or unknown
     ├── FinishedError (RuntimeError)          stop: the stream or the queue has ended
-    ├── RewriteError                          begin a new stream: decode() took back text
+    ├── RewriteError                          begin a new stream: decode() changed text
     ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
     ├── SourceError (ValueError)              name the ids in the engine's outputs
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
@@ -200,7 +200,7 @@ class SourceError(StreamdecError, ValueError):
 
     What to do: select the ids with ``ids=``, and the sample with ``index=``. Use
     ``cumulative=True`` only for engines that repeat all ids in each output. Run a generator that
-    cannot be closed in a task of its own, which puts the ids into a TokenQueue.
+    cannot be closed in its own task, which puts the ids into a TokenQueue.
 
     >>> from streamdec import MockTokenizer, SourceError, iter_chunks
     >>> chunks = iter_chunks([{"token_ids": [1]}, {"text": "?"}], MockTokenizer())
@@ -208,14 +208,14 @@ class SourceError(StreamdecError, ValueError):
     ...     for chunk in chunks:
     ...         print(chunk.text)
     ... except SourceError as error:
-    ...     print(str(error)[:56])
+    ...     print(str(error)[:60])
     Hello
-    no token ids in what the source gave, a dict of ['text']
+    no token ids in a dict of ['text'], which the source yielded
     """
 
 
 class IdleTimeoutError(StreamdecError, TimeoutError):
-    """The source gave nothing for ``idle_timeout`` seconds, and was closed.
+    """The source had no output for ``idle_timeout`` seconds, and was closed.
 
     When: by ``stream`` with ``idle_timeout=``. If the engine raised an error when it was cancelled,
     that is the ``__cause__``.
@@ -238,11 +238,11 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
     ...         print(error, error.snapshot["machine"])
     >>> anyio.run(main)
     Hello
-    the source gave nothing for 0.01 seconds stop
+    no output of the source for 0.01 seconds stop
     """
 
     def __init__(self, seconds: float, snapshot: dict[str, Any]) -> None:
-        super().__init__(f"the source gave nothing for {seconds:g} seconds")
+        super().__init__(f"no output of the source for {seconds:g} seconds")
         self.seconds = seconds
         self.snapshot = snapshot
 

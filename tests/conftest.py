@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 
 import pytest
@@ -36,9 +35,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if callspec and any(map(is_shared, callspec.params.values())):
             item.add_marker("thorough")
     items.sort(key=lambda item: item.path.name not in LAWS)
-
-
-def pytest_collection_finish() -> None:
-    """Keep the thousands of collected tests out of each later run of the garbage collector."""
-    gc.collect()
-    gc.freeze()

@@ -375,7 +375,7 @@ class Table:
         return found + more, run
 
     def close(self, run: Owned, *, spoiled: bool) -> list[CodePoint]:
-        """The code points of a run that has ended."""
+        """The code points of a run has ended."""
         found, _ = decode_run(run, closed=True, per_byte=self.per_byte)
         if self.exact and self.is_spoiled(run, spoiled, closed=True):
             return [CodePoint(REPLACEMENT, owner, owner) for _, owner in run]

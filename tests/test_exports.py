@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,7 @@ def test_every_exported_name_can_be_had(name: str) -> None:
 def test_every_module_says_what_it_exports(module: str) -> None:
     loaded = importlib.import_module(module)
     assert [name for name in names_of(module) if not hasattr(loaded, name)] == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert streamdec.__version__ == version("streamdec")

@@ -152,5 +152,7 @@ def test_the_tests_that_the_page_names_exist() -> None:
     for what, bound, trusted, shown in named:
         paths = re.findall(r"`([\w/.]+)`", shown)
         assert all((ROOT / path).is_file() for path in paths), shown
-        is_bounded = "**not bounded**" not in bound and bound != "output as it is; you escape it"
+        is_bounded = (
+            "**not bounded**" not in bound and bound != "output unchanged; you must escape it"
+        )
         assert paths or trusted.startswith("yes") or not is_bounded, what

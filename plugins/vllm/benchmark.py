@@ -48,8 +48,8 @@ CASES = (
     Case("no stops"),
     Case("4 stops", 4),
     Case("64 stops", 64),
-    Case("4 stops of its own", 4, own=True),
-    Case("64 stops of its own", 64, own=True),
+    Case("4 own stops", 4, own=True),
+    Case("64 own stops", 64, own=True),
     Case("4 stops, 4 tokens a step", 4, at_once=4),
     Case("stray bytes", requests=16, tokens=1_500, stray=True),
 )

@@ -4,7 +4,7 @@
 
 vLLM's wheel has kernels for GPUs only, so :class:`CpuExecutor` takes the place of its worker. It
 runs the model with transformers. All else is vLLM's: ``AsyncLLM``, its messages, the engine core
-in a process of its own, its scheduler and its output processor. Requests are greedy, so their ids
+in its own process, its scheduler and its output processor. Requests are greedy, so their ids
 are the same in both runs. With the plugin each text must be what the tokenizer decodes, cut at the
 stop; the status says whether it is.
 """
@@ -192,7 +192,7 @@ def child(model: Path) -> None:
 
 
 def run(model: Path, switch: str) -> Any:
-    """The result of a run in a process of its own."""
+    """The result of a run in its own process."""
     environment = {
         **os.environ,
         "STREAMDEC_VLLM": switch,

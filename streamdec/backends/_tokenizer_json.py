@@ -103,7 +103,7 @@ def _declared(content: bytes, name: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):  # a "model" among its tokens
             try:
                 tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
-            except (ValueError, RecursionError):  # the library refuses it
+            except (ValueError, RecursionError):  # the library rejects it
                 return
         for token in tokens:
             # In other places a key of this name may have any value.

@@ -310,7 +310,7 @@ class GGUFTokenizer(AssembledFastPath):
                 model_proto(pieces, adds_prefix=self._strips), self.name
             )
         except TokenizerLoadError as error:
-            raise EncodeError(f"{error}; it decodes") from error
+            raise EncodeError(f"{error}. This tokenizer can decode, but not encode") from error
 
     @cached_property
     def _control(self) -> frozenset[int]:

@@ -50,25 +50,25 @@ class _Reader:
 
     def take(self, count: int, what: str) -> bytes:
         if count > self.left:
-            raise ValueError(f"{what} of {count} bytes, where {self.left} are left")
+            raise ValueError(f"{what} needs {count} bytes, but only {self.left} are left")
         data = self._file.read(count)
         if len(data) < count:
-            raise ValueError("the file ends in the middle of its metadata")
+            raise ValueError("the file ends inside its metadata")
         self.left -= count
         return data
 
     def skip(self, count: int, what: str) -> None:
         if count > self.left:
-            raise ValueError(f"{what} of {count} bytes, where {self.left} are left")
+            raise ValueError(f"{what} needs {count} bytes, but only {self.left} are left")
         self._file.seek(count, 1)
         self.left -= count
 
     def expect(self, count: int, size: int, what: str) -> None:
         """Raise ValueError if ``count`` items of at least ``size`` bytes cannot follow."""
         if count * size > self.left:
-            raise ValueError(f"{count} {what}, where {self.left} bytes are left")
+            raise ValueError(f"{count} {what}, but only {self.left} bytes are left")
         if count > self.items:
-            raise ValueError(f"{count} {what}: more than {MAX_ITEMS} items in all")
+            raise ValueError(f"{count} {what}, but at most {MAX_ITEMS} items are allowed in all")
         self.items -= count
 
     def number(self, code: str, what: str) -> Any:
@@ -81,20 +81,20 @@ class _Reader:
         for _ in range(count):
             head = read(8) if self.left >= 8 else b""
             if len(head) < 8:
-                raise ValueError(f"{what}: the file ends in the middle of it")
+                raise ValueError(f"the file ends inside {what}")
             length = length_of(head)[0]
             if length > self.left - 8:
-                raise ValueError(f"{what} of {length} bytes, where {self.left - 8} are left")
+                raise ValueError(f"{what} needs {length} bytes, but only {self.left - 8} are left")
             data = read(length)
             if len(data) < length:
-                raise ValueError(f"{what}: the file ends in the middle of it")
+                raise ValueError(f"the file ends inside {what}")
             self.left -= 8 + length
             yield data
 
     def text(self, what: str, limit: int) -> str:
         length = self.number("Q", what)
         if length > limit:
-            raise ValueError(f"{what} of {length} bytes")
+            raise ValueError(f"{what} has {length} bytes, and at most {limit} are allowed")
         return self.take(length, what).decode("utf-8", "surrogateescape")
 
 
@@ -152,7 +152,7 @@ def _array(reader: _Reader, key: str) -> list[Any]:
         found = reader.strings(count, f"an item of {key!r:.80}")
         return [data.decode("utf-8", "surrogateescape") for data in found]
     if inner == _ARRAY:
-        raise ValueError(f"lists within the list {key!r:.80}")
+        raise ValueError(f"the list {key!r:.80} contains lists")
     code = _code(inner, key)
     data = reader.take(count * struct.calcsize(code), f"{key!r:.80}")
     values = struct.unpack(f"{reader.order}{count}{code}", data)
@@ -174,7 +174,7 @@ def _step_over(reader: _Reader, kind: int, key: str, nesting: int) -> None:
     elif kind != _ARRAY:
         reader.skip(struct.calcsize(_code(kind, key)), f"{key!r:.80}")
     elif nesting == _MAX_NESTING:
-        raise ValueError(f"lists more than {_MAX_NESTING} deep in {key!r:.80}")
+        raise ValueError(f"{key!r:.80} has lists that are nested more than {_MAX_NESTING} deep")
     else:
         inner, count = _header(reader, key)
         if inner in _SCALARS:

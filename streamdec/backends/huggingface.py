@@ -348,7 +348,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of ``token_id`` in the middle of a text; None if there is no token.
 
-        Without :attr:`rules`, they are the UTF-8 of its own decoded text.
+        Without :attr:`rules`, they are the UTF-8 of its decoded text.
         """
         piece = self.piece(token_id)
         if piece is None:
@@ -457,7 +457,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @cached_property
     def _neighbours(self) -> list[Context]:
-        """Contexts in which a token without text of its own changes the text.
+        """Contexts in which a token without own text changes the text.
 
         Between two equal tokens (a CTC repeat, a space), as the first (Metaspace keeps the second
         space), and inside a character of two byte tokens.

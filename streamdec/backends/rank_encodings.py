@@ -103,7 +103,8 @@ def with_declared(
     taken = frozenset(tokens).intersection(ranks.values())
     if taken:
         some = ", ".join(map(str, sorted(taken)[:5]))
-        raise TokenizerLoadError(f"{name}: tokenizer_config.json adds tokens that it has: {some}")
+        what = f"tokenizer_config.json adds ids that it already has: {some}"
+        raise TokenizerLoadError(f"{name}: {what}")
     by_id.update({token_id: token.content for token_id, token in tokens.items()})
     special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
     if len(special_tokens) < len(by_id):
@@ -123,7 +124,7 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
         )
     clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
     if clash:
-        raise TokenizerLoadError(f"{name}: the id {min(clash)} is also that of a special token")
+        raise TokenizerLoadError(f"{name}: the id {min(clash)} is also the id of a special token")
 
 
 def encoding_of_model(model: str) -> str | None:

@@ -75,7 +75,7 @@ class TekkenTokenizer(TiktokenTokenizer):
         try:
             ranks, spec = _parse(json.loads(content.decode("utf-8-sig")))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            told = f"no {error}" if isinstance(error, KeyError) else str(error)
+            told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise TokenizerLoadError(f"{name}: not a Tekken file: {told:.300}") from error
         self._take_ranks(ranks, spec, name)
         self.sha256: str | None = sha256_of(content)
@@ -89,7 +89,7 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
     size = _count(config, "default_vocab_size") - num_special
     vocab, pattern = data["vocab"], config["pattern"]
     if not isinstance(vocab, list) or not isinstance(pattern, str):
-        raise TypeError("vocab is a list and pattern a string")
+        raise TypeError("vocab must be a list, and pattern a string")
     if (cost := regex_cost(pattern, 1).size) > MAX_REGEX:
         what = f"a pattern of the size {cost:.0f} with repetitions"
         raise ValueError(f"{what}, and at most {MAX_REGEX} is allowed")
@@ -113,7 +113,7 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
 def _count(config: Any, key: str) -> int:
     value = config[key]
     if type(value) is not int or not 0 <= value <= MAX_ID + 1:
-        raise ValueError(f"{key} is {value!r:.40}")
+        raise ValueError(f"{key} must be an integer from 0 to {MAX_ID + 1}, not {value!r:.40}")
     return value
 
 
@@ -136,7 +136,7 @@ def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
         raise ValueError(f"no special tokens; version {version} must have them")
     by_id = dict(enumerate(_FIXED)) if listed is None else _named(listed)
     if any(token_id >= count for token_id in by_id):
-        raise ValueError(f"{len(by_id)} special tokens, but {count} ids for them")
+        raise ValueError(f"{len(by_id)} special tokens, but only {count} ids for them")
     names = {by_id.get(i, f"<SPECIAL_{i}>"): i for i in range(count)}
     if len(names) < count:
         raise ValueError("two special tokens have the same name")
@@ -147,9 +147,10 @@ def _named(listed: Any) -> dict[int, str]:
     by_id: dict[int, str] = {}
     for token in listed:
         if not isinstance(token, dict):
-            raise TypeError(f"a special token {token!r:.40} is not an object")
+            raise TypeError(f"the special token {token!r:.40} is not an object")
         token_id, name = token["rank"], token["token_str"]
         if type(token_id) is not int or token_id < 0 or token_id in by_id or not name:
-            raise ValueError(f"a special token {name!r:.40} of rank {token_id!r:.40}")
+            told = f"the special token {name!r:.40} has the bad or repeated rank {token_id!r:.40}"
+            raise ValueError(told)
         by_id[token_id] = str(name)
     return by_id

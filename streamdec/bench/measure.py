@@ -132,5 +132,5 @@ def _differences(
     for number, (piece, wanted) in enumerate(zip(pieces, expected, strict=True), 1):
         found = text_of(entrant, fresh(piece))
         if found != wanted:
-            at = len(commonprefix([found, wanted]))  # noqa: RUF071 (they are no paths)
+            at = len(commonprefix([found, wanted]))  # noqa: RUF071 (not paths)
             yield Difference(entrant.name, number, at, found[at : at + 20], wanted[at : at + 20])

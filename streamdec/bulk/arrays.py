@@ -25,10 +25,10 @@ __all__ = ["decode_arrow", "decoded"]
 def decode_arrow(
     array: pa.Array | pa.ChunkedArray,
     tokenizer: Decoder,
+    conditions: StopConditions | None = None,
     *,
     skip_special_tokens: bool = True,
     unknown_ids: UnknownIds = "skip",
-    conditions: StopConditions | None = None,
 ) -> pa.Array | pa.ChunkedArray:
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
@@ -44,11 +44,11 @@ def decode_arrow(
         tokenizer: the tokenizer. If it has rules, a table is built on first use, in a few tenths
             of a second. All backends of streamdec have rules for the usual decoders. Otherwise
             ``decode`` is called for each row.
+        conditions: when a text ends.
         skip_special_tokens: whether special tokens are left out, as in ``decode``.
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
             ``"error"`` raises TokenIdError. The first unknown id of a tokenizer is logged.
-        conditions: when a text ends.
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
@@ -59,6 +59,7 @@ def decode_arrow(
         TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
         TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
             row.
+        TypeError: ``array`` is not an Arrow array, or ``tokenizer`` has no ``decode``.
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
@@ -85,8 +86,9 @@ def decoded(
     """Do what ``decode_arrow`` does; errors count rows from ``first_row``."""
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
-        told = f"expected a pyarrow Array or ChunkedArray first, got {type(array).__name__}"
+        told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
         raise TypeError(told)
+    table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:
         rows = PlainRows(tokenizer, options)
@@ -108,8 +110,6 @@ class PlainRows:
     """Decodes rows without stop conditions."""
 
     def __init__(self, tokenizer: Decoder, options: Options) -> None:
-        if options.unknown_ids != "skip":
-            table_for(tokenizer, options)  # raises ValueError if this tokenizer does not allow it
         self._tokenizer = tokenizer
         self._skip = options.skip_special_tokens
         self._unknown_ids = options.unknown_ids

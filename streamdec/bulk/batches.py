@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
@@ -96,6 +97,11 @@ class BulkDecoder:
         if not is_path and not callable(getattr(tokenizer, "decode", None)):
             told = f"tokenizer must be a path, a name or a tokenizer, not {tokenizer!r:.80}"
             raise TypeError(told)
+        ends = loading.keys() & {each.name for each in fields(StopConditions)}
+        if ends:
+            name = min(ends)
+            told = f"BulkDecoder has no option {name!r}"
+            raise TypeError(f"{told}; pass conditions=StopConditions({name}=...)")
         if loading and not is_path:
             raise TypeError(
                 f"the tokenizer is already loaded; remove the options {', '.join(loading)}"

@@ -44,7 +44,7 @@ class Rollout:
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!\nUs", b"er: no"])
-    >>> rollout, = decode_rollouts(tokenizer, [[0, 1, 2, 0, 0]], StopConditions("\nUser:"))
+    >>> rollout, = decode_rollouts([[0, 1, 2, 0, 0]], tokenizer, StopConditions("\nUser:"))
     >>> rollout.text, rollout.token_ids, rollout.finish_reason, rollout.stop_reason
     ('Hi!', [0, 1, 2], 'stop', '\nUser:')
     >>> rollout.token_ids[: rollout.match.tokens_before]
@@ -81,8 +81,8 @@ class Rollout:
 
 
 def decode_rollouts(
-    tokenizer: Decoder,
     rows: Iterable[Iterable[SupportsIndex]],
+    tokenizer: Decoder,
     conditions: StopConditions | Sequence[StopConditions] = NO_CONDITIONS,
     *,
     prompt_token_ids: Iterable[Iterable[SupportsIndex]] | None = None,
@@ -97,8 +97,8 @@ def decode_rollouts(
     Each row equals the result of a StopSequenceDecoder, including its flush.
 
     Args:
-        tokenizer: the tokenizer.
         rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens).
+        tokenizer: the tokenizer.
         conditions: when a row ends; one for all rows, or one for each row. Name the
             ``eos_token_ids`` of the model: without them, padding after the end is text.
         prompt_token_ids: the prompt of each row, without padding. Without prompts each row is
@@ -135,8 +135,8 @@ def decode_rollouts(
     >>> from streamdec.bulk import decode_rollouts
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b" you", b"!", b"<end>"], special_ids=[3])
     >>> for rollout in decode_rollouts(
-    ...     tokenizer,
     ...     [[0, 2, 3, 3], [0, 1, 2, 0]],
+    ...     tokenizer,
     ...     StopConditions(eos_token_ids=3),
     ...     logprobs=[[-0.1, -0.2, -0.3, 0.0], [-0.1, -0.5, -0.5, -0.2]],
     ... ):

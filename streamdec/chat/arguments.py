@@ -21,7 +21,7 @@ __all__ = [
 
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
-"""Variables that a request may not set: vLLM refuses both, SGLang the first."""
+"""Variables that a request may not set: vLLM rejects both, SGLang the first."""
 _ARGUMENTS = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )
@@ -40,7 +40,8 @@ def errors_of_input() -> Iterator[None]:
     except (TypeError, ValueError) as error:
         raise ChatTemplateError(str(error)) from error
     except Exception as error:
-        raise ChatTemplateError(f"{type(error).__name__} in what was given: {error}") from error
+        told = f"messages, tools or variables: {type(error).__name__}: {error}"
+        raise ChatTemplateError(told) from error
 
 
 def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -49,15 +50,16 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in _REFUSED:
         if name in variables:
             raise ChatTemplateError(
-                f"template_kwargs may not have {name!r}: a request does not choose it; "
-                "give it to render as an argument of its own if you want that",
+                f"template_kwargs must not have {name!r}: requests may not set it. If you want it, "
+                "pass it to render() as an argument",
                 code=FROM_REQUEST,
             )
     for name in variables:
         if not isinstance(name, str):
-            raise ChatTemplateError(f"template_kwargs has a key that is no string: {name!r:.80}")
+            told = f"the keys of template_kwargs must be strings, not {name!r:.80}"
+            raise ChatTemplateError(told)
     for name in _ARGUMENTS & variables.keys():
-        told = f"template_kwargs may not have {name!r}: it is an argument of its own"
+        told = f"template_kwargs must not have {name!r}: pass it to render() as an argument"
         raise ChatTemplateError(told)
     return variables
 
@@ -89,7 +91,7 @@ def checked_tools(tools: Iterable[Any] | None) -> list[Any] | None:
 def _checked_tool(tool: Any) -> Any:
     if isinstance(tool, Mapping):
         return tool if isinstance(tool, dict) else dict(tool)
-    hint = "; transformers.utils.get_json_schema makes one of it" if callable(tool) else ""
+    hint = "; transformers.utils.get_json_schema(function) returns one" if callable(tool) else ""
     raise TypeError(f"a tool must be a JSON schema (a dict), not {type(tool).__name__}{hint}")
 
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -26,6 +28,7 @@ from streamdec.chat.extensions import GenerationTag
 from streamdec.chat.nameless import (
     NamelessCycler,
     NamelessJoiner,
+    called,
     nameless,
     returning_nameless,
 )
@@ -68,7 +71,9 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, in which no text has the address of an object."""
+    """jinja2's sandbox, in which no text has an address of an object or an order of hashes."""
+
+    intercepted_binops = frozenset("-")
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -87,6 +92,25 @@ class _Environment(ImmutableSandboxedEnvironment):
         if type(obj) is dict and type(argument) is str and argument in obj:
             return obj[argument]
         return nameless(super().getitem(obj, argument))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return whether the sandbox allows an attribute. It allows no property of a class."""
+        return super().is_safe_attribute(obj, attr, value) and type(value) is not property
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``obj`` unless it is marked as unsafe. It may be marked to take the context."""
+        function = called(obj)
+        if not self.is_safe_callable(function):
+            raise SecurityError(f"{type(function).__name__} is not safely callable")
+        return context.call(function, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Subtract. The keys of a dict less other keys keep their order."""
+        if not isinstance(left, AbstractSet) and not isinstance(right, AbstractSet):
+            return left - right
+        left = list(left)
+        kept = left - right if isinstance(right, AbstractSet) else set(left) - set(right)
+        return dict.fromkeys(item for item in left if item in kept).keys()
 
 
 _OF_DICT = frozenset(dir(dict))
@@ -128,15 +152,15 @@ class _Dict:
     def __repr__(self) -> str:
         return "<dict>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
+    def __call__(*args: Any, **kwargs: Any) -> dict[Any, Any]:  # a template may keep a key "self"
+        return dict(*args[1:], **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
         return dict.fromkeys(*args)
 
 
 class _Namespace(Namespace):
-    """A namespace that refuses names with a leading underscore."""
+    """A namespace that rejects names with a leading underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # a template may keep a name "self"
         self, *given = args
@@ -152,4 +176,5 @@ class _Namespace(Namespace):
 
 def _refuse_underscore(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a namespace keeps no name that begins with an underscore: {name!r}")
+        told = f"a namespace cannot have a name that begins with an underscore: {name!r}"
+        raise SecurityError(told)

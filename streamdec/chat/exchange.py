@@ -31,7 +31,7 @@ MOST_SPANS = 100_000
 def framed(message: bytes) -> bytes:
     """Return ``message`` after its length. Raises ChatTemplateError if it is too long."""
     if len(message) > LARGEST_MESSAGE:
-        raise ChatTemplateError("the template's variables have more than 4 GiB")
+        raise ChatTemplateError("the template's variables take more than 4 GiB")
     return HEAD.pack(len(message)) + message
 
 

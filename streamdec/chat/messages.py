@@ -99,7 +99,7 @@ class ContinueFinal:
         mark = _TAG.strip()
         if mark not in rendered or self.text.strip() not in rendered:
             raise ChatTemplateError(
-                "continue_final_message: the template does not show the last message as it is: "
+                "continue_final_message: the template changes the text of the last message: "
                 f"{self.text.strip()!r:.200}"
             )
         end = rendered.rindex(mark)
@@ -157,7 +157,7 @@ def openai_messages(
 ) -> list[dict[str, Any]]:
     r"""``messages`` of clients of OpenAI's API, as vLLM and SGLang hand them to a template.
 
-    They are dicts, or objects such as pydantic's; the results are dicts of their own. Tool
+    They are dicts, or objects such as pydantic's; the results are new dicts. Tool
     arguments that are a string are parsed, since templates iterate over them. Content is what
     ``content_format`` says that the template takes: of a list, the texts joined by ``separator``
     (vLLM's is a line feed, SGLang's a space), or the parts under the names that templates know.
@@ -165,7 +165,7 @@ def openai_messages(
     there, nor are empty lists of tool calls.
 
     Raises :class:`~streamdec.ChatTemplateError`, which says in which message, for arguments that
-    are no JSON and for a picture that the template has no place for.
+    are not JSON and for a picture that the template does not support.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
@@ -176,6 +176,8 @@ def openai_messages(
     for index, message in enumerate(messages):
         try:
             found.append(_openai_message(message, content_format, profile, separator))
+        except RecursionError as error:
+            raise ChatTemplateError(f"message {index}: it is nested too deeply") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ChatTemplateError(f"message {index}: {error}") from error
     return found
@@ -206,7 +208,7 @@ def _content(content: Any, content_format: ContentFormat, separator: str) -> Any
         return parts
     other = next((part["type"] for part in parts if part["type"] != "text"), None)
     if other is not None:
-        raise ValueError(f"the template takes text alone, and the content has a part {other!r}")
+        raise ValueError(f"the template accepts only text, but the content has a part {other!r}")
     return separator.join(part["text"] for part in parts)
 
 
@@ -238,6 +240,6 @@ def _tool_call(call: Any, index: int) -> Any:
             arguments = json.loads(arguments) if arguments.strip() else {}
         except ValueError as error:
             name = function.get("name")
-            told = f"the arguments of tool call {index} ({name!r:.60}) are no JSON: {error}"
+            told = f"the arguments of tool call {index} ({name!r:.60}) are not JSON: {error}"
             raise ValueError(told) from error
     return {**call, "function": {**function, "arguments": arguments or {}}}

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2.runtime import BlockReference
 from jinja2.utils import Cycler, Joiner
 
-__all__ = ["NamelessCycler", "NamelessJoiner", "nameless", "returning_nameless"]
+__all__ = ["NamelessCycler", "NamelessJoiner", "called", "nameless", "returning_nameless"]
 
 _CALLABLE = frozenset(
     (FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, BlockReference)
@@ -78,6 +78,11 @@ class NamelessJoiner(Joiner):
 def nameless(value: Any) -> Any:
     """Return ``value``; a function as an object whose text has no address."""
     return _Function(value) if type(value) in _CALLABLE else value
+
+
+def called(value: Any) -> Any:
+    """Return the function that ``value`` calls, which may have marks; ``value`` for others."""
+    return value._call if type(value) is _Function else value
 
 
 def returning_nameless(filter_: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,7 +74,7 @@ class Origin:
     def __str__(self) -> str:
         nowhere = "the simple template" if self.kind == "fallback" else "a text"
         where = nowhere if self.path is None else str(self.path)
-        lost = f" (passed over: {', '.join(self.passed_over)})" if self.passed_over else ""
+        lost = f" (not used: {', '.join(self.passed_over)})" if self.passed_over else ""
         return f"{where}: {self.reason}{lost}"
 
 
@@ -119,9 +119,10 @@ def given(template: Templates | os.PathLike[str]) -> Found:
     """
     if isinstance(template, os.PathLike) or (isinstance(template, str) and _is_file(template)):
         path = Path(os.fsdecode(template))
-        return Found(_text_of(path), Origin("argument", path, "it was given"))
+        return Found(_text_of(path), Origin("argument", path, "given by the caller"))
     if isinstance(template, str) and _PATH.fullmatch(template):
-        raise ChatTemplateError(f"{template!r:.200} is no file, and it is no template either")
+        told = f"chat_template must be a template or the path of a file, not {template!r:.200}"
+        raise ChatTemplateError(told)
     return given_as_text(template)
 
 
@@ -129,7 +130,7 @@ def given_as_text(template: Templates) -> Found:
     """Return a caller's templates that are texts. Raises :class:`ChatTemplateError`."""
     found = named(template)
     names = () if isinstance(found, str) else tuple(found)
-    return Found(found, Origin("argument", None, "it was given", names))
+    return Found(found, Origin("argument", None, "given by the caller", names))
 
 
 def _is_file(name: str) -> bool:
@@ -184,23 +185,23 @@ def _of_files(folder: Path) -> Found | None:
         templates[path.name.removesuffix(".jinja")] = _text_of(path)
     if not templates:
         return None
-    replaces = "a file of its own comes before all others"
+    replaces = "a template file takes precedence over JSON"
     if list(templates) == [_DEFAULT]:
         path = files[0] if files else main
         return Found(templates[_DEFAULT], Origin("jinja file", path, replaces))
     path = main if not files else folder
     reason = f"{FILE} and {FOLDER}/" if main.is_file() else f"{FOLDER}/"
-    told = f"{reason} come before all others"
+    told = f"{reason} take precedence over JSON"
     return Found(templates, Origin("jinja file", path, told, tuple(templates)))
 
 
 def _of_config(folder: Path) -> Found | None:
-    reason = "its chat_template, as no file of its own replaces it"
+    reason = "its chat_template, because there is no template file"
     return _of_object(folder, CONFIG, "tokenizer config", reason)
 
 
 def _of_legacy(folder: Path) -> Found | None:
-    reason = "processors had theirs here, and there is no other"
+    reason = "an old file of processors; there is no other template"
     return _of_object(folder, LEGACY, "legacy json", reason)
 
 

@@ -114,7 +114,7 @@ def _check_tree(tree: nodes.Template, limits: StaticLimits) -> StaticReport:
         deepest += 1
         count += len(level)
         if deepest > limits.depth:
-            raise too_much(f"the template's expressions and blocks go over {limits.depth} levels")
+            raise too_much(f"the template is nested more than {limits.depth} levels deep")
         if count > limits.nodes:
             raise too_much(f"the template has more than {limits.nodes:,} nodes")
         for node in level:
@@ -163,7 +163,7 @@ def _nesting(environment: Environment, source: str, tokens: int) -> Iterator[int
     for _, token, value in environment.lexer.tokeniter(source, None):
         tokens -= 1
         if tokens < 0:
-            raise too_much("the template has too many words and signs")
+            raise too_much("the template has too many tokens")
         if token == "whitespace":
             continue
         if token == "block_begin":
@@ -178,7 +178,7 @@ def _nesting(environment: Environment, source: str, tokens: int) -> Iterator[int
         elif token == "operator" and value in CLOSING:
             inside -= 1
         elif tag == "set" and value == "=" and not inside:
-            blocks -= 1  # set x = y has no end of its own
+            blocks -= 1  # set x = y has no end tag
             tag = "set ="
         elif value == "else" and token == "name":
             inside += 1  # a if b else (c if d else (e …

@@ -163,7 +163,7 @@ class ChatTemplate:
             found = sources.given(chat_template)
         if found is None and fallback is None:
             is_there = place.is_dir()
-            what = sources.looked_for(place) if is_there else f"{str(place)!r} is no folder"
+            what = sources.looked_for(place) if is_there else f"{str(place)!r} is not a folder"
             raise ChatTemplateError(f"no chat template: {what}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
         return cls(
@@ -282,9 +282,9 @@ class ChatTemplate:
             conversation = prepared(messages, self.profile)
             schemas = checked_tools(tools)
             check_documents(documents)
-        # transformers always refuses it; here a template that reads no messages still renders.
+        # transformers always rejects it; here a template that reads no messages still renders.
         if not conversation and "messages" in source:
-            raise ChatTemplateError("messages: an empty conversation; give at least one message")
+            raise ChatTemplateError("messages must have at least one message")
         open_end = None
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
@@ -344,13 +344,13 @@ class ChatTemplate:
             if chat_template is None:
                 names = ", ".join(map(repr, templates)) or "none"
                 raise ChatTemplateError(
-                    f"there are several templates and none is called 'default'; choose one by "
-                    f"chat_template=…: {names}"
+                    "there are several templates and none is called 'default'; choose one with "
+                    f"chat_template=: {names}"
                 )
         if chat_template is not None:
             return chat_template, "given for this rendering"
         if templates is None:
-            told = "none was given; fallback='simple' renders lines of role and content"
+            told = "pass one, or fallback='simple' for lines of role and content"
             raise ChatTemplateError(f"no chat template: {told}")
         path = self.origin.path
         assert isinstance(templates, str)

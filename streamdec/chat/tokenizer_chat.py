@@ -70,14 +70,14 @@ class TokenizerChat:
         """Render with ``template``; None means the one in the files. See ``set_chat_template``."""
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
-            raise TypeError(f"unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
+            raise TypeError(f"unknown option {unknown[0]!r}; expected {', '.join(_OPTIONS)}")
         given: Found | ChatRenderer | None
         if template is None or hasattr(template, "render_with_spans"):
             given = template  # type: ignore[assignment]
         else:
             given = sources.given(template)
         if options and given is not None and not isinstance(given, Found):
-            raise TypeError("a ChatTemplate has options of its own")
+            raise TypeError("a ChatTemplate already has its options")
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 
@@ -123,4 +123,5 @@ class TokenizerChat:
             told.append(
                 "the tokenizer was loaded by the name of an encoding, which has no template"
             )
-        return f"{'; '.join(told)}. load_tokenizer(chat_template=…) or set_chat_template gives one"
+        told.append("pass one to load_tokenizer(chat_template=...) or set_chat_template()")
+        return "; ".join(told)

@@ -152,11 +152,11 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if report["format"] == "huggingface":
         yield "fast", f"{report['requested']} ({by})"
     if report["guarded"]:
-        yield "but for", f"texts with {report['guarded']!a}, which huggingface encodes"
+        yield "except", f"texts with {report['guarded']!a}, which huggingface encodes"
     how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
     if facts["decoder"] is not None:
         yield "decoder", ", ".join(facts["decoder"]) or "none: a space between two tokens"
-    yield "streams", f"{how}, joined as {facts['rule'] or 'only decode() knows'}"
+    yield "streams", f"{how}, joined by {facts['rule'] or 'decode()'}"
     sizes = facts["sizes"]
     added = "" if sizes["added"] is None else f", {sizes['added']:,} of them added"
     yield "ids", f"below {facts['vocab_size']:,}; {sizes['tokens']:,} tokens{added}"

@@ -214,7 +214,7 @@ def _check_names(
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="How long streams may go on after SIGTERM or Ctrl-C before they are aborted.",
+    help="How long streams may continue after SIGTERM or Ctrl-C before they are aborted.",
 )
 @click.option("--access-log", is_flag=True, help="Log each request: its path and its status.")
 @_limits_options

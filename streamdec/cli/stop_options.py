@@ -197,7 +197,7 @@ _OPTIONS = {
         "--starts-inside/--starts-outside",
         default=None,
         help="Whether the text begins between the two texts of --ignore-stops-between. The "
-        "default is what the prompt says.",
+        "default depends on the prompt.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",

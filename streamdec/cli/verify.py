@@ -178,13 +178,13 @@ class _Streams:
             yield f"  raised    {found.error}{prompt}{stop}"
         else:
             yield f"  where     character {found.position}{prompt}{stop}"
-            yield f"  came      {found.given!a}"
+            yield f"  streamed  {found.given!a}"
             yield f"  decode()  {found.expected!a}"
         ids, smaller = self._streaming.smallest(row, found, seed)
         if len(ids) <= _MOST_IDS:
             yield f"  ids       {' '.join(map(str, ids))}"
             if smaller.prompt:
-                yield f"            of which the first {smaller.prompt} are the prompt"
+                yield f"            the first {smaller.prompt} are the prompt"
 
     def summary(self, differing: int) -> str:
         """Return the summary in words."""
@@ -195,14 +195,14 @@ class _Streams:
         )
         if route_of(self._tokenizer) == "window":
             told += (
-                "\nthe tokenizer streams over a window of its decode, which equals the full decode "
-                "only where 64 ids of context are enough for it"
+                "\nThis tokenizer streams over a window of its decode. The text equals the full "
+                "decode only where 64 ids of context decide it."
             )
         if self._streaming.unjudged:
             told += (
-                f"\n{counted(self._streaming.unjudged, 'row')} with runs of bytes that are not "
-                'UTF-8, where "eager" has other text by design: its ways were compared with each '
-                "other"
+                f"\n{counted(self._streaming.unjudged, 'row')} with bytes that are not UTF-8, "
+                'where "eager" differs from decode() by design: its results were compared only '
+                "with each other."
             )
         return told
 

@@ -232,7 +232,7 @@ class _Row:
         return "".join([*texts, end if isinstance(end, str) else end.text])
 
     def _differs(self, way: _Way, given: str, expected: str) -> Difference:
-        at = len(commonprefix([given, expected]))  # noqa: RUF071 (they are no paths)
+        at = len(commonprefix([given, expected]))  # noqa: RUF071 (not paths)
         shown = slice(max(at - SHOWN // 2, 0), at + SHOWN // 2)
         place = (way.how, self._options, way.prompt, way.stop)
         return Difference(*place, at, given[shown], expected[shown])

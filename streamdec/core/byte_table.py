@@ -1,6 +1,6 @@
 r"""The table of a tokenizer whose rules are known: states of bytes, and what a token does in them.
 
-A token goes through three parts, which are modules of their own. Its rule says which bytes it
+A token goes through three parts, each in its own module. Its rule defines which bytes it
 contributes (:mod:`streamdec.core.token_rules`), :mod:`streamdec.core.utf8` makes characters of
 them, and the :mod:`~streamdec.core.replacers` replace parts of the text. So a state has four parts:
 the state of the rule, the bytes of the unfinished character, what each replacer withholds, and how
@@ -33,7 +33,7 @@ from streamdec.core.token_rules.base import Element, TokenRule
 __all__ = ["ByteTable"]
 
 MAX_AGE = 8
-"""Rows are stored for states that withhold nothing older than so many tokens."""
+"""Rows are stored for states that withhold nothing older than this number of tokens."""
 
 
 class ByteTable(Table):
@@ -87,7 +87,7 @@ class ByteTable(Table):
         return self.rule.replacement() if self.options.unknown_ids == "replace" else None
 
     def _step(self, state: State, element: Element) -> tuple[str, State]:
-        """The text that a token brings out (None: one without a piece), and the state after it."""
+        """The text that a token outputs (None: one without a piece), and the state after it."""
         _, pending, tails, _ = state
         found, rule_state = self._contributed(state, element)
         text = ""
@@ -101,7 +101,7 @@ class ByteTable(Table):
         return text, (rule_state, pending, tails, held)
 
     def _contributed(self, state: State, element: Element) -> tuple[Contribution, Any]:
-        """The bytes that a token brings out, and the state of the rule after it."""
+        """The bytes that a token outputs, and the state of the rule after it."""
         rule, rule_state = self.rule, state[0]
         if element is None:
             waiting = rule.waiting(rule_state)
@@ -148,7 +148,7 @@ class ByteTable(Table):
         return text + utf8.flush(rest, self.rule.errors)
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
-        """Return the state after a prompt, looking back only as far as it needs."""
+        """Return the state after a prompt, and read only the necessary end of it."""
         show_unknown = self.options.unknown_ids == "replace"
         rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=show_unknown)
         tails = self.replacers.start
@@ -219,7 +219,7 @@ class ByteTable(Table):
         return bool(state[3].waiting)
 
     def contribution(self, state: State, token_id: int) -> Contribution:
-        """Return the bytes that ``token_id`` brings out in ``state``, and whose they are."""
+        """Return the bytes that ``token_id`` outputs in ``state``, and their tokens."""
         try:
             element = self.rule.element(token_id)
         except KeyError:
@@ -310,10 +310,10 @@ class ByteTable(Table):
         )
         numbers = (*held.pending, *chain(*held.waiting), *chain(*held.tails))
         if not all(type(number) is int and 0 < number < 2**40 for number in numbers):
-            raise ValueError("ages must be numbers from 1 up")
+            raise ValueError("ages must be integers of at least 1")
         num_waiting = sum(count for _, count in held.waiting)
         if (len(held.pending), num_waiting, [*map(len, held.tails)]) != sizes:
-            raise ValueError("ages of more or less than what the state withholds")
+            raise ValueError("the ages do not fit what the state withholds")
         return held
 
 

@@ -148,7 +148,7 @@ class Counters:
     _prefix: float
     """The tally at the prefix offset, of which only the tokens count."""
     _read: float
-    """The tally at the read offset, likewise."""
+    """The tally at the read offset."""
 
     @property
     def _count(self) -> int:
@@ -164,7 +164,7 @@ class Counters:
     # --- offsets
 
     def _since(self, tokens: int) -> int:
-        """The index of the oldest token whose text may be withheld, after so many tokens."""
+        """The index of the oldest token whose text may be withheld, after ``tokens`` tokens."""
         return self._offsets()[1] if self._moved == self._tally else tokens
 
     def _offsets(self) -> tuple[int, int]:

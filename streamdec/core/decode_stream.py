@@ -31,7 +31,7 @@ class DecodeStream(Machine):
         tokenizer: what decodes; see :mod:`streamdec.protocols`. Any object with
             ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
         prompt_token_ids: ids that came before, used as context and never output. They are read from
-            the end, only as far as needed, and not kept. Unknown ids among them never raise.
+            the end, only the necessary ones, and not kept. Unknown ids among them never raise.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
         byte_fallback: for tokenizers with byte fallback. ``"eager"`` outputs characters as they
             complete and one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte

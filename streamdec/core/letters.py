@@ -1,7 +1,7 @@
 r"""A bit mask of the letters in a text, by which a stream sees that no stop can begin in it.
 
 A mask is an integer with a bit for each class of characters. The table of transitions
-(:mod:`streamdec.core.table`) stores the mask of each text, and adds three bits of its own. A state
+(:mod:`streamdec.core.table`) stores the mask of each text, and adds three bits. A state
 of the stops (:mod:`streamdec.core.stops.stop_set`) has the mask of the letters that matter to it.
 
 >>> from streamdec.core.letters import letters_of
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 __all__ = ["LETTERS", "MOVES", "NAMED", "SLOW", "letters_of", "shared"]
 
-# Each mark that stops often begin with has a bit of its own; other characters share a few. What is
+# Each mark that stops often begin with has its own bit; other characters share a few. What is
 # frequent in texts has the lowest bits (see Matching.free).
 _CLASSES = (
     "abcdefghijklmnopqrstuvwxyz0123456789", " ", "", ".", ",", "-_", "()", ":;", "=+~", "/\\",

@@ -33,7 +33,7 @@ __all__ = ["Machine", "fed", "note_taken"]
 
 
 def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Return what ``step`` makes of ``token_ids``, as one chunk. See ``Machine.feed``."""
+    """Step ``token_ids`` and return one chunk. See ``Machine.feed``."""
     ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
     texts: list[str] = []
     try:
@@ -76,7 +76,7 @@ class Machine(Walk):
         step_chunk = step_function(returns_text=False)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Return what ``token_ids`` bring out, as one chunk. What streams and pools call.
+        """Decode ``token_ids`` and return one chunk. What streams and pools call.
 
         Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises;
         ``error.chunk`` is then the text of the ids before, ``error.num_taken`` their number, and
@@ -337,22 +337,22 @@ class Machine(Walk):
         snapshots.check_match(self._match, tokens)
         self._unknown_tokens = fields.count("unknown_tokens")
         if self._unknown_tokens > tokens:
-            raise ValueError(f"{self._unknown_tokens} unknown tokens of {tokens}")
+            raise ValueError(f"{self._unknown_tokens} unknown tokens, but only {tokens} tokens")
         limit = conditions.max_tokens
         if limit is not None and (tokens > limit or (tokens == limit and self._end is None)):
-            raise ValueError(f"{tokens} tokens, and the limit is {limit}")
+            raise ValueError(f"{tokens} tokens, but the limit is {limit}")
         recorder = fields.take("recorder", None)
         if recorder is not None:
             self._recorder = Recorder.load(table, self._primed, recorder, tokens)
             if self._end is None and not self._recorder.fits(at.state, at.count):
-                raise ValueError("the spans are of another stream")
+                raise ValueError("the spans do not fit the stream")
         self._count = at.count
         least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         offsets = fields.take("offsets", [tokens - 1, tokens])
         self._set_offsets(*snapshots.offsets(offsets, least, tokens))
         if self._end is not None:
             if live:
-                raise ValueError("live tokens of a stream that has ended")
+                raise ValueError("the stream has ended, but has live tokens")
             self._row = ENDED
             return
         self._row = table.row(at.state)
@@ -360,11 +360,11 @@ class Machine(Walk):
         self._go(at.matching)
         if live:
             if not set(live) & stops.ids:
-                raise ValueError("live tokens that begin no sequence")
+                raise ValueError("the live tokens do not begin a sequence of these conditions")
             for token_id in live:
                 self._examine(token_id)
             if not self._live or list(self._live[0].node.ids) != live:
-                raise ValueError("live tokens that begin no sequence")
+                raise ValueError("the live tokens do not begin a sequence of these conditions")
 
     def __repr__(self) -> str:
         state = f"held {self.held!r}, jailed {self.jailed!r}"

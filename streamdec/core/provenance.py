@@ -107,7 +107,7 @@ State: TypeAlias = Any
 
 
 class Contribution(NamedTuple):
-    """The bytes that one token brings out."""
+    """The bytes that one token outputs."""
 
     data: bytes
     own: int
@@ -162,7 +162,7 @@ def firsts_of(
 
 
 def _ages(rule: TokenRule, state: State, found: Contribution) -> Ages:
-    """The age of each byte that is pending in ``state`` or that ``found`` brings out."""
+    """The age of each byte that is pending in ``state`` or that ``found`` outputs."""
     held = state[3]
     own = found.own
     if held.waiting and not rule.has_spans:
@@ -199,9 +199,9 @@ def letters_before(
 
 
 def released(rule: TokenRule, replacers: Replacers, state: State, data: bytes) -> Ages:
-    """Return the ages of the code points that come out if nothing follows ``data``.
+    """Return the ages of the code points that are output if nothing follows ``data``.
 
-    ``data`` is what the rule brings out at the end. The ages count from the next token.
+    ``data`` is the output of the rule at the end. The ages count from the next token.
     """
     held = state[3]
     known = (*held.pending, *_shared_out(rule, held.waiting, len(data)))
@@ -241,7 +241,7 @@ def parted_by_text(alone: str, ages: Ages, text: str) -> Parted:
     """Part ``text`` where bytes cannot be told apart.
 
     ``alone`` is what a flush would give without the token, and ``ages`` are those of its letters:
-    what comes without the token is not the token's.
+    text that would be output without the token is not the token's.
     """
     before = commonprefix([alone, text])  # noqa: RUF071 (letters, not paths)
     size = len(before)

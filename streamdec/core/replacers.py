@@ -84,7 +84,7 @@ class Replacers:
         return text, tuple(after)
 
     def flush(self, tails: tuple[str, ...], text: str) -> str:
-        """What comes out at the end of the text, ``text`` being its last piece."""
+        """Return the last output of the text, whose last piece is ``text``."""
         for rule, tail in zip(self.rules, tails, strict=True):
             text = (tail + text).replace(rule.pattern, rule.content)
         return text

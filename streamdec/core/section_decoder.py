@@ -71,7 +71,7 @@ class SectionDecoder(StopSequenceDecoder):
     Args:
         tokenizer: as for StopSequenceDecoder.
         conditions: as for StopSequenceDecoder. Stops are matched in the whole text, the markers
-            included, unless ``ignore_stops_between`` says otherwise.
+            included, except between the markers of ``ignore_stops_between``.
         prompt_token_ids: as for StopSequenceDecoder. If its last marker is an opening one, the
             stream begins in that section.
         sections: by name, an opening and a closing marker, each a text or an id; or a list of such
@@ -82,8 +82,8 @@ class SectionDecoder(StopSequenceDecoder):
             markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
-    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are no such
-    mapping, for equal markers of a section, and if a marker opens two sections.
+    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are not such
+    a mapping, for equal markers of a section, and if a marker opens two sections.
 
     **Cost.** A step takes about twice the time of a step without sections. While a marker or a stop
     may be in the withheld text, it takes some microseconds.
@@ -226,7 +226,7 @@ class SectionDecoder(StopSequenceDecoder):
         return table.holds_of(table.state(self._row), ages)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Return what ``token_ids`` bring out, as one chunk. See StopSequenceDecoder."""
+        """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
         ids = as_sequence(token_ids)
         chunks: list[Chunk] = [NOTHING]
         try:
@@ -301,7 +301,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     @property
     def section(self) -> str | None:
-        """The section that the next text is in, as far as is known; None outside."""
+        """The section of the next text, if known; None outside."""
         return self._reader.section
 
     @property

@@ -120,7 +120,7 @@ class SectionReader:
     # --- what was decided
 
     def note_older(self, size: int, index: int) -> None:
-        """Note that so many withheld code points, in which no marker begins, are before a token.
+        """Note that ``size`` withheld code points without a marker, are before a token.
 
         For text whose origins were not noted because they did not matter.
         """
@@ -220,7 +220,7 @@ class SectionReader:
             self.origins = self.origins[end:]
 
     def _target_of(self, marker_id: MarkerId) -> int | None:
-        """The state after an id; None if it is no marker in the section that is read."""
+        """The state after an id; None if it is not a marker in the current section."""
         return self.gate.by_id(self.at, marker_id.token_id)
 
     def _meet_id(self, marker_id: MarkerId, parts: Parts) -> None:
@@ -294,7 +294,7 @@ class SectionReader:
         self.ids = tuple(MarkerId(*each) for each in fields.take("ids", []))
         indices = [each.token_index for each in self.ids]
         if not _are_places(indices, 0, tokens) or len({*indices}) != len(indices):
-            raise ValueError("ids of markers must be in their order")
+            raise ValueError("ids of markers must be in order")
         for each in self.ids:
             if each.token_id not in self.gate.ids or self._num_before(each) < 0:
                 raise ValueError("an id of a marker that cannot be in this stream")
@@ -307,7 +307,7 @@ class SectionReader:
 
 
 def _are_places(numbers: Sequence[Any], first: int, end: int) -> bool:
-    """Whether they are indices of tokens, from ``first`` to before ``end``, in their order."""
+    """Whether they are indices of tokens, from ``first`` to before ``end``, in order."""
     is_int = all(type(each) is int and first <= each < end for each in numbers)
     return is_int and [*numbers] == sorted(numbers)
 

@@ -165,7 +165,7 @@ class Sequence:
         For speculative decoding, where drafted tokens are taken back. Costs what the tokens near
         the cut cost, 64 mostly, not the whole sequence (on the windowed route: all that is kept).
 
-        Raises ValueError if there are fewer, TypeError for what is no int; nothing is then cut.
+        Raises ValueError if there are fewer, TypeError if it is not an int; nothing is then cut.
 
         >>> from streamdec import MockTokenizer, Sequence
         >>> sequence = Sequence(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]), [0, 1, 2])
@@ -189,7 +189,7 @@ class Sequence:
         self._stream = stream
 
     def _stream_after(self, num_tokens: int) -> DecodeStream:
-        """A stream as it was after so many tokens: primed before the cut, then stepped up to it."""
+        """A stream after ``num_tokens`` tokens: primed before the cut, then stepped up to it."""
         # A window remembers how it came to where it is: only the whole way gives the same one.
         look_back = FIRST_LOOK_BACK if self.route == "bytes" else num_tokens
         while True:
@@ -235,7 +235,7 @@ class Sequence:
 
     @property
     def pending_text(self) -> str:
-        """The text that would come out if nothing followed: what is held, as U+FFFD."""
+        """The text that a flush would output: the held bytes, as U+FFFD."""
         return self._stream.pending_text
 
     @property

@@ -69,7 +69,7 @@ def fingerprint(tokenizer: Decoder) -> str:
     found = _fingerprints.get(id(tokenizer))
     if found is None:
         found = _sampled(tokenizer)
-        with suppress(TypeError):  # no weak references to it: then it is asked each time
+        with suppress(TypeError):  # no weak references to it: then it is computed each time
             weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
             _fingerprints[id(tokenizer)] = found
     return found
@@ -193,7 +193,7 @@ def _are_alike(one: object, other: str) -> bool:
 def _match(what: str, found: object, expected: object) -> None:
     if found != expected:
         raise SnapshotError(
-            f"the snapshot is of another {what}: it has {shown(found)}, here it is {expected!r:.80}"
+            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
         )
 
 
@@ -281,11 +281,13 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
         return Checkpoint(None, stops.first, "", (), BEFORE, count)
     state = table.load(fields.take("state", {}))
     if table.oldest(state) > tokens + 2:
-        raise ValueError("something withheld is older than the stream")
+        raise ValueError("the withheld text is older than the stream")
     matching = load_matching(stops, fields.take("matching", None))
     marks = _marks(fields.take("marks", []), tokens, code_points)
     if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
-        raise ValueError(f"a tail of {matching.size} letters in a text of {code_points}")
+        raise ValueError(
+            f"the tail has {matching.size} characters, but the text only {code_points}"
+        )
     shield = fields.take("shield", [BEFORE])
     _numbers(shield, BEFORE, tokens)
     if len(shield) != 1:
@@ -301,11 +303,11 @@ def load_matching(stops: StopSet, data: Any) -> Matching:
         raise ValueError(f"unexpected {sorted(map(str, data))} in matching")
     gate, marker = data.get("gate", OPEN), data.get("marker", "")
     if type(gate) is not int or not isinstance(marker, str):
-        raise TypeError("matching has a number, a text and a tail")
+        raise TypeError("matching must have a number, a text and a tail")
     matcher = stops.matcher
     tail = matcher.load(data["tail"]) if "tail" in data else matcher.start
     if not stops.can_be(gate, tail, marker):
-        raise ValueError("matching cannot be so under these conditions")
+        raise ValueError("matching is not a state of these conditions")
     return stops.state(gate, tail, marker)
 
 
@@ -317,18 +319,18 @@ def load_start(stops: StopSet, fields: Fields) -> Matching:
     if number == 0:
         return stops.first
     if not stops.conditions.ignore_stops_between or not stops.gate.can_be(number - 1, ""):
-        raise ValueError("a start that these conditions do not have")
+        raise ValueError("start is not a state of these conditions")
     return stops.at(number - 1)
 
 
 def _marks(data: Any, tokens: int, code_points: int) -> tuple[int, ...]:
     marks = [_numbers(each, 0, MOST_COUNTED) for each in data]
     if any(len(mark) != 2 for mark in marks):
-        raise ValueError("a mark is a count of tokens and one of code points")
+        raise ValueError("each mark must be a count of tokens and a count of code points")
     places = [place for _, place in marks]
     fits = all(token <= tokens and place <= code_points for token, place in marks)
     if not fits or places != sorted(places):
-        raise ValueError("marks of another text")
+        raise ValueError("the marks do not fit the text")
     return tuple(count_of(token, place, place) for token, place in marks)
 
 
@@ -353,15 +355,15 @@ def places(data: Any, most: int) -> tuple[int, ...]:
     """Return places from outside, each greater than the one before and at most ``most``."""
     found = _numbers(data, 1, most)
     if list(found) != sorted({*found}):
-        raise ValueError(f"expected places in their order, got {shown(data)}")
+        raise ValueError(f"expected places in ascending order, got {shown(data)}")
     return found
 
 
 def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
-    """Return the two offsets of a stream of so many tokens."""
+    """Return the two offsets of a stream of ``tokens`` tokens."""
     prefix, read = _numbers(data, least, tokens)
     if read < 0 or prefix > read:
-        raise ValueError(f"offsets that no stream of {tokens} tokens has: {data!r:.60}")
+        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {data!r:.60}")
     return prefix, read
 
 
@@ -381,7 +383,7 @@ def load_end(
     """Return the chunk and the match whose fields these are. ValueError or TypeError if none."""
     if end is None:
         if match is not None:
-            raise ValueError("a match without an end")
+            raise ValueError("there is a match, but no end")
         return None, None
     if not isinstance(end, list) or len(end) != 3:
         raise ValueError(f"end must be a text, a finish reason and a stop, not {shown(end)}")
@@ -399,7 +401,7 @@ def load_end(
 
 
 def check_match(match: StopMatch | None, tokens: int) -> None:
-    """Raise ValueError for a match that no stream of so many tokens has."""
+    """Raise ValueError for a match that no stream of ``tokens`` tokens has."""
     if match is None:
         return
     if not (
@@ -408,7 +410,7 @@ def check_match(match: StopMatch | None, tokens: int) -> None:
         and match.tokens_before <= tokens
         and (match.token_index is None or match.token_index < tokens)
     ):
-        raise ValueError(f"a match that no stream of {tokens} tokens has: {shown(match)}")
+        raise ValueError(f"match does not fit a stream of {tokens} tokens: {shown(match)}")
 
 
 def _stop_reason(conditions: StopConditions, data: Any) -> StopReason:

@@ -5,7 +5,7 @@ tokens. So each token goes through three stages. It is *waiting* while the token
 withholds a part of it (an open run of byte tokens); it is *open* once all its bytes have a place in
 the stream of bytes; and it is *settled* once all of these bytes have become code points. A token
 covers every code point that it gave a byte to; a token that gave nothing has an empty span before
-the character that it interrupts. Tokens settle in their order, so a recorder holds only the few
+the character that it interrupts. Tokens settle in order, so a recorder holds only the few
 that are not settled, and the settled ones that were not taken yet.
 
 **A worked example.** The first token leaves the first byte of "é" behind, and the third one
@@ -81,7 +81,7 @@ class SpanRecorder:
     def __init__(self, errors: str, tail: bytes = b"", *, prompt_tokens: int = 0) -> None:
         """``tail``: a prompt's unfinished character; ``prompt_tokens``: those of it that wait."""
         self._errors = errors
-        self._tail = tail  # bytes of the stream that are no character yet (at first: the prompt's)
+        self._tail = tail  # bytes of an unfinished character (at first: the prompt's)
         self._decided = -len(tail)  # bytes of the stream that are
         self._chars = 0  # code points of the text
         self._size = 0  # its bytes
@@ -132,7 +132,7 @@ class SpanRecorder:
         return True
 
     def release(self, data: bytes, *, waiting: int = 0) -> None:
-        """All that is held comes out, last ``data``; ``waiting`` tokens still wait."""
+        """Output all held bytes, last ``data``; ``waiting`` tokens still wait."""
         self._share_out(len(data))
         self._release(waiting)
         self._read(data, final=True)
@@ -153,7 +153,7 @@ class SpanRecorder:
 
     @property
     def tail(self) -> bytes:
-        """The bytes that are no character yet."""
+        """The bytes of an unfinished character."""
         return self._tail
 
     @property
@@ -180,7 +180,7 @@ class SpanRecorder:
         self._taken = later._taken
 
     def cut(self, code_points: int, size: int) -> None:
-        """Cut the spans that were not taken after so many code points and bytes."""
+        """Cut the spans that were not taken after these code points and bytes."""
         self._settled = [
             TokenSpan(
                 span.token_index,
@@ -294,7 +294,7 @@ class SpanRecorder:
         (recorder._taken,) = _ints([data.get("taken", first)], 1)
         recorder._check(num_tokens)
         if len(data) != len(recorder.dump()) or utf8.decode(recorder._tail, errors)[0]:
-            raise ValueError("more than an unfinished character, or than a recorder has")
+            raise ValueError("spans has unexpected fields, or more than an unfinished character")
         return recorder
 
     def _widest(self, span: _Span) -> TokenSpan:
@@ -314,14 +314,14 @@ class SpanRecorder:
         )
         fits = self._taken == num_tokens - len(indexes) or not self._settled
         if self._index != num_tokens or indexes != expected or not (in_text and fits):
-            raise ValueError("spans that no stream of this length has")
+            raise ValueError("the spans do not fit a stream of this length")
 
 
 def _ints(row: Any, length: int) -> list[int]:
     if not (isinstance(row, list) and len(row) == length and all(type(n) is int for n in row)):
         raise ValueError(f"expected {length} integers, got {row!r:.80}")
     if not all(-4 < number < MOST_COUNTED for number in row):  # three bytes may be the prompt's
-        raise ValueError(f"expected {length} integers that a stream can have")
+        raise ValueError(f"expected {length} integers in the range of a stream, got {row!r:.80}")
     return row
 
 
@@ -388,7 +388,7 @@ class Recorder:
             self.spans.release(data, waiting=rule.waiting(after))
 
     def cut(self, code_points: int, size: int) -> None:
-        """The output ends after so many code points and bytes."""
+        """The output ends after these numbers of code points and bytes."""
         if self.spans is not None:
             self.spans.cut(code_points, size)
 
@@ -431,7 +431,7 @@ class Recorder:
         if token_ids is not None:
             recorder.token_ids = [check_token_id(token_id) for token_id in token_ids]
             if len(token_ids) != num_tokens:
-                raise ValueError(f"{len(token_ids)} token_ids of {num_tokens} tokens")
+                raise ValueError(f"{len(token_ids)} token_ids, but {num_tokens} tokens")
         if spans is not None:
             errors = cast(ByteTable, table).rule.errors
             recorder.spans = SpanRecorder.load(errors, spans, num_tokens)

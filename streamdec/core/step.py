@@ -48,7 +48,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
             FinishedError: the stream has ended.
             StopRegexTimeoutError: a pattern took more than half a second on this token.
-            RewriteError: the tokenizer of the windowed route took back text.
+            RewriteError: ``decode`` changed text that was already output, on the windowed route.
 
         After an error the stream is as it was before the token.
 

@@ -76,10 +76,8 @@ class StopSequenceDecoder(Machine):
         if others:
             raise _unknown_option(type(self).__name__, next(iter(others)))
         if not isinstance(conditions, StopConditions):
-            raise TypeError(
-                f"conditions must be StopConditions, not {conditions!r:.80}; write "
-                "StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
-            )
+            told = f"conditions must be StopConditions, not {conditions!r:.80}"
+            raise TypeError(f"{told}; write StopConditions(stop=...)")
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )
@@ -95,7 +93,7 @@ class StopSequenceDecoder(Machine):
         step = Machine.step_chunk
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        r"""Return what ``token_ids`` bring out, as one chunk.
+        r"""Decode ``token_ids`` and return one chunk.
 
         Ids after the end are counted in ``unread_tokens``.
 

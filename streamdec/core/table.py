@@ -74,7 +74,7 @@ __all__ = ["MISSING", "Row", "Table", "Transition"]
 MAX_TRANSITIONS = 65_536
 """Transitions in rows other than idle's before they are emptied; each takes about 200 bytes."""
 MAX_LISTED = 2**20
-"""Ids that the list of idle has room for, eight bytes each. Larger ids are never stored."""
+"""The length of the list of idle, eight bytes each. Larger ids are never stored."""
 LIST_STEP = 4_096
 """By how many ids the list of idle grows."""
 MAX_NAMED = 4_096
@@ -115,7 +115,7 @@ class Table(ABC):
         options: the options of decoding.
         replacers: the replacements of the finished text.
         idle: the idle state; None if there is none.
-        idle_waits: whether something waits in the idle state, such as a space that only comes out
+        idle_waits: whether something waits in the idle state, such as a space that is only output
             before another token.
     """
 
@@ -284,7 +284,7 @@ class Table(ABC):
 
     @abstractmethod
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
-        """Return the state after a prompt, looking back only as far as it needs."""
+        """Return the state after a prompt, and read only the necessary end of it."""
 
     @abstractmethod
     def flush(self, state: State) -> str:

@@ -65,7 +65,7 @@ class TokenWindow:
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
         """The memory after a prompt, of which nothing is given again.
 
-        Looks back as far as there is no text.
+        Looks back until there is text.
         """
         size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
@@ -195,8 +195,8 @@ def _appended(given: str, text: str) -> str:
 
 def _rewrite(given: str, text: str) -> RewriteError:
     return RewriteError(
-        f"the tokenizer's decode took back text that was already given: {given[-40:]!r} became "
-        f"{text[-40:]!r}; this stream cannot go on beyond this token"
+        f"decode() changed text that was already output: {given[-40:]!r} became "
+        f"{text[-40:]!r}; this stream cannot continue after this token"
     )
 
 

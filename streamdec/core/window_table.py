@@ -141,7 +141,7 @@ class WindowTable(Table):
         return (state.age,) * len(text)
 
     def released(self, state: WindowState, text: str, *, goes_on: bool = False) -> Ages:
-        """Return the age of each letter of ``text``, likewise."""
+        """Return the age of each letter of ``text``."""
         return (state.age,) * len(text)
 
     def letters_before(self, state: WindowState, token_id: int, age: int) -> None:

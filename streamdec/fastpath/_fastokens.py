@@ -1,4 +1,4 @@
-"""The library fastokens (extra ``fast``), as far as it is used: text to ids.
+"""The library fastokens (extra ``fast``), the part that is used: text to ids.
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
 little-endian. It always calls the batch function, which releases the GIL; ``encode`` of fastokens

@@ -34,7 +34,7 @@ class SlowIds(Protocol):
         ...
 
 
-class Stopped(Exception):  # noqa: N818 (it is no error)
+class Stopped(Exception):  # noqa: N818 (not an error)
     """The program is ending, so nothing will be encoded."""
 
 

@@ -81,7 +81,7 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     added = list(tokenizer.get_added_tokens_decoder().values())
     spaced = [token for token in added if token.content[:1].isspace()]
     if spaced and any(token.lstrip or token.rstrip for token in added):
-        yield "an added token begins with white space, and one takes that around it"
+        yield "an added token begins with white space, and another strips the white space around it"
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
     parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
@@ -92,7 +92,7 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     for pattern in _patterns(parts):
         is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
         if is_risk and pattern not in _HARMLESS:
-            yield f"regexes of its kind are read in different ways: {pattern!r:.80}"
+            yield f"the two libraries read this regex in different ways: {pattern!r:.80}"
 
 
 def _data_of(part: Any) -> Any:
@@ -110,9 +110,9 @@ def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
     if not later or not first:
         return
     if any(token.lstrip or token.rstrip or token.single_word for token in later):
-        yield "only some added tokens are normalized, and one of them looks at what is around it"
+        yield "only some added tokens are normalized, and one of them depends on the text around it"
     if _is_overlapping([token.content for token in later], first):
-        yield "of added tokens that overlap only some are normalized"
+        yield "added tokens overlap, and only some of them are normalized"
 
 
 def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Load a ``tokenizer.json`` with the files beside it, as transformers 5 does.
 
 In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the
-tokenizer that transformers makes of the folder, and a list of the changes.
+tokenizer that transformers makes from the folder, and a list of the changes.
 
 An engine sees more than the ``tokenizer.json``:
 
@@ -70,7 +70,7 @@ def apply_config(
     is_asked: bool,
     assembled: Assembled | None = None,
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
-    """Return the tokenizer that transformers makes of ``folder``, and what changed.
+    """Return the tokenizer that transformers makes from ``folder``, and what changed.
 
     Args:
         tokenizer: The library's tokenizer of ``content``, which must not be used afterwards.
@@ -106,7 +106,7 @@ def apply_config(
             if token.content in known or tokenizer.token_to_id(token.content) is not None
         ]
     words = {token.content: made.token_to_id(token.content) for token in to_add}
-    if not is_built:  # a class has a normalizer of its own
+    if not is_built:  # a class has its own normalizer
         texts = (token.content for token in to_add if token.normalized)
         name = repr(str(folder))
         check_normalizer(parts_of(content, name), texts, name)

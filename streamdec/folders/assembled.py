@@ -2,7 +2,7 @@
 
 In: a SentencePiece model, a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``; and what the
 files beside it say. Out: the JSON, to which the tokenizer class and the added tokens are then
-applied as to any other ``tokenizer.json``. So such a folder gives what transformers 5 makes of it,
+applied as to any other ``tokenizer.json``. So such a folder has the result of transformers 5,
 and fastokens may encode.
 """
 

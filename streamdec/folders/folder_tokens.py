@@ -179,7 +179,7 @@ def read_folder(
         raise
     except UnicodeEncodeError as error:
         where = folder / (files[0] if len(files) == 1 else "")
-        what = f"{error.object[:60]!r} is no Unicode text, as a token must be"
+        what = f"{error.object[:60]!r} is not valid Unicode; a token must be"
         raise TokenizerLoadError(f"{str(where)!r}: {what}") from error
     except ValueError as error:
         raise TokenizerLoadError(f"{str(where)!r}: {error}") from error

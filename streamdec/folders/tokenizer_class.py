@@ -1,4 +1,4 @@
-"""Which tokenizer class transformers 5 makes of a snapshot, without making it.
+"""Which tokenizer class transformers 5 makes from a snapshot, without making it.
 
 In: what ``tokenizer_config.json`` and ``config.json`` declare. Out: a class, and why that one. The
 order is that of ``AutoTokenizer.from_pretrained`` (transformers 5.23.0,
@@ -90,7 +90,7 @@ def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) ->
 
 
 def _of_model(declared: str, source: str, registered: str, model_type: str) -> Chosen:
-    """The model type has a class of its own, and it is not the declared one."""
+    """The model type has its own class, which is not the declared one."""
     known = facts()
     if registered not in _NOT_OF_A_MODEL:
         is_wrong = model_type in known.wrong_class

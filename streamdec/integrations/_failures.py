@@ -14,7 +14,7 @@ from streamdec.streams.options import unknown_option
 __all__ = ["FAILED", "FAILURES", "REASONING", "check_options"]
 
 REASONING = "reasoning"
-"""The name of the section whose text the APIs have a place of its own for."""
+"""The name of the section whose text has its own field in the APIs."""
 
 FAILED = "the server had an error while it generated the answer"
 """The default message for a client: it does not contain the message of the error."""

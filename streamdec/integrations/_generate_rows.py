@@ -43,14 +43,14 @@ class Rows:
         self._last_seen: list[int] = []
 
     def __str__(self) -> str:
-        return f"{len(self._pool)} of {len(self.decoders)} rows go on"
+        return f"{len(self._pool)} of {len(self.decoders)} rows continue"
 
     def conditions(self, num_rows: int) -> list[StopConditions]:
         """Return the conditions of each row. All sequences of a prompt have those of the prompt."""
         times, left = divmod(num_rows, len(self._conditions))
         if left or not times:
             raise ValueError(
-                f"{len(self._conditions)} conditions, and the batch has {num_rows} rows"
+                f"got {len(self._conditions)} conditions for a batch of {num_rows} rows"
             )
         return [each for each in self._conditions for _ in range(times)]
 
@@ -87,8 +87,8 @@ class Rows:
         rows = input_ids[:, start:].tolist()
         if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
             raise RuntimeError(
-                f"the ids do not go on from the {self._num_seen} before them: a streamer and its "
-                "criteria are for one call of generate, and not for beams"
+                f"the ids do not begin with the {self._num_seen} ids of the call before; use a new "
+                "streamer or criterion for each call of generate, and no beam search"
             )
         new = [row[self._num_seen - start :] for row in rows]
         self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]

@@ -102,12 +102,12 @@ class Format(ABC):
         check_options(type(self).__name__, options, known, required)
         n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")
         if type(n) is not int or n < 1:
-            raise ValueError(f"n must be a number of samples, from 1 up, not {n!r:.40}")
+            raise ValueError(f"n must be an integer of at least 1, not {n!r:.40}")
         if type(options["created"]) is not int:
             found = options["created"]
             raise ValueError(f"created must be whole seconds since 1970, not {found!r:.40}")
         if has_usage and prompt_tokens is None:
-            raise ValueError("a response with a usage needs prompt_tokens")
+            raise ValueError("a response with usage needs prompt_tokens=")
         if prompt_tokens is not None and (type(prompt_tokens) is not int or prompt_tokens < 0):
             raise ValueError(f"prompt_tokens must be a count, not {prompt_tokens!r:.40}")
         self._fields: Json = {
@@ -156,7 +156,7 @@ class Format(ABC):
         is_counted = num_tokens is not None or sample.num_tokens or chunk.token_ids
         has_text = sample.has_text or chunk.text
         if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
-            raise ValueError("a response with a usage needs num_tokens, or chunks with token_ids")
+            raise ValueError("a response with usage needs num_tokens=, or chunks with token_ids")
         return sample
 
     def _end(self, sample: Sample) -> Json:
@@ -177,7 +177,8 @@ class Format(ABC):
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
         if going:
-            raise ValueError(f"samples that have no end yet: {going}; fail() breaks a response off")
+            told = "have not ended; call fail() to end the response with an error"
+            raise ValueError(f"samples {going} {told}")
 
     def _usage(self, completion_tokens: int) -> Json:
         prompt_tokens = self._prompt_tokens

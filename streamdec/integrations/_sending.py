@@ -87,7 +87,7 @@ class Sending:
     The task that reads a sample (the *reader*) also sends its chunks, because a switch to another
     task costs more than both. While a message is being sent, and while the client is behind, chunks
     wait. The next sender joins the waiting chunks of each sample. If the client is behind, the next
-    sender is the task ``_tend``, and the readers go on.
+    sender is the task ``_tend``, and the readers continue.
     """
 
     def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:

@@ -23,5 +23,5 @@ def decoder_for(tokenizer: Any) -> Decoder:
     if library == "tokenizers" or hasattr(tokenizer, "backend_tokenizer"):
         return HuggingFaceTokenizer(tokenizer)
     if not callable(getattr(tokenizer, "decode", None)):
-        raise TypeError(f"a tokenizer has decode(token_ids), unlike {tokenizer!r:.80}")
+        raise TypeError(f"a tokenizer must have a method decode(token_ids), got {tokenizer!r:.80}")
     return cast(Decoder, tokenizer)

@@ -64,7 +64,7 @@ class _Format:
             raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")
         if isinstance(stop_sequences, str):
             raise TypeError(
-                f"stop_sequences is a list of texts, not a text: {stop_sequences!r:.80}"
+                f"stop_sequences must be a list of strings, not the string {stop_sequences!r:.80}"
             )
         self._fields: Json = {
             "id": options["response_id"],
@@ -91,7 +91,7 @@ class _Format:
 
     def _take(self, chunk: Chunk, index: int, num_tokens: int | None) -> None:
         if index != 0:
-            raise ValueError(f"a message is one sample, and has no index {index!r:.40}")
+            raise ValueError(f"a message has one sample, so index must be 0, not {index!r:.40}")
         if self._last is not None:
             raise FinishedError(f"the message has ended ({self._last.finish_reason})")
         if num_tokens is not None:
@@ -100,16 +100,14 @@ class _Format:
             self.output_tokens += len(chunk.token_ids)
             self._has_text = self._has_text or bool(chunk.text)
             if chunk.finish_reason is not None and self._has_text and not self.output_tokens:
-                raise ValueError(
-                    "a message has a usage, and needs num_tokens, or chunks with token_ids"
-                )
+                raise ValueError("a message with usage needs num_tokens=, or chunks with token_ids")
         if chunk.finish_reason is not None:
             self._last = chunk
 
     def _end(self) -> Json:
         """Return the end in Anthropic's words. Raises ValueError if the message has not ended."""
         if self._last is None:
-            raise ValueError("the message has no end yet; fail() ends it with an error")
+            raise ValueError("the message has not ended; call fail() to end it with an error")
         stop = self._last.stop_reason
         if self._last.finish_reason == "length":
             return {"stop_reason": "max_tokens", "stop_sequence": None}

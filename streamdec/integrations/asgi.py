@@ -110,7 +110,7 @@ class EventStreamResponse(_Response):
 
     Args:
         wire: the encoder of the events, for as many samples as there are streams.
-        streams: what :func:`streamdec.stream` returns, one for each sample, in their order.
+        streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
         keep_alive: seconds; None for no such events.
@@ -142,7 +142,8 @@ class EventStreamResponse(_Response):
     ) -> None:
         _check_arguments(wire, streams)
         if keep_alive is not None and not keep_alive > 0:
-            raise ValueError(f"keep_alive must be seconds, more than 0, not {keep_alive!r:.40}")
+            told = f"keep_alive must be a number of seconds above 0, not {keep_alive!r:.40}"
+            raise ValueError(told)
         self._streams = streams
         self._keep_alive = keep_alive
         self._sending = Sending(wire, streams)
@@ -170,7 +171,7 @@ class EventStreamResponse(_Response):
             async with anyio.create_task_group() as group:
                 is_behind = (scope.get("extensions") or {}).get(IS_BEHIND, _is_never_behind)
                 sending.connect(send, is_behind, group)
-                # In a task of its own, each token does not have to resume all middleware.
+                # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, head, self._keep_alive)
                 await _listen(receive, group.cancel_scope)
         finally:

@@ -142,7 +142,7 @@ class LogprobTracker:
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:
-            raise ValueError(f"the decoder was stepped already: {machine!r:.80}")
+            raise ValueError(f"expected a decoder without tokens, got {machine!r:.80}")
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Machine = decoder
@@ -187,8 +187,10 @@ class LogprobTracker:
         place = self.decoder.num_tokens
         number = check_token_id(token_id, place)
         if not self._waiting or self._waiting[0].token_id != number:
-            found = f"that of {self._waiting[0].token_id}" if self._waiting else "none"
-            raise ValueError(f"token {place} is {number}, and its log probability is {found}")
+            found = f"one of the id {self._waiting[0].token_id}" if self._waiting else "none"
+            raise ValueError(
+                f"token {place}: expected a log probability of the id {number}, got {found}"
+            )
         chunk = self._stepped.step_chunk(token_id)
         logprob = self._waiting.popleft()
         if chunk.finish_reason is None or not self._is_cut():

@@ -483,5 +483,6 @@ def _for_each(
     echoes = [echo] * n if isinstance(echo, str) else list(echo)
     for name, given in (("echo", echoes), ("echo_logprobs", logprobs or echoes)):
         if len(given) != n:
-            raise ValueError(f"{name} has {len(given)} parts, and there are {n} samples")
+            told = f"{name} must have a part for each of the {n} samples, not {len(given)}"
+            raise ValueError(told)
     return list(zip(echoes, logprobs or [()] * n, strict=True))

@@ -61,7 +61,7 @@ VLLM = Dialect(
     },
     {
         "repetition_detection": "leave it out, and flush() the stream when the engine has ended it",
-        "use_beam_search": "beams are no streams of ids; decode the one that wins as a whole",
+        "use_beam_search": "beams are not streams; decode the winning beam at the end",
     },
 )
 SGLANG = Dialect(
@@ -85,8 +85,8 @@ SUPERSEDED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
 """Keys that are ignored beside a newer one, as in engines. (OpenAI rejects the two together.)"""
 
 WRAPPERS: Mapping[str, str] = {
-    "sampling_params": "what ends the stream is inside; give request['sampling_params'] itself",
-    "extra_body": "its keys belong to the request itself, as the client sends them; merge the two",
+    "sampling_params": "the stops are inside it; pass request['sampling_params']",
+    "extra_body": "the client sends its keys in the request itself; merge them into it",
 }
 
 STRANGERS = frozenset({
@@ -208,7 +208,7 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
     """
     if not isinstance(request, Mapping):
         raise TypeError(
-            "a request is a mapping: a dict, or what an object's model_dump() gives, "
+            "request must be a mapping, such as a dict or the result of model_dump(), "
             f"not {type(request).__name__}"
         )
     for key, value in request.items():
@@ -242,8 +242,8 @@ def _check(key: str, value: object, dialect: Dialect) -> None:
         readers = [f"from_{d.name.lower()}" for d in (OPENAI, VLLM, SGLANG) if key in d.keys]
         known = ", ".join(dialect.keys)
         raise ValueError(
-            f"{key}={value!r:.60}: what ends a stream in {dialect.name}'s requests is {known}"
-            + (f"; this key is read by {' and '.join(readers)}" if readers else "")
+            f"{key}={value!r:.60}: not a stop parameter of {dialect.name}; expected {known}"
+            + (f". {' and '.join(readers)} can read {key}" if readers else "")
         )
 
 

@@ -51,7 +51,8 @@ def event(
         fields.append(b"id: " + _field("event_id", event_id))
     if retry is not None:
         if type(retry) is not int or retry < 0:
-            raise ValueError(f"retry must be milliseconds, from 0 up, not {retry!r:.40}")
+            told = f"retry must be a number of milliseconds, 0 or more, not {retry!r:.40}"
+            raise ValueError(told)
         fields.append(b"retry: %d" % retry)
     fields += (b"data: " + line for line in _lines(data))
     return b"\n".join(fields) + b"\n\n"

@@ -102,7 +102,7 @@ class GenerateStreamer:
         self.decoders = self._rows.decoders
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
         self.errors = self._rows.errors
-        """The exceptions of the rows whose ``finish_reason`` is ``"error"``; other rows went on."""
+        """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
         self._mask: Any = None
         self._others: list[_Heard] = []
         self._is_closed = False
@@ -130,17 +130,18 @@ class GenerateStreamer:
         """
         if len(args) > 2:
             raise TypeError(
-                "start() takes inputs and generation_config without their names: "
-                "say stopping_criteria= and what else follows"
+                "start() takes model, inputs and generation_config by position; "
+                "pass the other arguments by name"
             )
-        for name, instead in (("streamer", "this is it"), ("stop_strings", "say stop= here")):
+        instead_of = {"streamer": "it passes itself", "stop_strings": "pass stop= to the streamer"}
+        for name, instead in instead_of.items():
             if kwargs.get(name) is not None:
-                raise TypeError(f"start() takes no {name}: {instead}")
+                raise TypeError(f"start() does not take {name}; {instead}")
         config = args[1] if len(args) > 1 else kwargs.get("generation_config")
         if _told("stop_strings", config, model.generation_config) is not None:
-            raise TypeError("the generation_config has stop_strings: give the streamer stop=")
+            raise TypeError("the generation_config has stop_strings; pass stop= to the streamer")
         if self._thread is not None or self.decoders or self._is_closed:
-            raise RuntimeError("a streamer is for one call of generate: make another one")
+            raise RuntimeError("a streamer works for one call of generate; make a new one")
         found = kwargs.get("eos_token_id", _told("eos_token_id", config, model.generation_config))
         self._eos = (self._eos or frozenset()) | _eos_ids(found)
         if not model.config.is_encoder_decoder:  # there it is of the encoder's input
@@ -170,7 +171,7 @@ class GenerateStreamer:
         RuntimeError if ``start`` did not run it.
         """
         if self._thread is None:
-            raise RuntimeError("generate was not run by start(): its result is with its caller")
+            raise RuntimeError("start() did not run generate; use the return value of generate")
         self._thread.join()
         if self._out.error is not None:
             raise self._out.error
@@ -189,15 +190,15 @@ class GenerateStreamer:
             RuntimeError: ``generate`` has ended.
         """
         if self._has_ended:
-            raise RuntimeError("a streamer is for one call of generate: make another one")
+            raise RuntimeError("a streamer works for one call of generate; make a new one")
         if not self.decoders:
             self._begin(value.tolist())
 
     def _begin(self, prompts: list[list[int]]) -> None:
         if self._eos is None:
             raise ValueError(
-                "which ids end a row? eos_token_ids=model.generation_config.eos_token_id, or () "
-                "for none; start(model, ...) finds them by itself"
+                "eos_token_ids is missing; pass model.generation_config.eos_token_id, or () for no "
+                "end-of-sequence ids. start(model, ...) finds them without it"
             )
         conditions = [
             replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
@@ -226,7 +227,7 @@ class GenerateStreamer:
     def _read(self, input_ids: Any) -> None:
         """Decode the new ids of each row, and hand their chunks to the reader."""
         if not self.decoders:
-            raise RuntimeError("generate has not told the prompt: give it streamer= as well")
+            raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
         new = self._rows.new_ids(input_ids)
         if self._is_closed:
             self._rows.abort()
@@ -235,7 +236,7 @@ class GenerateStreamer:
         chunks = self._rows.step(ids)
         heard = [each.ended() for each in self._others]
         for row, each in ids.items():
-            # Where min_tokens or ignore_eos has the decoder go on, generate has ended anyway.
+            # Where min_tokens or ignore_eos lets the decoder continue, generate has ended anyway.
             ended = bool(each and each[-1] in (self._eos or ())) or any(one[row] for one in heard)
             if ended and row in self._rows:
                 chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))

@@ -133,7 +133,7 @@ def _detect(path: Path) -> Detected:
         return _detect_folder(path)
     # Opening a pipe or a device might never return.
     if not stat.S_ISREG(mode):
-        return Detected(path, "unsupported", "something that is neither a file nor a folder")
+        return Detected(path, "unsupported", "neither a file nor a folder")
     return _detect_file(path)
 
 
@@ -174,7 +174,7 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
 
 
 def _magic_of(content: bytes) -> str | None:
-    """Return what a file is that begins like one that is no tokenizer; None for others."""
+    """Return what a file is if its first bytes show that it is not a tokenizer; else None."""
     return next((what for magic, what in _MAGIC.items() if content.startswith(magic)), None)
 
 
@@ -192,7 +192,7 @@ def _detect_folder(folder: Path) -> Detected:
         return best[0]
     if best:
         files = _listed([one.path.name for one in best])
-        several = f"a folder with several files that could be meant: {files}; name one of them"
+        several = f"a folder with several tokenizer files: {files}; give the path of one"
         return Detected(folder, "unsupported", several)
     if (chosen := byte_class_of(read_folder(folder))) is not None:
         return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
@@ -212,16 +212,16 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
     code = next((name for name in told if name.endswith(".py")), None)
     if code is not None:
         how = (
-            f"the code in {code} makes the tokenizer, and is not run here; "
-            f"transformers does: DecodeStream({load}, trust_remote_code=True))"
+            f"the tokenizer is made by the code in {code}, which streamdec does not run; "
+            f"use DecodeStream({load}, trust_remote_code=True))"
         )
     elif other:
         how = (
             f"{other[0].path.name} is {other[0].description}; "
-            f"if transformers loads a fast tokenizer: HuggingFaceTokenizer({load}))"
+            f"if transformers can load it, use HuggingFaceTokenizer({load}))"
         )
     else:
-        how = "no file of it has a vocabulary: download the files of the tokenizer"
+        how = "no file in it has a vocabulary: download the tokenizer files"
     return f"a folder {held} no tokenizer.json ({how})"
 
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ def load_tokenizer(
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
             transformers 5 and the engines that use it do. None means True for a folder and False
-            for a file; if code of a folder makes its tokenizer, None also refuses files that
+            for a file; if code of a folder makes its tokenizer, None also rejects files that
             contradict each other.
         encoding: the encoding of a rank file that several encodings share, or that is unknown.
         models: a table of model names and their encodings, paths or ids; or the path of a TOML or
@@ -125,8 +126,9 @@ def load_tokenizer(
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if it does not exist or
     cannot be read, :class:`~streamdec.TokenizerLoadError`, which says what was found and what
     is supported, :class:`~streamdec.MissingExtraError` if the library for a format is missing,
-    :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, and
-    ValueError for an invalid ``fast`` or ``strict``.
+    :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, TypeError
+    if ``path_or_name`` is neither a string nor a path, and ValueError for an invalid ``fast`` or
+    ``strict``.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("path/to/model")
@@ -137,6 +139,8 @@ def load_tokenizer(
     >>> load_tokenizer("path/to/tekken.json").report.format
     'tekken'
     """
+    if not isinstance(path_or_name, (str, bytes, os.PathLike)):
+        raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError("'': neither a path nor a name")
@@ -234,6 +238,8 @@ def _from_hub(name: str, target: str, *, allow_download: bool) -> _Source:
     if target == name and len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")
+        if find_spec("tiktoken") is None:
+            reasons.append("models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'")
     if not is_hub_id(target):
         raise TokenizerLoadError("; ".join(reasons))
     try:
@@ -338,8 +344,8 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
     if encoding is not None and found.format != "tiktoken":
         raise TokenizerLoadError(
-            f"{str(found.path)!r}: {found.description} says itself what it is; only a rank file "
-            "needs an encoding"
+            f"{str(found.path)!r}: remove encoding=, which is only for rank files; this is "
+            f"{found.description}"
         )
     if found.format == "tekken":
         from streamdec.backends.tekken import TekkenTokenizer

@@ -79,7 +79,7 @@ def find_snapshot(
             "its tokenizer files, or put them into the cache"
         )
     if (lack := _lack_of(found.folder)) is not None:
-        raise TokenizerLoadError(f"{what}: it was downloaded, and it is {lack}")
+        raise TokenizerLoadError(f"{what}: it was downloaded, but it is {lack}")
     return found
 
 

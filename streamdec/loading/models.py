@@ -71,10 +71,10 @@ def read_models(path: str | os.PathLike[str]) -> dict[str, str]:
 def checked(table: Any) -> ModelTable:
     """Return ``table``. Raises TypeError if it is not a mapping of strings to strings."""
     if not isinstance(table, Mapping):
-        raise TypeError(f"a table of models has names and strings, and is not {table!r:.80}")
+        raise TypeError(f"a table of models must map names to strings, not {table!r:.80}")
     for name, target in table.items():
         if not isinstance(name, str) or not isinstance(target, str):
             pair = f"{name!r:.80} and {target!r:.80}"
-            raise TypeError(f"a table of models has names and strings only, not {pair}")
+            raise TypeError(f"a table of models must map names to strings, not {pair}")
     found: ModelTable = table
     return found

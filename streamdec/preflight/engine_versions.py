@@ -24,7 +24,7 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 For the last three the repository was read, not a release; the version is the month.
 """
 _FIRST_WITHOUT_4 = {"transformers": "5", "vllm": "0.24", "sglang": "0.5.10"}
-"""vLLM 0.24 refuses transformers 4; SGLang 0.5.10 pins 5.3.0."""
+"""vLLM 0.24 rejects transformers 4; SGLang 0.5.10 pins 5.3.0."""
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)
 
 

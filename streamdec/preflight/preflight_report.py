@@ -180,7 +180,7 @@ class Report:
     engines: tuple[str, ...]
     """The requested engines with their versions: ``sglang@0.5.23``."""
     findings: tuple[Finding, ...]
-    """The gravest first, then by code."""
+    """The most severe first, then by code."""
     sources: Mapping[str, str]
     """The file that decided each question: ``eos_token``, ``chat_template``, ``added_tokens`` …"""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
@@ -195,13 +195,13 @@ class Report:
 
     @property
     def worst(self) -> Severity | None:
-        """The gravest severity; None if there is no finding."""
+        """The highest severity; None if there is no finding."""
         return max((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
-        """The findings of ``severity`` and graver ones, the gravest first.
+        """The findings of ``severity`` and more severe ones, the most severe first.
 
-        Raises ValueError for what is no severity.
+        Raises ValueError for an unknown severity.
         """
         least = SEVERITIES.index(severity)
         return tuple(f for f in self.findings if SEVERITIES.index(f.severity) >= least)

@@ -51,7 +51,7 @@ COMPARING = frozenset(
 
 
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
-    """Return where files of the snapshot in ``path`` disagree, the gravest first.
+    """Return where files of the snapshot in ``path`` disagree, the most severe first.
 
     Each finding names the files, what each of them says, and (in its action) which one counts. The
     severity takes precedence into account: a ``special_tokens_map.json`` that no loader reads is
@@ -118,7 +118,7 @@ def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -
     """Return a quantisation in one line: method, widths, format, exceptions, the KV cache.
 
     ``config`` is a ``quantization_config`` as JSON, or the folder of a snapshot, whose declarations
-    are all shown in their order of precedence, each after its place; ``none`` without one.
+    are all shown by precedence, each after its place; ``none`` without one.
     ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8 there has scale 1.0.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
@@ -281,8 +281,8 @@ def _asked(
         repo, commit = kept.name.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
         raise TokenizerLoadError(
-            f"{given!r:.200} is no folder of the hub's cache (models--org--name/snapshots/commit): "
-            "name the commit too"
+            f"{given!r:.200} is not a folder of the hub's cache "
+            "(models--org--name/snapshots/commit): name the commit too"
         )
     else:
         repo = given
@@ -290,7 +290,9 @@ def _asked(
     if not _ID.fullmatch(repo):
         raise TokenizerLoadError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
     if not _SHA.fullmatch(str(commit).lower()):
-        raise TokenizerLoadError(f"{commit!r:.100} is no commit: 7 to 40 hexadecimal digits")
+        raise TokenizerLoadError(
+            f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
+        )
     return repo, commit.lower(), kept
 
 

@@ -129,7 +129,7 @@ def effective_template_kwargs(
 
     >>> from streamdec.preflight import effective_template_kwargs
     >>> effective_template_kwargs("path/to/model", "vllm", {"enable_thinking": False}).dropped
-    {'enable_thinking': 'the template does not name it'}
+    {'enable_thinking': 'the template does not use it'}
     """
     known = parse_engine(engine)
     if known.name not in _RULES:
@@ -182,7 +182,7 @@ def _vllm(case: _Case) -> TemplateKwargs:
     if case.view.eos.model_type == "gpt_oss":
         return case.sorted_out(case.all_as("vLLM renders gpt-oss with harmony, without a template"))
     if case.view.mistral_files and case.view.mistral_weights:
-        reason = "vLLM takes its Mistral mode, where chat_template_kwargs are not supported"
+        reason = "vLLM uses its Mistral mode, which does not support chat_template_kwargs"
         return case.sorted_out(refused=case.all_as(reason))
     refused = {}
     given = case.kwargs.get("chat_template")
@@ -208,12 +208,12 @@ def _vllm(case: _Case) -> TemplateKwargs:
     standard = frozenset[str]() if is_old and case.view.tokens.is_remote else _STANDARD
     for name in case.kwargs:
         if name in _FIELDS:
-            dropped[name] = "the field of the request with this name counts"
+            dropped[name] = "the field of the request with this name is used instead"
         elif name not in named | standard:
             dropped[name] = (
                 "vLLM before 0.11.1 drops what the tokenizer's own code takes as **kwargs"
                 if name in _STANDARD
-                else "the template does not name it"
+                else "the template does not use it"
             )
     return case.sorted_out({k: v for k, v in dropped.items() if k not in refused}, refused)
 
@@ -249,11 +249,11 @@ _RULES = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}
 
 
 def _only(name: str) -> str:
-    return f"SGLang renders this architecture with code of its own, which reads {name} alone"
+    return f"SGLang renders this architecture with its own code, which reads only {name}"
 
 
 def _has_own_encoder(case: _Case) -> bool:
-    """Return whether the engine renders with code of its own, which receives all names."""
+    """Return whether the engine renders with its own code, which receives all names."""
     types = ("deepseek_v32", "deepseek_v4", "kimi_k3")
     if case.engine.name == "sglang":
         return any(name in case.architecture for name in ("DeepseekV4", "KimiK3"))

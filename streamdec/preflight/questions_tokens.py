@@ -197,7 +197,7 @@ class EffectiveTokenizerClass:
 def effective_tokenizer_class(
     path: str | os.PathLike[str], version: str = ENGINES["transformers"][-1]
 ) -> EffectiveTokenizerClass:
-    """Return the class that ``AutoTokenizer`` of transformers ``version`` makes of ``path``.
+    """Return the class that ``AutoTokenizer`` of transformers ``version`` returns for ``path``.
 
     Version 5 often takes another class than the declared one: the generic
     ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.

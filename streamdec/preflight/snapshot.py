@@ -77,8 +77,8 @@ class Snapshot:
         shown = repr(str(self.path))
         try:
             if not self.path.is_dir():
-                there = "a file" if self.path.exists() else "not there"
-                raise TokenizerLoadError(f"{shown}: a snapshot is a folder, and this is {there}")
+                found = "a file" if self.path.exists() else "nothing"
+                raise TokenizerLoadError(f"{shown}: expected the folder of a model, found {found}")
             self.root = Path(os.path.realpath(self.path))
             with os.scandir(self.path):
                 pass
@@ -200,7 +200,7 @@ class Snapshot:
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Return the snapshot in ``path``. Raises TokenizerLoadError if that is not a folder."""
     if not os.fspath(path):  # pathlib takes "" for the working directory
-        raise TokenizerLoadError("'': a snapshot is a folder, and this path is empty")
+        raise TokenizerLoadError("'': expected the folder of a model, got an empty path")
     return Snapshot(Path(path))
 
 

@@ -106,7 +106,7 @@ class Admission:
     async def run_isolated(self, call: Callable[[], _T]) -> _T:
         """Return the result of ``call``, which waits for a child process."""
         if self._isolated.statistics().tasks_waiting >= _ISOLATED_WAITING:
-            message = "too many requests with a chat template of their own"
+            message = "too many requests with their own chat template"
             raise RequestError(message, status=503, code="overloaded", param="chat_template")
         return await to_thread.run_sync(call, limiter=self._isolated)
 

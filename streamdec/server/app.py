@@ -59,14 +59,14 @@ def create_app(
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: the markers around the model's reasoning, such as
             ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
-            ignored, unless a request says otherwise (``ignore_stops_between``).
+            ignored, unless a request overrides this (``ignore_stops_between``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
-            messages have ``thinking`` blocks, without the markers. A chat may say otherwise.
+            messages have ``thinking`` blocks, without the markers. A chat may override this.
         api_keys: the keys, of which requests need one; none if requests need no key. Paths with
             information never need one.
         hosts: names that the Host header may have; None for all.
         allow_origins: the origins whose web pages may send requests (CORS).
-        allow_request_templates: whether a request may have a chat template of its own, which is
+        allow_request_templates: whether a request may have its own chat template, which is
             rendered in a separate process.
         isolate_templates: whether the model's own template is rendered in a separate process, too,
             with limits of the operating system.
@@ -75,8 +75,10 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises ValueError for a key that a header cannot contain, without a name, for
-    ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without keys.
+    Raises TypeError for a tokenizer that cannot encode, an engine that is not callable, and
+    ``models`` that is a string. Raises ValueError for a key that a header cannot contain, without a
+    name, for ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without
+    keys.
     Raises TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
@@ -92,6 +94,12 @@ def create_app(
     >>> answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
     ('Hello', 3)
     """
+    if not callable(getattr(tokenizer, "encode", None)) or not hasattr(tokenizer, "vocab_size"):
+        raise TypeError(f"tokenizer must be the result of load_tokenizer, not {tokenizer!r:.80}")
+    if not callable(engine):
+        raise TypeError(f"engine must be callable with the ids of a prompt, not {engine!r:.80}")
+    if isinstance(models, str):
+        raise TypeError(f"models must be a list of names, not {models!r:.80}")
     if not models or not all(models):
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):

@@ -21,7 +21,7 @@ from streamdec.server.admission import LARGE, Place
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
 
-__all__ = ["arrived", "object_of"]
+__all__ = ["arrived", "check_inner", "object_of"]
 
 LONGEST_LENGTH = 18
 """The most digits of a Content-Length."""
@@ -131,6 +131,21 @@ def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
             _check_texts(key, None)
             _check_texts(value, key)
     return found
+
+
+def check_inner(text: str, limits: ServerLimits, param: str) -> None:
+    """Raise RequestError if the JSON in a text of a body has too many values or levels.
+
+    It is parsed by one call of C code, in which other threads have to wait. So numbers count, too.
+    """
+    data = text.encode()
+    try:
+        _check_structure(data, limits)
+        num_values = data.count(b",")
+    except RequestError as error:
+        raise RequestError(f"{param}: {error}", param=param) from None
+    if num_values > limits.values:
+        raise RequestError(f"{param} has more than {limits.values} values", param=param)
 
 
 def _check_structure(data: bytes, limits: ServerLimits) -> None:

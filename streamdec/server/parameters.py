@@ -56,17 +56,17 @@ def _all(names: Iterable[str], why: str, *unless: Any) -> dict[str, Refusal]:
     return dict.fromkeys(names, Refusal(why, unless))
 
 
-_FORM = "answers are not constrained here, they are only text"
-_BEAMS = "beams are not served here"
-_CHOICE = "which tokens are generated is not limited here; the engine gets logit_bias"
-_LIMITS = "answers are not ended or changed here other than by stops and max_tokens"
-_NO_PART = "the answer has no such part here"
-_PASSED_ON = "the engine gets no such parameter"
-_PROMPTS = "prompts are messages, text or token ids here"
-_LOGPROBS = "only log probabilities of the likeliest tokens are served here"
-_TEMPLATE = "give it in chat_template_kwargs, if the chat template has such a variable"
-_SERVICE = "there is no such service here"
-_STORED = "nothing is stored here: give all items in input"
+_FORM = "this server does not constrain answers; they are plain text"
+_BEAMS = "this server does not support beam search"
+_CHOICE = "this server does not restrict the generated tokens, except by logit_bias"
+_LIMITS = "this server ends an answer only at a stop or at max_tokens, and does not change it"
+_NO_PART = "the answers of this server have no such field"
+_PASSED_ON = "this server does not pass this parameter to the engine"
+_PROMPTS = "a prompt must be messages, text or token ids"
+_LOGPROBS = "this server returns only the log probabilities of the likeliest tokens"
+_TEMPLATE = "use chat_template_kwargs instead, if the chat template has such a variable"
+_SERVICE = "this server has no such service"
+_STORED = "this server stores nothing; send all items in input"
 
 _REFUSED: Mapping[str, Refusal] = {
     # OpenAI
@@ -74,14 +74,14 @@ _REFUSED: Mapping[str, Refusal] = {
     "modalities": Refusal(_FORM, (["text"],)),
     "response_format": Refusal(_FORM, ({"type": "text"}, {})),
     "tool_choice": Refusal(
-        "calls of tools are not forced here, only none or auto", ("none", "auto")
+        "this server does not force tool calls; use none or auto", ("none", "auto")
     ),
-    "functions": Refusal("use tools", ([],)),
-    "function_call": Refusal("use tool_choice", ("none", "auto")),
+    "functions": Refusal("use tools instead", ([],)),
+    "function_call": Refusal("use tool_choice instead", ("none", "auto")),
     "moderation": Refusal(_SERVICE),
     "web_search_options": Refusal(_SERVICE),
     "verbosity": Refusal(_TEMPLATE, ("medium",)),
-    "suffix": Refusal("text is not inserted here, only continued", ("",)),
+    "suffix": Refusal("this server continues a text and does not insert into it", ("",)),
     # the form of the answer
     **_all(
         (
@@ -101,27 +101,27 @@ _REFUSED: Mapping[str, Refusal] = {
     "repetition_detection": Refusal(_LIMITS),
     "watermark": Refusal(_LIMITS, ({},)),
     "watermarking": Refusal(_LIMITS, (False,)),
-    "stop_regex": Refusal("patterns of a client are not served here", ("", [])),
-    "no_stop_trim": Refusal("use include_stop_str_in_output", (False,)),
-    "max_new_tokens": Refusal("use max_tokens"),
-    "min_new_tokens": Refusal("use min_tokens", (0,)),
-    "sampling_seed": Refusal("use seed"),
+    "stop_regex": Refusal("this server does not accept patterns in requests", ("", [])),
+    "no_stop_trim": Refusal("use include_stop_str_in_output instead", (False,)),
+    "max_new_tokens": Refusal("use max_tokens instead"),
+    "min_new_tokens": Refusal("use min_tokens instead", (0,)),
+    "sampling_seed": Refusal("use seed instead"),
     "task": Refusal(_TEMPLATE),
     "thinking": Refusal(_TEMPLATE),
-    "documents": Refusal("documents are not rendered here", ([],)),
+    "documents": Refusal("this server does not render documents", ([],)),
     **_all(("vllm_xargs", "extra_args", "custom_params", "session_params"), _PASSED_ON, {}),
     **_all(("custom_logit_processor", "logits_processors"), _PASSED_ON, "", []),
     **_all(("kv_transfer_params", "ec_transfer_params"), _PASSED_ON, {}),
-    "lora_path": Refusal("model names what is served here", ("",)),
+    "lora_path": Refusal("use model to choose what is served", ("",)),
     # the prompt
     **_all(("prompt_embeds", "input_embeds", "input_ids"), _PROMPTS),
-    "truncate_prompt_tokens": Refusal("prompts are not truncated here"),
+    "truncate_prompt_tokens": Refusal("this server does not truncate prompts"),
     # what the answer has
-    "detokenize": Refusal("answers have text here; return_token_ids adds the ids", (True,)),
+    "detokenize": Refusal("answers always have text; return_token_ids adds the ids", (True,)),
     "return_tokens_as_token_ids": Refusal(
-        "log probabilities have the tokens' text here; return_token_ids adds the ids", (False,)
+        "log probabilities have the text of tokens; return_token_ids adds the ids", (False,)
     ),
-    "prompt_logprobs": Refusal("log probabilities of the prompt are not served here"),
+    "prompt_logprobs": Refusal("this server returns no log probabilities of the prompt"),
     "logprob_token_ids": Refusal(_LOGPROBS, ([],)),
     "sampling_logprobs_mode": Refusal(_LOGPROBS),
     **_all(
@@ -164,8 +164,8 @@ COMPLETION = Api(
     _HARMLESS,
     {
         **_REFUSED,
-        "reasoning_effort": Refusal("it is for chats"),
-        "include_reasoning": Refusal("it is for chats", (True,)),
+        "reasoning_effort": Refusal("only /v1/chat/completions has this parameter"),
+        "include_reasoning": Refusal("only /v1/chat/completions has this parameter", (True,)),
     },
 )
 """``/v1/completions``."""
@@ -180,8 +180,8 @@ CHAT = Api(
     _HARMLESS,
     {
         **_REFUSED,
-        "echo": Refusal("the last message is not repeated here", (False,)),
-        "add_special_tokens": Refusal("the chat template writes them", (False,)),
+        "echo": Refusal("this server does not repeat the last message", (False,)),
+        "add_special_tokens": Refusal("the chat template writes the special tokens", (False,)),
     },
 )
 """``/v1/chat/completions``."""
@@ -196,22 +196,22 @@ RESPONSES = Api(
     (_HARMLESS - {"metadata"}) | {"max_tool_calls", "background_options", "access_programs"},
     {
         **{name: why for name, why in _REFUSED.items() if name != "response_format"},
-        **_all(("input_ids", "messages", "prompt"), "use input"),
-        **_all(("max_tokens", "max_completion_tokens"), "use max_output_tokens"),
+        **_all(("input_ids", "messages", "prompt"), "use input instead"),
+        **_all(("max_tokens", "max_completion_tokens"), "use max_output_tokens instead"),
         **_all(("background", "enable_response_messages"), _SERVICE, False),
         **_all(("conversation", "previous_response_id", "previous_response"), _STORED),
-        "previous_input_messages": Refusal("use input"),
+        "previous_input_messages": Refusal("use input instead"),
         "context_management": Refusal(_SERVICE, ([],)),
-        "image": Refusal("only text is served here"),
-        "include_reasoning": Refusal("it is for chats", (True,)),
-        "reasoning_effort": Refusal("use reasoning.effort"),
-        "response_format": Refusal("use text.format"),
-        "truncation": Refusal("prompts are not truncated here", ("disabled",)),
-        **_all(("n", "best_of"), "a response is one sample", 1),
-        "logprobs": Refusal("use top_logprobs and include", (False,)),
+        "image": Refusal("this server supports only text"),
+        "include_reasoning": Refusal("only /v1/chat/completions has this parameter", (True,)),
+        "reasoning_effort": Refusal("use reasoning.effort instead"),
+        "response_format": Refusal("use text.format instead"),
+        "truncation": Refusal("this server does not truncate prompts", ("disabled",)),
+        **_all(("n", "best_of"), "a response has one sample", 1),
+        "logprobs": Refusal("use top_logprobs and include instead", (False,)),
         "return_token_ids": Refusal(_NO_PART, (False,)),
-        "echo": Refusal("the input is not repeated here", (False,)),
-        "chat_template": Refusal("it is for chats"),
+        "echo": Refusal("this server does not repeat the input", (False,)),
+        "chat_template": Refusal("only /v1/chat/completions has this parameter"),
     },
 )
 """``/v1/responses``."""

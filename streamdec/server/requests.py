@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streamdec.core.stops.conditions import StopConditions
 from streamdec.integrations.requests import from_vllm
+from streamdec.server.bodies import check_inner
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
@@ -125,7 +126,7 @@ def generation_of(
     n = fields.integer("n", 1, limits.samples) or 1
     best_of = fields.integer("best_of", 1)
     if best_of is not None and best_of != n:
-        message = "best_of must be n: samples are not ranked here"
+        message = "best_of must equal n: this server does not rank samples"
         raise RequestError(message, param="best_of", code="unsupported_parameter")
     conditions = _conditions(fields, limits, eos_token_ids, reasoning_markers)
     stream = fields.flag("stream")
@@ -191,6 +192,10 @@ def _conditions(
         if isinstance(value, list) and len(value) > limits.stops:
             message = f"{name} must not have more than {limits.stops} stops, not {len(value)}"
             raise RequestError(message, param=name)
+    sections = fields.get("ignore_stops_between")
+    if isinstance(sections, list) and len(sections) > limits.stops:
+        message = f"ignore_stops_between must not have more than {limits.stops} pairs"
+        raise RequestError(f"{message}, not {len(sections)}", param="ignore_stops_between")
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
@@ -306,6 +311,18 @@ def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> 
             most = f"and the limit is {limits.message_characters}"
             message = f"messages.{index} has {size} characters as JSON, {most}"
             raise RequestError(message, param=f"messages.{index}")
+        for arguments in _arguments(each):
+            check_inner(arguments, limits, f"messages.{index}.tool_calls")
+
+
+def _arguments(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments of calls of tools that are JSON in a text, which is parsed later."""
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(arguments, str):
+            yield arguments
 
 
 # --- /v1/messages ---------------------------------------------------------------------------------
@@ -330,7 +347,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     above = [{"role": "system", "content": system}] if system else []
     choice = fields.within("tool_choice").text("type")
     if choice not in (None, "none", "auto"):
-        message = "tool_choice: calls of tools are not forced here, only none or auto"
+        message = "tool_choice: this server does not force tool calls; use none or auto"
         raise RequestError(message, param="tool_choice", code="unsupported_parameter")
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
     chat = {"tools": tools, "tool_choice": choice}
@@ -348,10 +365,17 @@ def _with_reasoning(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "assistant":
         return message
-    kinds = ("thinking", "redacted_thinking")
-    blocks = [each for each in content if isinstance(each, dict)]
-    thoughts: list[Any] = [each.get("thinking") for each in blocks if each.get("type") == kinds[0]]
-    rest = [each for each in content if each not in blocks or each.get("type") not in kinds]
+    kinds = [each.get("type") if isinstance(each, dict) else None for each in content]
+    thoughts: list[Any] = [
+        each.get("thinking")
+        for each, kind in zip(content, kinds, strict=True)
+        if kind == "thinking"
+    ]
+    rest = [
+        each
+        for each, kind in zip(content, kinds, strict=True)
+        if kind not in ("thinking", "redacted_thinking")
+    ]
     found = {**message, "content": rest}
     if thoughts and all(isinstance(each, str) for each in thoughts):
         found["reasoning_content"] = "".join(thoughts)

@@ -54,7 +54,7 @@ def _check_forms(fields: Fields) -> None:
         (reasoning, "generate_summary", "auto"),
     ):
         if within.text(name) not in (None, kept):
-            raise within.wrong(name, f"{kept} here", "unsupported_parameter")
+            raise within.wrong(name, kept, "unsupported_parameter")
 
 
 def _tools(fields: Fields) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def _text(content: Any, where: str, kinds: tuple[str, ...]) -> str:
 
 
 def _wrong_type(where: str, item: Mapping[str, Any], wanted: str) -> RequestError:
-    message = f"{where}.type must be {wanted} here, not {shown(item.get('type'))}"
+    message = f"{where}.type must be {wanted}, not {shown(item.get('type'))}"
     return RequestError(message, param=where.partition(".")[0], code="unsupported_parameter")
 
 

@@ -170,7 +170,7 @@ class Routes:
         self._check_samples(len(prompts) * asked.n)
         adds, echo = fields.flag("add_special_tokens", default=True), fields.flag("echo")
         if echo and asked.logprobs is not None:
-            raise RequestError("echo has no logprobs here", param="echo")
+            raise RequestError("echo and logprobs cannot be combined", param="echo")
 
         def prepare() -> Answer:
             ids = [front.prompt_ids(each, add_special_tokens=adds) for each in prompts]

@@ -15,7 +15,7 @@ from streamdec.server.admission import Work
 from streamdec.server.answers import send_json
 from streamdec.server.fields import Fields
 from streamdec.server.front import LONGEST_MESSAGE, Front
-from streamdec.server.parameters import RESPONSES, check_supported
+from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, RESPONSES, check_supported
 from streamdec.server.problems import RequestError
 from streamdec.server.requests import (
     Prompt,
@@ -64,6 +64,7 @@ class Tokenizing:
         shows = fields.flag("return_token_strs")
         adds = fields.flag("add_special_tokens", default=True)
         prompt = fields.text("prompt")
+        check_supported(fields, COMPLETION if fields.get("messages") is None else CHAT)
         if fields.get("messages") is not None:
             if prompt is not None:
                 raise RequestError("expected prompt or messages, not both", param="prompt")
@@ -127,6 +128,7 @@ class Tokenizing:
         """Anthropic's ``/v1/messages/count_tokens``."""
         front = self._front
         served_model(Fields(body), front.models)
+        check_supported(Fields(body), ANTHROPIC)
         chat, _ = read_messages({"max_tokens": 1, **body}, front.limits)
         front.check_chat(chat)
         return Work(lambda: _Told({"input_tokens": len(front.chat_ids(chat))}), renders=True)

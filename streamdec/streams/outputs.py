@@ -106,7 +106,7 @@ def is_plain(value: object) -> bool:
 
 
 class OutputReader:
-    """Reads the outputs of one source, in their order.
+    """Reads the outputs of one source, in order.
 
     An output is an id, several ids (a list, an array, a tensor), or an engine's own object or dict.
     Such an object, or one of its ``outputs``, has ids in the field ``token_ids``, ``output_ids`` or
@@ -163,8 +163,8 @@ class OutputReader:
         >>> try:
         ...     OutputReader().read({"text": "Hi"})
         ... except SourceError as error:
-        ...     print(str(error)[:54])
-        no token ids in what the source gave, a dict of ['text
+        ...     print(str(error)[:60])
+        no token ids in a dict of ['text'], which the source yielded
         """
         reason, stop = None, None
         if self._ids is not None:
@@ -231,7 +231,7 @@ class OutputReader:
         if index == self._first_index:
             return True
         raise SourceError(
-            f"the source has several samples, {self._first_index} and {index}: "
+            f"the source has several samples, such as {self._first_index} and {index}; "
             "choose one with index="
         )
 
@@ -241,18 +241,21 @@ class OutputReader:
         name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
             raise SourceError(
-                f"{NEW_IDS} of several samples repeats ids while another sample grows: "
-                f"cumulative=True reads {IDS[0]} instead"
+                f"{NEW_IDS} of several samples repeats ids while another sample grows; "
+                f"give cumulative=True to read {IDS[0]} instead"
             )
         return MISSING if name is None else _field(sample, name)
 
     def _complaint(self, output: Any) -> str:
         what = f"a dict of {sorted(map(str, output))}" if isinstance(output, dict) else repr(output)
-        whose = "ids= gave" if self._ids is not None else "the source gave"
+        hint = (
+            ". For text use wrap(source, TextStopDecoder(...))" if isinstance(output, str) else ""
+        )
+        whose = "ids= returned" if self._ids is not None else "the source yielded"
         return (
-            f"no token ids in what {whose}, {what:.200}; expected an id, ids, or an output with "
-            f"{', '.join((*IDS, NEW_IDS))} or outputs; ids= can say where they are"
-            + ("; wrap(source, TextStopDecoder(...)) reads text" if isinstance(output, str) else "")
+            f"no token ids in {what:.200}, which {whose}; expected an id, a list of ids, or an "
+            f"object with {', '.join((*IDS, NEW_IDS))} or outputs. For other objects pass ids=, a "
+            "function that returns the ids" + hint
         )
 
     # --- cumulative outputs
@@ -270,8 +273,8 @@ class OutputReader:
         known = ids[seen - len(last_seen) : seen]
         if list(known) != list(last_seen):
             raise SourceError(
-                f"cumulative=True, but an output does not begin with the {seen} ids before it: "
-                f"it has {len(ids)}, and {list(known)} where {list(last_seen)} were"
+                f"cumulative=True expects each output to begin with all earlier ids: of {seen}, "
+                f"the last are {list(last_seen)}, but this output of {len(ids)} has {list(known)}"
             )
         self._num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]

@@ -60,7 +60,8 @@ class Reading:
             about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
             for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
                 if value is not None and value is not False:
-                    raise ValueError(f"{name} is about token ids; a TextStopDecoder reads text")
+                    told = "is for token ids, but a TextStopDecoder reads text; remove it"
+                    raise ValueError(f"{name} {told}")
             stepped, self.outputs, self.id_type = TextMachine(machine), PieceReader(), str
         else:
             check_machine(machine)

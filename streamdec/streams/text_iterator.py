@@ -158,7 +158,7 @@ def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]
 
 def _iterator_of(source: Any) -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):
-        raise TypeError(f"a source is an iterable of outputs, not {source!r:.80}{_hint(source)}")
+        raise TypeError(f"source must be an iterable of outputs, not {source!r:.80}{_hint(source)}")
     iterator = iter(source)
     return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
 

@@ -170,7 +170,7 @@ class TextStream(BaseStream[M]):
 
         def __await__(self) -> NoReturn:
             raise TypeError(
-                "a TextStream is not awaited but iterated over: `async for chunk in stream(...)`"
+                "a TextStream cannot be awaited; write `async for chunk in stream(...)`"
             )
 
     async def __aexit__(
@@ -260,7 +260,7 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
         source.close()
     verb = "await" if is_awaitable else "call" if callable(source) else ""
     hint = f": {verb} it, and pass its result" if verb else ""
-    raise TypeError(f"a source is an (async) iterable of outputs, not {source!r:.80}{hint}")
+    raise TypeError(f"source must be an (async) iterable of outputs, not {source!r:.80}{hint}")
 
 
 def _close_of(iterator: Any) -> Callable[[], object] | None:
@@ -311,7 +311,7 @@ def wrap(
     idle_timeout: float | None = None,
     **options: Unpack[ReadingOptions],
 ) -> TextStream[M]:
-    r"""Return the chunks that ``machine`` makes of ``source``, as a :class:`~streamdec.TextStream`.
+    r"""Step ``machine`` with ``source``, and return its chunks as a :class:`~streamdec.TextStream`.
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's

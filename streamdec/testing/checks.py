@@ -120,7 +120,7 @@ def checks(
             folder, a ``tokenizers.Tokenizer``, a fast tokenizer of transformers, a tokenizer of
             streamdec (as returned by ``load_tokenizer``), or a :class:`Subject`. A path is opened
             as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
-            :func:`small_tokenizers`. Bug cases have tokenizers of their own.
+            :func:`small_tokenizers`. Bug cases have their own tokenizers.
         strict: Whether to include the laws about latency: no text is withheld without need.
         only: Names of laws, or ``"bug_case"``, to include. Named laws do not need ``strict``.
         seed: The seed of the examples (for the same versions of hypothesis and Python).

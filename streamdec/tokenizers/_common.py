@@ -38,7 +38,7 @@ __all__ = [
 
 MAX_ID = 2**24 - 1
 """The highest id that a rank file or a file beside it may have. The bytes of each id up to the
-highest are read once; no vocabulary has so many."""
+highest are read once; no vocabulary is larger."""
 _SPREAD_IN_SAMPLE = 128
 _SPECIAL_IN_SAMPLE = 64
 _NO_TEXT = re.compile("[\udc80-\udcff]")

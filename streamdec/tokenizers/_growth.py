@@ -40,7 +40,7 @@ MAX_NAMED = 16
 MAX_WORK = 2**26
 """Steps of a backtracking search while a file is loaded; about a second."""
 MAX_TOKENS = 2**22
-"""Characters that a normalizer may make of the added tokens of a file."""
+"""The most characters of a normalizer's output for the added tokens of a file."""
 MAX_REPEATED = 4
 """How often a post-processor may repeat a text; known ones have it once."""
 MAX_ADDED = 2**12
@@ -139,7 +139,7 @@ def _check_templates(stages: list[dict[str, Any]], name: str) -> None:
         ids = [token.get("ids") for token in tokens if isinstance(token, dict)]
         added += sum(len(each) for each in (*pieces, *ids) if isinstance(each, list))
         if times > MAX_REPEATED or added > MAX_ADDED:
-            what = f"{times} texts of one, with {added} pieces and ids"
+            what = f"{times} copies of a text, with {added} pieces and ids"
             expected = f"at most {MAX_REPEATED} and {MAX_ADDED} are allowed"
             raise TokenizerLoadError(f"{name}: the post_processor may make {what}, and {expected}")
 
@@ -335,7 +335,7 @@ def _longest_entry(charsmap: object) -> int:
     """Return the most characters that a SentencePiece normalizer puts in place of one."""
     try:
         data = base64.b64decode(str(charsmap))
-    except ValueError:  # the library refuses it
+    except ValueError:  # the library rejects it
         return 1
     size = int.from_bytes(data[:4], "little")
     entries = data[4 + size :].split(b"\0")

@@ -68,7 +68,7 @@ def check_trie(content: bytes, name: str) -> None:
         pieces = [piece for piece, _ in json.loads(content.decode("utf-8-sig"))["model"]["vocab"]]
         texts = sorted(piece.encode("utf-8", "surrogatepass") for piece in pieces)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return  # another model, or malformed, which the library refuses
+        return  # another model, or malformed, which the library rejects
     nodes, before = 0, b""
     for text in texts:
         nodes += len(text) - _shared(before, text)

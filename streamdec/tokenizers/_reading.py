@@ -19,8 +19,8 @@ MAX_FILE = 2**28
 def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
     """Return the content of ``path``.
 
-    Raises TokenizerLoadError if it is no regular file, cannot be read, or has more than ``limit``
-    bytes.
+    Raises TokenizerLoadError if it is not a regular file, cannot be read, or has more than
+    ``limit`` bytes.
     """
     try:
         return read_file(path, limit)

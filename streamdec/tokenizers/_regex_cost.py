@@ -45,7 +45,7 @@ class RegexCost(NamedTuple):
 
 
 class _Group:
-    """A group as far as it was read."""
+    """The part of a group that was read."""
 
     def __init__(self, ways: float = 1) -> None:
         self.size: float = 1

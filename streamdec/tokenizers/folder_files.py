@@ -37,7 +37,7 @@ Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
 
 
 class FileError(Exception):
-    """A file that cannot be read; the message says why. Callers raise an error of their own."""
+    """A file that cannot be read; the message says why. Callers raise their own error."""
 
     def __init__(self, problem: Problem, detail: str, line: int | None = None) -> None:
         super().__init__(detail[:300])

@@ -1,6 +1,6 @@
 """What happened to each token of a stream: for people, and as JSON lines.
 
-``Tracer(decoder)`` stands before a decoder and changes nothing of what it gives; ``Trace`` is what
+``Tracer(decoder)`` wraps a decoder and does not change its output; ``Trace`` is what
 it saw. Streams that are not traced pay nothing.
 """
 

@@ -92,7 +92,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _text(text: str) -> str:
-    """As HTML; what would not be seen, or is no Unicode, as its escape."""
+    """As HTML; invisible and invalid characters as escapes."""
     seen = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
     return escape(seen)
 

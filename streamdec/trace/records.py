@@ -182,7 +182,7 @@ class Trace:
     end: End | None = None
     """The flush; None if there was none."""
     error: str | None = None
-    """The last exception that a call raised, as text; the stream may have gone on after it."""
+    """The last exception that a call raised, as text; the stream may have continued after it."""
     verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream continues"))
     """Whether the text is right, by the tokenizer's own decode."""
 

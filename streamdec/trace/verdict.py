@@ -21,7 +21,7 @@ __all__ = ["verdict_on"]
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
 _SHOWN = 24
 """The number of characters that are shown around a difference."""
-_EXACT = 'but for runs of bad bytes, which byte_fallback="exact" gives as decode() does'
+_EXACT = 'except runs of bad bytes; byte_fallback="exact" outputs them as decode() does'
 
 
 def verdict_on(
@@ -43,9 +43,9 @@ def verdict_on(
     options = trace.header.options
     for name, value in _UNKNOWN_TO_DECODE.items():
         if options[name] == value:
-            return Verdict(None, reason=f"{name}={value!r}, which decode() does not know")
+            return Verdict(None, reason=f"{name}={value!r}, which decode() does not have")
     if trace.header.after_prompt and prompt is None:
-        return Verdict(None, reason="the ids that came before are not known")
+        return Verdict(None, reason="the ids before the trace are not known")
     try:
         reference = _Reference(tokenizer, prompt or (), ids, options)
         return _compared(trace, reference, trace.text, match)
@@ -66,7 +66,7 @@ def _compared(
     at = _same(text, expected)
     before = len(reference.before)
     start, end = max(at - _SHOWN // 2, min(at, before)), at + _SHOWN
-    told = f"{text[start:end]!r} came, {expected[start:end]!r} is decoded"
+    told = f"the stream has {text[start:end]!r}, decode() has {expected[start:end]!r}"
     return Verdict(False, _token_at(trace, reference, expected, at), max(at - before, 0), told)
 
 
@@ -75,7 +75,7 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
 
     Ids that stop leave what was before them, with what the first of them decided of it (the space
     that a word ends with where another follows). A stop string is somewhere in the text: mostly of
-    all ids, but also in what comes out because an id that stops cuts off a character.
+    all ids, but also in a text that ends because an id that stops cuts off a character.
     """
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True

@@ -77,21 +77,21 @@ DEEP = b"".join(struct.pack("<IQ", 9, 1) for _ in range(100_000))
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "where 0 are left"),
+        (b"", "only 0 are left"),
         (b"GGML" + b"\0" * 20, "does not begin with GGUF"),
         (head(version=1), "version 1"),
         (head(version=2**31), "version 128"),
         (head(version=0), "version 0"),
         (head(keys=2**64 - 1), "18446744073709551615 keys"),
-        (head() + number(2**63) + b"k" * 20, "a key of 9223372036854775808 bytes"),
-        (head() + number(10**6) + b"k" * 20, "a key of 1000000 bytes"),
+        (head() + number(2**63) + b"k" * 20, "a key has 9223372036854775808 bytes"),
+        (head() + number(10**6) + b"k" * 20, "a key has 1000000 bytes"),
         (head() + KEY + struct.pack("<I", 13) + b"x" * 20, "type 13"),
         (head() + KEY + struct.pack("<I", 8) + number(2**40), "1099511627776 bytes"),
         (head() + LIST + struct.pack("<I", 4) + number(2**62), "4611686018427387904 items"),
-        (head() + LIST + struct.pack("<I", 10) + number(9) + b"x" * 9, "where 9 are left"),
+        (head() + LIST + struct.pack("<I", 10) + number(9) + b"x" * 9, "only 9 are left"),
         (head() + LIST + struct.pack("<I", 8) + number(2**62), "4611686018427387904 items"),
         (head() + LIST + struct.pack("<I", 77) + number(1) + b"x", "type 77"),
-        (head() + LIST + DEEP, "deep|lists within"),
+        (head() + LIST + DEEP, "deep|contains lists"),
     ],
 )
 def test_lies_are_named(content: bytes, reason: str, wanted: str, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.Mo
     content = gguf([("a", ["x"] * 4), ("b", ["x"] * 4)])
     assert read(content, tmp_path) == {"a": ["x"] * 4, "b": ["x"] * 4}
     for wanted in ("", "b", "none"):
-        with pytest.raises(TokenizerLoadError, match="more than 10 items"):
+        with pytest.raises(TokenizerLoadError, match="at most 10 items"):
             read(gguf([("a", ["x"] * 4), ("b", ["x"] * 5)]), tmp_path, wanted)
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_shrinks_while_it_is_read(
     """Its size is known, and then less is there."""
     whole = gguf([("k", ["abc", "de"])])
     monkeypatch.setattr(gguf_metadata._Reader, "__init__", _believing(len(whole)))
-    with pytest.raises(TokenizerLoadError, match=r"file\.gguf'.*the file ends in the middle of"):
+    with pytest.raises(TokenizerLoadError, match=r"file\.gguf'.*the file ends inside"):
         read(whole[:-kept], tmp_path, wanted)
 
 

@@ -193,7 +193,7 @@ def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (bad_regex, "read in different ways"),
+        (bad_regex, "read this regex in different ways"),
         (dropout, "dropout"),
         (stripping, "white space"),
         pytest.param(other_pre_tokenizer, "cannot load", marks=needs_fastokens),

@@ -297,7 +297,7 @@ def test_one_file_serves_three(tmp_path: Path) -> None:
         (
             rank_file(small_ranks() | {b"xx": 272}),
             SPEC,
-            "the id 272 is also that of a special token",
+            "the id 272 is also the id of a special token",
         ),
         (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
     ],

@@ -27,7 +27,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Suite(Generic[S, E]):
-    """Cases that run together, and what they need of a tokenizer."""
+    """Cases that run together, and the tokenizers that they need."""
 
     cases: Mapping[str, Callable[[S, E, Report], None]]
     full: E
@@ -35,7 +35,7 @@ class Suite(Generic[S, E]):
     prepare: Callable[[Subject], S]
 
     def measure(self, subject: Subject, names: Sequence[str], report: Report) -> None:
-        """Run the cases of these names, or all, on one tokenizer. Each case prepares it anew."""
+        """Run the cases of these names, or all, on one tokenizer. Each case prepares it again."""
         effort = self.quick if report.quick else self.full
         for name in names or self.cases:
             sys.stderr.write(f"{subject.name}: {name}\n")
@@ -50,7 +50,7 @@ SUITES: Mapping[str, Suite[Any, Any]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases and print the report. Return 1 for a wrong text or a floor of ``--check``."""
+    """Run the cases and print the report. Return 1 for a wrong text or a bound of ``--check``."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     suite, names = SUITES[asked.suite], asked.case or []
@@ -94,11 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "--suite", choices=SUITES, default="streams", help="what is measured (default: streams)"
+        "--suite",
+        choices=SUITES,
+        default="streams",
+        help="the group of cases to run (default: streams)",
     )
     parser.add_argument("--quick", action="store_true", help="shorter streams, trained tokenizers")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report for machines")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     parser.add_argument(
         "--tokenizer",
         type=Path,
@@ -110,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         "--peers",
         type=Path,
         metavar="FOLDER",
-        help=f"run the peers that lie there; {COMMAND} FOLDER fetches them",
+        help=f"compare with the peers in this folder; {COMMAND} FOLDER installs them",
     )
     parser.add_argument(
         "--case",

@@ -1,6 +1,6 @@
 """The cases of hooks, of the hand-over from task to task, and of the rest of a server.
 
-Contestants run in one event loop and one thread, except where a case says so.
+Contestants run in one event loop and one thread, except in cases that describe other threads.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["ASYNC_CASES"]
 
 BACKENDS = ("asyncio", "trio")
 IDLE_HOOK = "a hook that does nothing"
-HOOK_FLOOR = 8.0
+HOOK_BOUND = 8.0
 """The most of a stream without a hook that it may take: with one, each token is counted."""
 BUFFER = 64
 QUEUE = f"anyio's memory stream of {BUFFER}, a token"
 THREAD = "a feed, from a thread"
 TOKENS_PER_WAKE = (1, 4, 16)
-HAND_OVER_FLOORS = {4: 0.5}
-"""The most of the memory stream's time, by the tokens that a reader gets at a time."""
+HAND_OVER_BOUNDS = {4: 0.5}
+"""The largest ratio to anyio's memory stream, by the tokens that a reader gets at once."""
 
 EVENT = "a chunk as JSON in a server-sent event"
 TURN = "a turn of asyncio's loop"
@@ -77,8 +77,8 @@ def hooked(subject: Subject, effort: Effort, report: Report) -> None:
             samples = in_turns(cases, effort.rounds)
             for name in made:
                 ratio = samples.ratio(name, OURS)
-                floor = HOOK_FLOOR if name == IDLE_HOOK else None
-                report.add(subject.name, where, f"{name} / {OURS}", ratio, "x", floor=floor)
+                bound = HOOK_BOUND if name == IDLE_HOOK else None
+                report.add(subject.name, where, f"{name} / {OURS}", ratio, "x", bound=bound)
             for name in hooks:
                 report.add(subject.name, where, name, samples.time(name), "ns")
     _ends(subject, hooks, effort, report)
@@ -157,7 +157,7 @@ def hand_over(subject: Subject, effort: Effort, report: Report) -> None:
         add = partial(report.add, subject.name, case)
         for count in TOKENS_PER_WAKE:
             ratio = samples.ratio(_feed(count), QUEUE)
-            add(f"{_feed(count)} / {QUEUE}", ratio, "x", floor=HAND_OVER_FLOORS.get(count))
+            add(f"{_feed(count)} / {QUEUE}", ratio, "x", bound=HAND_OVER_BOUNDS.get(count))
         for name in ways:
             add(name, samples.time(name), "ns")
 

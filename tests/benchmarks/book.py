@@ -56,7 +56,7 @@ class Book:
 
     @property
     def setting(self) -> str:
-        """The date, the versions and the machine, to be put into a sentence."""
+        """The date, the versions and the machine, as a part of a sentence."""
         known = self.data["environment"]
         names = {
             "vllm": "vLLM",

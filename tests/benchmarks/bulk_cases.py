@@ -28,7 +28,7 @@ from tests.benchmarks.subjects import SEED, Subject
 __all__ = ["CASES", "FULL", "QUICK", "Case", "Effort"]
 
 OURS, THEIRS = "decode_arrow", "decode_batch"
-FLOOR = 5.0
+BOUND = 5.0
 """Times the throughput of the library, for texts of byte-level tokenizers."""
 ROW = 400
 """Token ids."""
@@ -53,10 +53,10 @@ CUT, RANDOM = "mix, cut anywhere", "random ids"
 
 
 def rows_of(subject: Subject, kind: str, count: int) -> list[list[int]]:
-    """Rows of a text, each of whole characters; or others.
+    """Rows of a text, each of whole characters; or other rows.
 
-    Rows that were cut anywhere begin and end within characters, about half of them; of those drawn
-    from the vocabulary, special and unknown ids included, nearly every one is no UTF-8.
+    About half of the rows that were cut anywhere begin and end inside characters. Rows drawn from
+    the vocabulary, special and unknown ids included, are rarely valid UTF-8.
     """
     seed = random.Random(SEED)
     if kind == RANDOM:
@@ -85,12 +85,12 @@ def arrays(subject: Subject, effort: Effort, report: Report) -> None:
         for number, (text, expected) in enumerate(zip(ours().to_pylist(), theirs(), strict=True)):
             report.compare(f"{subject.name}, {kind}, row {number}", text, expected)
         is_promised = subject.rule == "ByteLevel" and kind in subject.texts
-        for clock, on, floor in (
-            (perf_counter_ns, "on the wall", FLOOR if is_promised else None),
+        for clock, on, bound in (
+            (perf_counter_ns, "on the wall", BOUND if is_promised else None),
             (process_time_ns, "of processors", None),
         ):
             _race(subject, f"arrays, {kind}", {THEIRS: theirs, OURS: ours}, effort, report)(
-                clock, on, floor
+                clock, on, bound
             )
 
 
@@ -101,18 +101,18 @@ def _race(
     effort: Effort,
     report: Report,
 ) -> Callable[[Clock, str, float | None], None]:
-    """What takes times by a clock, and reports how many times as fast the last one is."""
+    """Time decoders with one clock, and report how many times as fast the last one is."""
     tokens = effort.rows * ROW  # or a few more
     first, *_, last = actions
 
-    def run(clock: Clock, on: str, floor: float | None) -> None:
+    def run(clock: Clock, on: str, bound: float | None) -> None:
         cases = {
             name: partial(nanoseconds, action, clock=clock) for name, action in actions.items()
         }
         times = in_turns(cases, effort.rounds)
         ratio = times.ratio(first, last)
         what = f"{first} / {last}, {on}"
-        report.add(subject.name, where, what, ratio, "x", floor=floor, at_least=True)
+        report.add(subject.name, where, what, ratio, "x", bound=bound, at_least=True)
         for name in actions:
             report.add(
                 subject.name, where, f"{name}, {on}", times.time(name).times(1 / tokens), "ns"
@@ -161,7 +161,7 @@ def rollouts(subject: Subject, effort: Effort, report: Report) -> None:
         batch = [[*row, end] for row in rows]
         for spans in (False, True):
             where = f"rollouts, {name}{', spans' if spans else ''}"
-            ours = partial(decode_rollouts, subject.tokenizer, batch, conditions, spans=spans)
+            ours = partial(decode_rollouts, batch, subject.tokenizer, conditions, spans=spans)
             theirs = partial(_encoded_again, subject, rows, spans=spans)
             others = 0
             for number, (each, (text, ids)) in enumerate(zip(ours(), theirs(), strict=True)):
@@ -198,7 +198,7 @@ def _answers(subject: Subject, count: int, share: float) -> list[list[int]]:
 def _encoded_again(
     subject: Subject, rows: Sequence[list[int]], *, spans: bool
 ) -> list[tuple[str, list[int] | None]]:
-    """What is written without ``decode_rollouts``: texts, and ids where they are not the row's."""
+    """What people write without ``decode_rollouts``. Its ids may differ from those of the row."""
     found: list[tuple[str, list[int] | None]] = []
     for text in subject.library.decode_batch(rows, skip_special_tokens=True):
         places = [place for stop in ANSWER_STOPS if (place := text.find(stop)) >= 0]

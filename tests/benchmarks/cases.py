@@ -1,8 +1,8 @@
 """The cases of streams without stops, and the names of all cases.
 
 A case is a function of a tokenizer (:class:`~tests.benchmarks.subjects.Subject`), an effort and a
-report. It compares each text that it times, and adds figures to the report. A floor is a bound that
-guards against growth and cliffs. The goals are in :mod:`tests.benchmarks.goals`.
+report. It compares each text that it times, and adds figures to the report. A bound guards against
+growth and cliffs. The goals are in :mod:`tests.benchmarks.goals`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.benchmarks.common import (
     FLAT,
     FULL,
     QUICK,
-    STEP_FLOORS,
+    STEP_BOUNDS,
     Case,
     Effort,
     compare,
@@ -46,7 +46,7 @@ __all__ = ["CASES", "FULL", "QUICK", "Case", "Effort"]
 PROMPT_SIZE = 100_000
 PROMPT_MS = 1.0
 CALLS = 200
-"""Calls timed together, of verbs that take microseconds."""
+"""Calls that are timed together, because each takes only microseconds."""
 FILE = "Tokenizer.from_file"
 FIRST_TEXT = "load_tokenizer to first text"
 
@@ -55,14 +55,14 @@ FIRST_TEXT = "load_tokenizer to first text"
 
 
 def step(subject: Subject, effort: Effort, report: Report) -> None:
-    """A warm step beside the library's. Also of id 0 only, which is what NaN logits give.
+    """A warm step beside the library's. Also of id 0 only, which is the result of NaN logits.
 
-    Beside it, the least code that a step could be.
+    The case also measures the least code that a step could be.
     """
     workloads = {name: subject.pieces(name, effort.step_size)[0] for name in subject.texts}
     for name in workloads:
         share = subject.split_share(name)
-        report.note(f"{subject.name}, {name}: {share:.0%} of tokens are no whole characters")
+        report.note(f"{subject.name}, {name}: {share:.0%} of tokens are not whole characters")
     if subject.expected([0]):
         workloads["id 0"] = [0] * effort.step_size
     for workload, token_ids in workloads.items():
@@ -75,7 +75,7 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         entrants: list[Entrant] = [subject.ours, subject.rival, *least]
         samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, f"step, {workload}")
-        add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=STEP_FLOORS.get(subject.rule))
+        add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", bound=STEP_BOUNDS.get(subject.rule))
         for each in least:
             add(f"{each.name} / {HF}", samples.ratio(each.name, HF), "x")
         for entrant in entrants:
@@ -100,8 +100,7 @@ def cold(subject: Subject, effort: Effort, report: Report) -> None:
 def growth(subject: Subject, effort: Effort, report: Report) -> None:
     """The same ids as many short streams and as one long stream, up to a million tokens.
 
-    Only streamdec decodes the million. It is the whole text again and again, so that no character
-    is cut.
+    Only streamdec decodes the million. It repeats the whole text, so that no character is cut.
     """
     shortest, longest = effort.growth_sizes[0], effort.growth_sizes[-1]
     for workload, token_ids in subject.texts.items():
@@ -121,8 +120,8 @@ def growth(subject: Subject, effort: Effort, report: Report) -> None:
             samples = in_turns(named, max(effort.rounds // 2, 1))
             for end in ends:
                 ratio = samples.ratio(*(f"{entrant.name}, {n:,} tokens" for n in (end, shortest)))
-                floor = FLAT if entrant is subject.ours else None
-                add(f"{entrant.name}, {end:,} / {shortest:,} tokens", ratio, "x", floor=floor)
+                bound = FLAT if entrant is subject.ours else None
+                add(f"{entrant.name}, {end:,} / {shortest:,} tokens", ratio, "x", bound=bound)
             for name in named:
                 add(name, samples.time(name), "ns")
 
@@ -146,8 +145,8 @@ def skipped(subject: Subject, effort: Effort, report: Report) -> None:
     warm(subject, [chat], report, "skipped, turns")
     samples = race([subject.ours, subject.rival], [chat] * effort.step_streams, effort.rounds)
     add = partial(report.add, subject.name, "skipped, turns")
-    floor = STEP_FLOORS.get(subject.rule)  # some of these tokens take the slow path
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=floor and 2 * floor)
+    bound = STEP_BOUNDS.get(subject.rule)  # some of these tokens take the slow path
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", bound=bound and 2 * bound)
     add(OURS, samples.time(OURS), "ns")
     _flat(subject, effort, report, "skipped on end", special[-1])
 
@@ -171,7 +170,7 @@ def _flat(subject: Subject, effort: Effort, report: Report, case: str, token_id:
     samples = in_turns(cases, effort.rounds)
     add = partial(report.add, subject.name, case)
     ratio = samples.ratio(str(longest), str(shortest))
-    add(f"{OURS}, {longest:,} / {shortest:,} tokens", ratio, "x", floor=FLAT)
+    add(f"{OURS}, {longest:,} / {shortest:,} tokens", ratio, "x", bound=FLAT)
     for size in pieces:
         add(f"{OURS}, {size:,} tokens", samples.time(str(size)), "ns")
 
@@ -186,7 +185,7 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
             warm(subject, [token_ids], report, f"memory, {name}")
             used = bytes_per_stream(subject.ours, token_ids, effort.live_streams)
             what = f"{OURS}, {size:,} tokens"
-            report.add(subject.name, f"memory, {name}", what, used, "B", floor=BYTES_PER_STREAM)
+            report.add(subject.name, f"memory, {name}", what, used, "B", bound=BYTES_PER_STREAM)
 
 
 # --- beginnings -----------------------------------------------------------------------------------
@@ -204,9 +203,9 @@ def prompt(subject: Subject, effort: Effort, report: Report) -> None:
         action = partial(DecodeStream, subject.tokenizer, fresh(token_ids))
         samples = in_turns({name: partial(nanoseconds, action)}, effort.rounds)
         time = samples.time(name).times(1e-6)
-        floor = PROMPT_MS if name != "all skipped" else None
+        bound = PROMPT_MS if name != "all skipped" else None
         what = f"{OURS}, {PROMPT_SIZE:,} ids"
-        report.add(subject.name, f"prompt, {name}", what, time, "ms", floor=floor)
+        report.add(subject.name, f"prompt, {name}", what, time, "ms", bound=bound)
 
 
 def _compare_after_prompt(

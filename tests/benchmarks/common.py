@@ -1,4 +1,4 @@
-"""What the cases share: how much to measure, and how to warm up, compare and race."""
+"""Shared by the cases: how much to measure, and how to warm up, compare and race."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "FULL",
     "QUICK",
     "SEED",
-    "STEP_FLOORS",
+    "STEP_BOUNDS",
     "Case",
     "Effort",
     "compare",
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 FLAT = 1.3
-"""What "no more than" means on a machine that others use."""
-STEP_FLOORS = {"ByteLevel": 0.3, "ByteFallback": 0.12}
+"""The tolerance of "no more than" on a machine that is shared with other work."""
+STEP_BOUNDS = {"ByteLevel": 0.3, "ByteFallback": 0.12}
 """The most of the library's time that a warm token may take, by the rule of the tokenizer. A step
 takes half of it, a step that misses the hot path several times as much."""
 BYTES_PER_STREAM = 2_048
-"""Of a stream that waits in the middle of a stop: some 350, and 80 for each withheld token."""
+"""Bytes of a stream in the middle of a stop: some 350, and 80 for each withheld token."""
 SEED = 25
 
 

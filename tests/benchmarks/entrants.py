@@ -83,7 +83,7 @@ class ColdStops:
 
 
 class Sectioned(Stopping):
-    """streamdec with a section of reasoning, outside of it or inside; no marker ever comes."""
+    """streamdec with a section of reasoning, outside of it or inside. The text has no marker."""
 
     def __init__(self, tokenizer: Decoder, *, is_inside: bool) -> None:
         super().__init__(tokenizer, StopConditions(), f"{'in' if is_inside else 'out'}side")
@@ -94,7 +94,7 @@ class Sectioned(Stopping):
         return SectionDecoder(self.tokenizer, sections=sections, starts_inside=self._is_inside)
 
 
-# --- floors of the step ---------------------------------------------------------------------------
+# --- bounds of the step ---------------------------------------------------------------------------
 
 
 class _LookUpStream(DecodeStream):

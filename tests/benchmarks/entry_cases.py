@@ -43,13 +43,13 @@ LIST_SIZE = 8
 EVENT = "a chat event as bytes"
 GENERATOR = "an async generator that passes on"
 STEPPING = "an async generator that steps"
-"""The least that a stream has to do: step, look for text and for the finish, and yield."""
+"""The least work of a stream: step, look for text and for the finish, and yield."""
 STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
-"""The least that a stream has to do with lists."""
+"""The least work of a stream that reads lists."""
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
 STREAM_RATIO = ("stream", GENERATOR)
-STREAM_FLOOR = 3.5 if sys.version_info < (3, 12) else 2.5
+STREAM_BOUND = 3.5 if sys.version_info < (3, 12) else 2.5
 """From 3.12 on an asynchronous generator takes twice the time, and so does a stream."""
 RATIOS = (
     ("iter_chunks", "step"),
@@ -117,9 +117,9 @@ def entry(subject: Subject, effort: Effort, report: Report) -> None:
         cases |= _steps(subject, markers, token_ids, times)
         samples = in_turns(cases, effort.rounds)
         for one, other in RATIOS:
-            floor = STREAM_FLOOR if (one, other) == STREAM_RATIO else None
+            bound = STREAM_BOUND if (one, other) == STREAM_RATIO else None
             ratio = samples.ratio(one, other)
-            report.add(subject.name, where, f"{one} / {other}", ratio, "x", floor=floor)
+            report.add(subject.name, where, f"{one} / {other}", ratio, "x", bound=bound)
         for name in cases:
             report.add(subject.name, where, name, samples.time(name), "ns")
 

@@ -1,6 +1,6 @@
 """The goals, and the figures that decide whether they are reached.
 
-Goals are for developers. A missed goal is not a failure, unlike a missed floor.
+Goals are for developers. A missed goal is not a failure, unlike a missed bound.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.page [REPORT]
 
-``REPORT`` is what ``python -m tests.benchmarks --peers FOLDER --json REPORT`` wrote. Without it,
-the report in the documentation is used again. Nobody types a figure of these pages.
+``REPORT`` is the file that ``python -m tests.benchmarks --peers FOLDER --json REPORT`` wrote.
+Without it, the report in the documentation is used again. No figure of these pages is typed by
+hand.
 """
 
 from __future__ import annotations
@@ -255,7 +256,7 @@ def _memory(book: Book) -> str:
 
 
 def _beginnings(book: Book) -> str:
-    """What is done once for a process, a tokenizer or a set of stops."""
+    """Costs that occur once for a process, a tokenizer or a set of stops."""
     first_text = "load_tokenizer to first text"
     users = "from streamdec import iter_chunks, load_tokenizer"
     rows = [
@@ -374,7 +375,7 @@ def lacks(book: Book) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write them, or say why not and change nothing."""
+    """Write the pages, or print why not and change nothing."""
     given = sys.argv[1:] if arguments is None else arguments
     path = Path(given[0]) if given else REPORT
     try:

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.picture REPORT FOLDER
 
-They are SVG with light and dark colours, which the reader's setting selects, and with a background
-of their own, so that they can be read on any page.
+They are SVG with light and dark colours, which the reader's setting selects, and with their
+own background, so that they can be read on any page.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def lone_bytes(book: Book) -> str:
     lines = {name: _line(book, name) for name in (OURS, HF, *PEERS, "mlx-lm naive")}
     lines = {name: line for name, line in lines.items() if line}
     height = 492
-    title = "A run of bytes that are no character"
+    title = "A run of bytes that are not a character"
     parts = [
         f"{LABELS.get(name, name)}: {duration(line[-1][1])} at {line[-1][0]:,} tokens"
         for name, line in lines.items()
@@ -301,7 +301,7 @@ def _line(book: Book, name: str) -> list[tuple[int, float]]:
 
 def _draw_lines(book: Book, lines: Mapping[str, Sequence[tuple[int, float]]]) -> Iterator[str]:
     across, up = Axis(SIZES[0], SIZES[-1], 84, 600), Axis(10, 1_000_000, 388, 92)
-    yield _text(24, 38, "A run of bytes that are no character", "title")
+    yield _text(24, 38, "A run of bytes that are not a character", "title")
     what = (
         f"CPU time a token, {TITLE}'s tokenizer, by the length of a run of lone continuation bytes"
     )

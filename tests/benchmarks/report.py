@@ -30,26 +30,26 @@ class Figure:
     value: float
     unit: str
     """``"x"`` for a ratio, a unit of time or memory, or ``"chars"``."""
-    floor: float | None = None
+    bound: float | None = None
     """The bound that must hold. ``--check`` fails if it does not."""
     goal: float | None = None
     """The bound that should hold."""
     low: float | None = None
     high: float | None = None
     at_least: bool = False
-    """Whether floor and goal are lower bounds."""
+    """Whether bound and goal are lower bounds."""
     remark: str = ""
     """A note for the reader of the figure."""
 
     @property
     def is_ratio(self) -> bool:
         """Whether it belongs into the first table: ratios, and numbers with a bound."""
-        return self.unit == "x" or self.floor is not None or self.goal is not None
+        return self.unit == "x" or self.bound is not None or self.goal is not None
 
     @property
     def missed_by(self) -> float:
-        """How far beyond the floor the value is, as a part of the floor."""
-        return self._beyond(self.floor)
+        """How far beyond the bound the value is, as a part of the bound."""
+        return self._beyond(self.bound)
 
     def _beyond(self, bound: float | None) -> float:
         if bound is None:
@@ -59,11 +59,11 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether floor and goal hold, and the remark."""
-        return ", ".join(filter(None, (self._floor_verdict(), self._goal_verdict(), self.remark)))
+        """Whether bound and goal hold, and the remark."""
+        return ", ".join(filter(None, (self._bound_verdict(), self._goal_verdict(), self.remark)))
 
-    def _floor_verdict(self) -> str:
-        if self.floor is None:
+    def _bound_verdict(self) -> str:
+        if self.bound is None:
             return ""
         return f"MISSED by {self.missed_by:.0%}" if self.missed_by else "holds"
 
@@ -118,7 +118,7 @@ class Report:
 
     @property
     def missed(self) -> list[Figure]:
-        """The figures whose floor does not hold."""
+        """The figures whose bound does not hold."""
         return [figure for figure in self.figures if figure.missed_by]
 
     # --- output
@@ -165,9 +165,9 @@ class Report:
         yield ""
         yield from (f"WRONG: {failure}" for failure in self.failures)
         yield from (f"{_name(f)}: {f.verdict.split(',')[0]}" for f in self.missed)
-        floors = sum(figure.floor is not None for figure in self.figures)
-        hold = floors - len(self.missed)
-        yield f"{hold} of {floors} floors hold; {len(self.failures)} wrong results"
+        bounds = sum(figure.bound is not None for figure in self.figures)
+        hold = bounds - len(self.missed)
+        yield f"{hold} of {bounds} bounds hold; {len(self.failures)} wrong results"
 
 
 def _first_difference(text: Sequence[Any], other: Sequence[Any]) -> int:
@@ -202,7 +202,7 @@ def _processor() -> str:
 
 # --- tables ---------------------------------------------------------------------------------------
 
-_RATIO_HEAD = ("tokenizer", "case", "what", "measured", "", "floor", "goal", "verdict")
+_RATIO_HEAD = ("tokenizer", "case", "what", "measured", "", "bound", "goal", "verdict")
 _TIME_HEAD = ("tokenizer", "case", "what", "measured", "", "")
 
 
@@ -223,7 +223,7 @@ def _time_row(figure: Figure) -> tuple[str, ...]:
 
 
 def _ratio_row(figure: Figure) -> tuple[str, ...]:
-    bounds = (_bound(figure, figure.floor), _bound(figure, figure.goal))
+    bounds = (_bound(figure, figure.bound), _bound(figure, figure.goal))
     return *_time_row(figure), *bounds, figure.verdict
 
 

@@ -1,4 +1,4 @@
-"""A server for the case ``sockets``, in a process of its own: ours, or a bare application.
+"""A server for the case ``sockets``, in its own process: streamdec's, or a bare application.
 
     python -m tests.benchmarks.socket_server {streamdec,bare}
 

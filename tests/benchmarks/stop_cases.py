@@ -41,17 +41,17 @@ E = TypeVar("E", bound=Entrant)
 
 COUNTS = (4, 64, 1_000)
 WITHOUT = f"{OURS} without"
-STEP_FLOOR = 0.4
+STEP_BOUND = 0.4
 """The most of the library's time that a warm token may take with ordinary stops."""
-COLD_FLOOR = 0.8
+COLD_BOUND = 0.8
 """The most of the library's time with four ordinary new stops."""
 UNSEEN_STOPS = ((ORDINARY, 0), (ORDINARY, 4), (HARD, 4), (ORDINARY, 64), (HARD, 64))
 CHARACTERS_PER_TOKEN = 5
 """More than code has."""
 SETS_AT_ONCE = 16
 """Sets of stops whose making is timed together."""
-COMPILE_FLOOR_MS = 3.0
-WITHHELD_FLOORS = {("code", ORDINARY, 4): 0.2}
+COMPILE_BOUND_MS = 3.0
+WITHHELD_BOUNDS = {("code", ORDINARY, 4): 0.2}
 """The most characters that are withheld after a token, on average."""
 SETS_BEFORE_COLD = 64
 """How many other sets of stops come first, as on a server."""
@@ -62,7 +62,7 @@ HOSTILE_MB = 32.0
 """The most that the caches of all stops of a tokenizer may hold. They keep 4,096 sets."""
 HOSTILE_KB_ALIVE = 64.0
 NEIGHBOURS_PER_ROUND = 100
-NEIGHBOUR_FLOOR = 1.75
+NEIGHBOUR_BOUND = 1.75
 """The most of the time without stops that a stream may take among streams with new stops."""
 TURNS_SIZE = 128
 """Tokens of each stream that takes turns with others."""
@@ -95,12 +95,12 @@ def step(subject: Subject, effort: Effort, report: Report) -> None:
         samples = race(entrants, [token_ids] * effort.step_streams, effort.rounds)
         add = partial(report.add, subject.name, where)
         for kind, _, entrant in sets:
-            floor, flat = (STEP_FLOOR, FLAT) if kind == ORDINARY else (None, None)
-            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", floor=floor)
-            add(f"{entrant.name} / {WITHOUT}", samples.ratio(entrant.name, OURS), "x", floor=flat)
+            bound, flat = (STEP_BOUND, FLAT) if kind == ORDINARY else (None, None)
+            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", bound=bound)
+            add(f"{entrant.name} / {WITHOUT}", samples.ratio(entrant.name, OURS), "x", bound=flat)
             add(entrant.name, samples.time(entrant.name), "ns")
         most, least = _name(ORDINARY, max(COUNTS)), _name(ORDINARY, min(COUNTS))
-        add(f"{most} / {least}", samples.ratio(most, least), "x", floor=FLAT)
+        add(f"{most} / {least}", samples.ratio(most, least), "x", bound=FLAT)
         add(WITHOUT, samples.time(OURS), "ns")
         add(NO_STOPS, samples.time(HF), "ns")
 
@@ -146,8 +146,8 @@ def cold(subject: Subject, effort: Effort, report: Report) -> None:
             compare(subject, entrant, piece, report, f"cold stops, {workload}, {entrant.name}")
             samples = race([entrant, subject.rival], [piece] * effort.step_streams, effort.rounds)
             is_usual = (workload, kind, count) == ("code", ORDINARY, 4)
-            floor = COLD_FLOOR if is_usual else None
-            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", floor=floor)
+            bound = COLD_BOUND if is_usual else None
+            add(f"{entrant.name} / {NO_STOPS}", samples.ratio(entrant.name, HF), "x", bound=bound)
             add(entrant.name, samples.time(entrant.name), "ns")
 
 
@@ -211,8 +211,8 @@ def compile_stops(subject: Subject, effort: Effort, report: Report) -> None:
         cases = {name: partial(_compile, entrant, make) for name, make in makes.items()}
         samples = in_turns(cases, effort.rounds)
         add = partial(report.add, subject.name, "compile stops")
-        floor = COMPILE_FLOOR_MS if count == max(COUNTS) else None
-        add(entrant.name, samples.time(entrant.name).times(1e-6), "ms", floor=floor)
+        bound = COMPILE_BOUND_MS if count == max(COUNTS) else None
+        add(entrant.name, samples.time(entrant.name).times(1e-6), "ms", bound=bound)
         add(conditions, samples.time(conditions).times(1e-6), "ms")
 
 
@@ -240,7 +240,7 @@ def shared(subject: Subject, effort: Effort, report: Report) -> None:
         add(f"{entrant.name} / {WITHOUT}", samples.ratio("turns", "turns without"), "x")
         ratio = samples.ratio("turns", "queue")
         what = f"{entrant.name}, in turns / one stream after another"
-        add(what, ratio, "x", floor=NEIGHBOUR_FLOOR)
+        add(what, ratio, "x", bound=NEIGHBOUR_BOUND)
         add(f"{entrant.name}, in turns", samples.time("turns"), "ns")
 
 
@@ -279,7 +279,7 @@ def _compare_in_turns(
 
 
 def tenants(subject: Subject, effort: Effort, report: Report) -> None:
-    """Requests of many tenants, each with four stops of its own, beside requests of one.
+    """Requests of many tenants, each with its own four stops, beside requests of one.
 
     A request is 256 tokens from anywhere in the code. Opening a stream is not counted.
     """
@@ -304,7 +304,7 @@ def tenants(subject: Subject, effort: Effort, report: Report) -> None:
     samples = in_turns(cases, max(effort.rounds // 3, 1))
     what = f"{len(sets):,} tenants"
     ratio = samples.ratio("many", "one")
-    report.add(subject.name, "tenants", f"{what} / one", ratio, "x", floor=NEIGHBOUR_FLOOR)
+    report.add(subject.name, "tenants", f"{what} / one", ratio, "x", bound=NEIGHBOUR_BOUND)
     report.add(subject.name, "tenants", what, samples.time("many"), "ns")
 
 
@@ -326,8 +326,8 @@ def withheld(subject: Subject, effort: Effort, report: Report) -> None:
                 sizes = _withheld_sizes(subject, entrant, token_ids, report, where)
             window = fixed_window([*entrant.conditions.stop])
             what = f"{entrant.name}, a step (a fixed window: {window})"
-            floor = WITHHELD_FLOORS.get((workload, kind, count))
-            report.add(subject.name, case, what, sum(sizes) / len(sizes), "chars", floor=floor)
+            bound = WITHHELD_BOUNDS.get((workload, kind, count))
+            report.add(subject.name, case, what, sum(sizes) / len(sizes), "chars", bound=bound)
 
 
 def _withheld_sizes(
@@ -374,7 +374,7 @@ def memory(subject: Subject, effort: Effort, report: Report) -> None:
             warm(subject, [token_ids], report, f"{case}, {usual.name}", usual)
             used = bytes_per_stream(usual, token_ids, effort.live_streams)
             what = f"{usual.name}, {size:,} tokens"
-            report.add(subject.name, case, what, used, "B", floor=BYTES_PER_STREAM)
+            report.add(subject.name, case, what, used, "B", bound=BYTES_PER_STREAM)
     token_ids = subject.pieces("code", effort.cold_size)[0]
     for kind, draw in stops.KINDS.items():
         # A new tokenizer object, of which no set is dropped to make room.
@@ -398,7 +398,7 @@ def _times(action: Callable[[], object], count: int) -> None:
 
 
 def hostile(subject: Subject, effort: Effort, report: Report) -> None:
-    """Thousands of sets, each for one stream: what they leave behind, and what others feel."""
+    """Thousands of sets, each for one stream: the memory that stays, and the cost for others."""
     token_ids = subject.pieces("code", HOSTILE_SIZE)[0]
     text = subject.expected(token_ids)
     drawn = partial(stops.near_misses, HOSTILE_STOPS, text, random.Random(SEED))
@@ -423,10 +423,10 @@ def _weigh_hostile(entrant: ColdStops, ids: list[int], effort: Effort, add: Any)
 
     left = traced(partial(_times, once, effort.hostile_sets), once)
     what = f"{effort.hostile_sets:,} sets, left behind"
-    add(what, left.kept / 2**20, "MB", floor=HOSTILE_MB)
+    add(what, left.kept / 2**20, "MB", bound=HOSTILE_MB)
     add(f"{effort.hostile_sets:,} sets, at the most", left.peak / 2**20, "MB")
     alive = traced(all_alive, once).kept / effort.live_sets / 2**10
-    add(f"{effort.live_sets:,} streams alive, each", alive, "kB", floor=HOSTILE_KB_ALIVE)
+    add(f"{effort.live_sets:,} streams alive, each", alive, "kB", bound=HOSTILE_KB_ALIVE)
 
 
 def _race_neighbours(
@@ -453,7 +453,7 @@ def _race_neighbours(
     compare(subject, usual, token_ids, report, case)
     what = f"{usual.name} / {WITHOUT}"
     report.add(
-        subject.name, case, what, samples.ratio(usual.name, OURS), "x", floor=NEIGHBOUR_FLOOR
+        subject.name, case, what, samples.ratio(usual.name, OURS), "x", bound=NEIGHBOUR_BOUND
     )
 
 

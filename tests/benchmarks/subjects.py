@@ -31,7 +31,7 @@ SHARED = ("deepseek-v3", "gpt2", "qwen3", "mistral-7b-v0.1")
 class Subject:
     """A tokenizer and the ids for its streams.
 
-    ``size`` is the least number of tokens of each text. No text ends within a character.
+    ``size`` is the least number of tokens of each text. No text ends inside a character.
     """
 
     def __init__(self, name: str, path: Path, size: int = MOST_TOKENS) -> None:

@@ -35,7 +35,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.cases import CASES
-from tests.benchmarks.common import STEP_FLOORS
+from tests.benchmarks.common import STEP_BOUNDS
 from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Figure, Report
 from tests.benchmarks.stop_cases import STOP_CASES
@@ -95,14 +95,14 @@ def measured(subject: Subject, *names: str) -> Report:
     ("figure", "missed_by", "verdict"),
     [
         (Figure("t", "c", "w", 0.1, "x"), 0, ""),
-        (Figure("t", "c", "w", 0.1, "x", floor=0.1), 0, "holds"),
-        (Figure("t", "c", "w", 0.15, "x", floor=0.1, goal=0.3), 0.5, "MISSED by 50%, goal"),
-        (Figure("t", "c", "w", 1, "x", floor=2, at_least=True), 0.5, "MISSED by 50%"),
+        (Figure("t", "c", "w", 0.1, "x", bound=0.1), 0, "holds"),
+        (Figure("t", "c", "w", 0.15, "x", bound=0.1, goal=0.3), 0.5, "MISSED by 50%, goal"),
+        (Figure("t", "c", "w", 1, "x", bound=2, at_least=True), 0.5, "MISSED by 50%"),
         (Figure("t", "c", "w", 3, "x", goal=2), 0, "goal missed by 50%"),
         (Figure("t", "c", "w", 1, "x", goal=2, remark="alone"), 0, "goal, alone"),
     ],
 )
-def test_a_figure_says_whether_its_floor_holds(
+def test_a_figure_says_whether_its_bound_holds(
     figure: Figure, missed_by: float, verdict: str
 ) -> None:
     assert figure.missed_by == pytest.approx(missed_by)
@@ -202,7 +202,7 @@ def test_a_character_withheld_too_much_or_too_little_fails(
     subjects: list[Subject],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though all of the text comes out in the end."""
+    """Although all of the text is output in the end."""
     replace_machine(monkeypatch, "StopSequenceDecoder", decoder)
     failures = measured(subjects[0], "stops-withheld").failures
     assert failures
@@ -338,20 +338,20 @@ def test_a_quick_run_prints_ratios_first_and_writes_json(
     assert data["environment"]["python"].startswith("CPython")
     assert data["quick"] is True
     assert data["failures"] == []
-    ratios = [figure for figure in data["figures"] if figure["floor"] in STEP_FLOORS.values()]
+    ratios = [figure for figure in data["figures"] if figure["bound"] in STEP_BOUNDS.values()]
     assert [figure["case"] for figure in ratios] == ["step, code", "step, mix"]
     assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in ratios)
 
 
 @pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
-def test_a_missed_floor_fails_only_where_it_is_asked_for(
+def test_a_missed_bound_fails_only_where_it_is_asked_for(
     arguments: Sequence[str],
     status: int,
     path: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(STEP_FLOORS, "ByteFallback", 1e-9)
+    monkeypatch.setitem(STEP_BOUNDS, "ByteFallback", 1e-9)
     found, text = run(capsys, "--quick", "--tokenizer", path, "--case", "step", *arguments)
     assert found == status
     assert "MISSED" in text

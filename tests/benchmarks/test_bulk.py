@@ -30,7 +30,7 @@ def test_every_case_has_figures_and_all_texts_are_right(subjects: list[Subject])
         assert report.failures == []
         cases = {figure.case for figure in report.figures}
         assert {"arrays, code", "arrays, mix", "arrays, random ids", "files"} <= cases
-        promised = {figure.case for figure in report.figures if figure.floor is not None}
+        promised = {figure.case for figure in report.figures if figure.bound is not None}
         usual = {"arrays, code", "arrays, mix"} if subject.rule == "ByteLevel" else set()
         assert promised == usual
 

@@ -162,7 +162,7 @@ def test_the_first_text_of_an_answer_is_what_is_timed(monkeypatch: pytest.Monkey
     assert (answer.seconds, answer.text) == (3, "ab")
 
 
-# --- a process of its own -------------------------------------------------------------------------
+# --- in its own process ---------------------------------------------------------------------------
 
 
 def test_a_child_tells_what_loading_takes(frontend: Frontend) -> None:

@@ -181,7 +181,7 @@ class FakeTokenizer:
 
 
 class FakeStreamer:
-    """Keeps what comes after the last space."""
+    """Keeps the text after the last space."""
 
     def __init__(self, tokenizer: FakeTokenizer, **_: Any) -> None:
         self._tokenizer, self._ids, self._sent = tokenizer, list[int](), 0

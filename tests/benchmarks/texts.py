@@ -1,6 +1,6 @@
-"""The texts: source code and prose as they lie in the standard library, and seeded ones.
+"""The texts: source code and prose from the standard library, and seeded ones.
 
-A seeded one is a mix of scripts, the other words of which none comes twice.
+A seeded text is a mix of scripts, or words that each occur once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prose() -> str:
 
 @cache
 def words(size: int, seed: int) -> str:
-    """At least ``size`` characters: made-up words, none of which comes twice."""
+    """At least ``size`` characters: made-up words, each of which occurs once."""
     draw = random.Random(seed)
     drawn: dict[str, None] = {}
     length = 0
@@ -87,7 +87,7 @@ _ONSETS = (
 def _letters(
     first: int, last: int, longest: int, after: str = ""
 ) -> Callable[[random.Random], str]:
-    """Words of up to ``longest`` letters out of a block, each followed by ``after``."""
+    """Words of up to ``longest`` letters from a block, each followed by ``after``."""
 
     def word(draw: random.Random) -> str:
         size = draw.randint(1, longest)
@@ -112,7 +112,7 @@ _WORDS = (
     _one_of("こんにちは", "です", "ます", "から", "カタカナ", "テスト", "日本", "。"),
     _one_of("안녕하세요 ", "세계 ", "한국어 ", "시간 ", "그리고 ", "있다 "),
 )
-"""Words as they are read every day, which tokenizers know."""
+"""Everyday words, which tokenizers know."""
 
 _RARE = (
     _letters(0x4E00, 0x9FA5, 3),  # CJK
@@ -132,6 +132,6 @@ _RARE = (
     ),
     _flag,
 )
-"""Letters drawn at random, most of which come to a tokenizer as bytes."""
+"""Letters drawn at random, most of which a tokenizer encodes as bytes."""
 
 _KINDS = (*_WORDS * 2, *_RARE)

@@ -334,8 +334,16 @@ def test_what_a_library_raises_is_told_with_its_row() -> None:
 
 
 def test_what_is_no_array_is_told() -> None:
-    with pytest.raises(TypeError, match="expected a pyarrow Array or ChunkedArray first, got list"):
+    with pytest.raises(TypeError, match="array must be a pyarrow Array or ChunkedArray, not list"):
         decode_arrow([[1]], TOKENIZER)
+    with pytest.raises(TypeError, match=r"array must be .*, not MockTokenizer"):
+        decode_arrow(TOKENIZER, pa.array([[1]]))
+
+
+@pytest.mark.parametrize("array", [pa.array([[1]]), pa.array([], pa.list_(pa.int64()))])
+def test_a_path_instead_of_a_tokenizer_is_named(array: pa.Array) -> None:
+    with pytest.raises(TypeError, match=r"method decode.* got 'model'; load_tokenizer"):
+        decode_arrow(array, "model")  # type: ignore[arg-type]
 
 
 def test_without_pyarrow_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

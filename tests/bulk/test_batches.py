@@ -142,3 +142,8 @@ def test_a_tokenizer_that_is_not_there_is_told_when_it_is_needed(tmp_path: Path)
     decoder = BulkDecoder(tmp_path / "none")
     with pytest.raises(TokenizerLoadError, match="none"):
         decoder(TABLE)
+
+
+def test_a_stop_condition_as_an_option_says_where_it_belongs() -> None:
+    with pytest.raises(TypeError, match=r"no option 'stop'; pass conditions=StopConditions\(stop="):
+        BulkDecoder(TOKENIZER, stop="User:")

@@ -86,7 +86,7 @@ def test_a_hidden_id_has_no_part_of_the_character_that_it_interrupts(
     for row in ([0, 1, 2], [1, 2], [0, 2], [1, 1, 2, 2]):
         decoder = StopSequenceDecoder(tokenizer, conditions, spans=True)
         expected = streamed(decoder, row, spans=True)
-        assert decode_rollouts(tokenizer, [row], conditions, spans=True) == [expected]
+        assert decode_rollouts([row], tokenizer, conditions, spans=True) == [expected]
 
 
 # --- each row is what a stream gives --------------------------------------------------------------
@@ -130,8 +130,8 @@ def test_each_row_is_what_a_stream_gives(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
         found = decode_rollouts(
-            it.tokenizer,
             rows,
+            it.tokenizer,
             conditions,
             prompt_token_ids=prompts,
             spans=spans,
@@ -172,7 +172,7 @@ def test_real_vocabularies(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rows += [said[place : place + seed.randrange(9)] for place in range(len(said))]
     conditions = StopConditions(["</answer>", "\n##", "é'"], stop_token_ids=said[3])
     decoder = StopSequenceDecoder(tokenizer, conditions, spans=True)
-    found = decode_rollouts(tokenizer, rows, conditions, spans=True)
+    found = decode_rollouts(rows, tokenizer, conditions, spans=True)
     for row, each in zip(rows, found, strict=True):
         decoder.reset()
         assert each == streamed(decoder, row, spans=True)
@@ -186,7 +186,7 @@ def test_real_vocabularies(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @both_ways
 def test_the_ids_of_a_stop_are_kept_whole() -> None:
     """The stop begins in a token with text before it and ends in one with text behind it."""
-    (found,) = decode_rollouts(TOKENIZER, [[0, 1, 2, 3, 0, 1]], STOP, spans=True)
+    (found,) = decode_rollouts([[0, 1, 2, 3, 0, 1]], TOKENIZER, STOP, spans=True)
     assert (found.text, found.token_ids) == ("Hi you!", [0, 1, 2, 3])
     assert (found.finish_reason, found.stop_reason) == ("stop", "\nUser:")
     assert found.match is not None
@@ -201,7 +201,7 @@ def test_the_ids_of_a_stop_are_kept_whole() -> None:
 
 @both_ways
 def test_an_end_of_sequence_is_kept_and_its_padding_is_not() -> None:
-    (found,) = decode_rollouts(TOKENIZER, [[0, 6, 6, 6]], STOP, spans=True)
+    (found,) = decode_rollouts([[0, 6, 6, 6]], TOKENIZER, STOP, spans=True)
     assert (found.text, found.token_ids, found.finish_reason) == ("Hi", [0, 6], "stop")
     assert found.match is not None
     assert found.stop_reason is None
@@ -210,27 +210,27 @@ def test_an_end_of_sequence_is_kept_and_its_padding_is_not() -> None:
 
 @both_ways
 def test_a_row_without_an_end_has_no_reason() -> None:
-    found = decode_rollouts(TOKENIZER, [[0, 4], [], [0, 1]], STOP)
+    found = decode_rollouts([[0, 4], [], [0, 1]], TOKENIZER, STOP)
     assert [(each.text, each.token_ids, each.finish_reason) for each in found] == [
         ("Hicaf\ufffd", [0, 4], None),
         ("", [], None),
         ("Hi you", [0, 1], None),
     ]
-    limited = decode_rollouts(TOKENIZER, [[0, 1, 1]], StopConditions(max_tokens=2))
+    limited = decode_rollouts([[0, 1, 1]], TOKENIZER, StopConditions(max_tokens=2))
     assert (limited[0].token_ids, limited[0].finish_reason) == ([0, 1], "length")
 
 
 @both_ways
 def test_a_prompt_is_what_the_row_goes_on_from() -> None:
     rows, prompts = [[5, 0], [5, 0], [0]], [[4], [], [0]]
-    found = decode_rollouts(TOKENIZER, rows, STOP, prompt_token_ids=prompts)
+    found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
     assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
 
 
 @both_ways
 def test_conditions_may_differ_from_row_to_row() -> None:
     conditions = [StopConditions(" you"), StopConditions(max_tokens=1), StopConditions(" you")]
-    found = decode_rollouts(TOKENIZER, [[0, 1]] * 3, conditions)
+    found = decode_rollouts([[0, 1]] * 3, TOKENIZER, conditions)
     assert [each.stop_reason for each in found] == [" you", None, " you"]
     assert [each.finish_reason for each in found] == ["stop", "length", "stop"]
 
@@ -245,7 +245,7 @@ def test_sequences_are_cut_as_the_ids_are() -> None:
     logprobs = [[0.0, -0.1, -0.2, 0.0], [-1.0, -2.0, -3.0, -4.0], [0.0] * 4]
     seen = [["a", "b", "c", "d"]] * 3
     found = decode_rollouts(
-        TOKENIZER, rows, STOP, mask=mask, logprobs=logprobs, per_token={"seen": seen, "mask": mask}
+        rows, TOKENIZER, STOP, mask=mask, logprobs=logprobs, per_token={"seen": seen, "mask": mask}
     )
     assert [each.token_ids for each in found] == [[0, 6], [0, 1, 2, 3], []]
     assert [each.logprobs for each in found] == [[-0.1, -0.2], [-1.0, -2.0, -3.0, -4.0], []]
@@ -260,7 +260,7 @@ def test_arrays_are_sliced_and_stay_arrays() -> None:
     logprobs = np.array([[-0.5, -0.25, 0.0], [-1.0, -2.0, -3.0]], np.float32)
     experts = np.arange(2 * 3 * 4).reshape(2, 3, 4)
     found = decode_rollouts(
-        TOKENIZER, rows, STOP, mask=rows != 6, logprobs=logprobs, per_token={"experts": experts}
+        rows, TOKENIZER, STOP, mask=rows != 6, logprobs=logprobs, per_token={"experts": experts}
     )
     assert [each.token_ids for each in found] == [[0], [0, 1, 1]]
     assert all(type(token_id) is int for each in found for token_id in each.token_ids)
@@ -276,7 +276,7 @@ def test_there_are_as_many_of_all_as_ids(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=5))
     logprobs = [[-float(place) for place in range(len(row))] for row in rows]
     for each, row in zip(
-        decode_rollouts(TOKENIZER, rows, STOP, logprobs=logprobs, spans=True), rows, strict=True
+        decode_rollouts(rows, TOKENIZER, STOP, logprobs=logprobs, spans=True), rows, strict=True
     ):
         kept = len(each.token_ids)
         assert each.token_ids == row[:kept]
@@ -302,7 +302,7 @@ BAD: list[tuple[Any, type[Exception]]] = [
 def test_a_bad_id_ends_its_row_alone(bad: Any, kind: type[Exception]) -> None:
     rows: Any = [[0, 1], [0, 4, bad, 1], [0, 6, bad], [bad], [1, 1]]
     logprobs = [[-1.0] * len(row) for row in rows]
-    found = decode_rollouts(TOKENIZER, rows, STOP, logprobs=logprobs, spans=True)
+    found = decode_rollouts(rows, TOKENIZER, STOP, logprobs=logprobs, spans=True)
     assert [each.text for each in found] == ["Hi you", "Hicaf\ufffd", "Hi", "", " you you"]
     assert [each.finish_reason for each in found] == [None, "error", "stop", "error", None]
     assert [each.token_ids for each in found] == [[0, 1], [0, 4], [0, 6], [], [1, 1]]
@@ -317,11 +317,11 @@ def test_a_bad_id_ends_its_row_alone(bad: Any, kind: type[Exception]) -> None:
 @both_ways
 def test_an_unknown_id_is_an_error_if_that_is_asked_for() -> None:
     rows = [[0, 99, 1], [0, 1]]
-    assert [each.text for each in decode_rollouts(TOKENIZER, rows)] == ["Hi you", "Hi you"]
-    found = decode_rollouts(TOKENIZER, rows, unknown_ids="error")
+    assert [each.text for each in decode_rollouts(rows, TOKENIZER)] == ["Hi you", "Hi you"]
+    found = decode_rollouts(rows, TOKENIZER, unknown_ids="error")
     assert [each.text for each in found] == ["Hi", "Hi you"]
     assert [type(each.error) for each in found] == [TokenIdError, type(None)]
-    assert [each.text for each in decode_rollouts(TOKENIZER, rows, unknown_ids="replace")] == [
+    assert [each.text for each in decode_rollouts(rows, TOKENIZER, unknown_ids="replace")] == [
         "Hi\ufffd you",
         "Hi you",
     ]
@@ -329,7 +329,7 @@ def test_an_unknown_id_is_an_error_if_that_is_asked_for() -> None:
 
 @both_ways
 def test_a_bad_prompt_ends_its_row_alone() -> None:
-    found = decode_rollouts(TOKENIZER, [[0], [1]], prompt_token_ids=[[-1], [0]])
+    found = decode_rollouts([[0], [1]], TOKENIZER, prompt_token_ids=[[-1], [0]])
     assert [(each.text, each.finish_reason) for each in found] == [("", "error"), (" you", None)]
     assert isinstance(found[0].error, TokenIdError)
 
@@ -339,7 +339,7 @@ def test_a_pattern_that_takes_too_long_ends_its_row_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.02)
     tokenizer = MockTokenizer.from_tokens([b"Hi ", b"a", b"!"])
     conditions = StopConditions(stop_regex="(?:(a|aa)+b)", max_match_length=200)
-    found = decode_rollouts(tokenizer, [[0, *[1] * 199], [0, 2]], conditions)
+    found = decode_rollouts([[0, *[1] * 199], [0, 2]], tokenizer, conditions)
     assert [each.finish_reason for each in found] == ["error", None]
     assert isinstance(found[0].error, StopRegexTimeoutError)
     assert found[0].text == tokenizer.decode(found[0].token_ids)
@@ -369,24 +369,26 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {**rows, "per_token": {"x": []}}, ValueError, "x has 0 rows, and there are 2 rows of ids"
     yield {**rows, "prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"
     yield {**rows, "stop": "x"}, TypeError, "has no option 'stop'"
+    yield {"rows": TOKENIZER, "tokenizer": [[0]]}, TypeError, "rows must be a list of rows or a 2-D"
+    yield {**rows, "tokenizer": STOP}, TypeError, "a tokenizer must have a method decode(token_ids"
 
 
-@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(14))
+@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(16))
 def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
-        decode_rollouts(TOKENIZER, **given)
+        decode_rollouts(**{"tokenizer": TOKENIZER, **given})
     assert told in str(caught.value)
 
 
 def test_spans_that_cannot_be_had_are_told() -> None:
     with pytest.raises(ValueError, match="spans=True needs text whose bytes can be told apart"):
-        decode_rollouts(subject("regex_after_fuse").tokenizer, [[0]], spans=True)
+        decode_rollouts([[0]], subject("regex_after_fuse").tokenizer, spans=True)
 
 
 def test_without_pyarrow_rows_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollouts, "FEWEST_TOKENS", ALWAYS)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    (found,) = decode_rollouts(TOKENIZER, [[0, 1, 2, 3]], STOP, spans=True)
+    (found,) = decode_rollouts([[0, 1, 2, 3]], TOKENIZER, STOP, spans=True)
     assert (found.text, len(found.spans or ())) == ("Hi you!", 4)
 
 

@@ -41,7 +41,7 @@ def test_the_output_is_the_text_and_nothing_else(render: Rendering) -> None:
     result = render(USER)
     assert result == Run(0, "<|begin|>user\nGröße 世界<|end|>\n", result.err)
     path = render.folder / "chat_template.jinja"
-    told = f"template: {path}: a file of its own comes before all others\n"
+    told = f"template: {path}: a template file takes precedence over JSON\n"
     assert result.err == told
 
 
@@ -216,10 +216,10 @@ def test_a_gguf_file_without_a_template_says_so(
         (b"[" * 100_000, (), 2, "not JSON"),
         ("Hi", (), 2, "messages must be a list of messages, not str"),
         ({}, (), 2, "messages must be a list of messages, not NoneType"),
-        ([], (), 2, "an empty conversation"),
+        ([], (), 2, "at least one message"),
         (USER, ("--variable", "x"), 2, "expected NAME=JSON"),
         (USER, ("--variable", "x=y"), 2, "Expecting value"),
-        (USER, ("--variable", 'chat_template="x"'), 2, "may not have 'chat_template'"),
+        (USER, ("--variable", 'chat_template="x"'), 2, "must not have 'chat_template'"),
         ([{"role": "user", "content": "\ud83d"}], (), 2, "a lone surrogate: U+D83D at index 14"),
     ],
 )

@@ -49,9 +49,16 @@ def test_tool_arguments_are_parsed(given: Any, expected: Any) -> None:
 def test_tool_arguments_that_are_no_json_are_an_error_that_says_where() -> None:
     messages = [{"role": "user", "content": "Hi"}, *called('{"city": ')]
     with pytest.raises(
-        ChatTemplateError, match=r"message 1: .* of tool call 0 \('f'\) are no JSON"
+        ChatTemplateError, match=r"message 1: .* of tool call 0 \('f'\) are not JSON"
     ):
         openai_messages(messages)
+
+
+@pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
+def test_tool_arguments_that_are_nested_too_deeply_are_an_error(before: str, after: str) -> None:
+    arguments = before * 100_000 + "1" + after * 100_000
+    with pytest.raises(ChatTemplateError, match="message 0: it is nested too deeply"):
+        openai_messages(called(arguments))
 
 
 @pytest.mark.parametrize("calls", [None, []])
@@ -132,7 +139,7 @@ def test_media_are_called_as_templates_call_them() -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ([{"type": "image_url"}], "takes text alone, and the content has a part 'image'"),
+        ([{"type": "image_url"}], "accepts only text, but the content has a part 'image'"),
         ([{"type": "text"}], "part 0 of the content has no text"),
         ([{"type": "text", "text": None}], "part 0 of the content has no text"),
         ([{"image": "a"}], "part 0 of the content has no type"),

@@ -102,10 +102,8 @@ def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
         assert (template.origin.kind, template.origin.path) == ("argument", other)
     template = ChatTemplate.from_snapshot(tmp_path, chat_template="{{ bos_token }}!")
     assert template.render(USER) == "<s>!"
-    assert str(template.origin) == "a text: it was given"
-    with pytest.raises(
-        ChatTemplateError, match=r"'missing\.jinja' is no file, and it is no template"
-    ):
+    assert str(template.origin) == "a text: given by the caller"
+    with pytest.raises(ChatTemplateError, match=r"the path of a file, not 'missing\.jinja'"):
         ChatTemplate.from_snapshot(tmp_path, chat_template="missing.jinja")
 
 
@@ -117,7 +115,9 @@ def test_what_does_not_look_like_a_path_is_a_template(tmp_path: Path, text: str)
 
 @pytest.mark.parametrize("text", ["a.jinja", "./a", "a/b", "C:\\a", "x.json", "/"])
 def test_what_looks_like_a_path_is_none(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ChatTemplateError, match="is no file, and it is no template either"):
+    with pytest.raises(
+        ChatTemplateError, match="chat_template must be a template or the path of a file"
+    ):
         ChatTemplate.from_snapshot(tmp_path, chat_template=text)
 
 
@@ -144,7 +144,7 @@ def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
 
 
 def test_no_folder_at_all_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ChatTemplateError, match="is no folder"):
+    with pytest.raises(ChatTemplateError, match="is not a folder"):
         ChatTemplate.from_snapshot(tmp_path / "nowhere")
 
 

@@ -139,7 +139,7 @@ def test_what_is_no_template_is_refused(template: Any, told: str) -> None:
         (USER[0], "messages must be a list of messages, not dict"),
         (None, "messages must be a list of messages, not NoneType"),
         ([USER, USER], "one conversation, not a list of several"),
-        ([], "an empty conversation"),
+        ([], "at least one message"),
     ],
 )
 def test_what_is_no_conversation_is_refused(messages: Any, told: str, profile: str) -> None:
@@ -158,7 +158,7 @@ def test_hardened_refuses_a_message_that_is_no_dict() -> None:
         ({"tools": {"type": "function"}}, "tools must be a list of JSON schemas, not dict"),
         (
             {"tools": [len]},
-            "not builtin_function_or_method; transformers.utils.get_json_schema makes",
+            "not builtin_function_or_method; transformers.utils.get_json_schema",
         ),
         ({"documents": {"title": "a"}}, "documents must be a list, not dict"),
         ({"documents": ["a"]}, r"documents\[0\] must be a dict, not str"),
@@ -180,14 +180,16 @@ def test_what_objects_of_callers_raise_is_an_error_of_ours() -> None:
         raise OSError("the disk is gone")
 
     template = ChatTemplate("{{ messages }}", profile="hardened")
-    with pytest.raises(ChatTemplateError, match="KeyError in what was given: 'gone'"):
+    with pytest.raises(ChatTemplateError, match="messages, tools or variables: KeyError: 'gone'"):
         template.render([Model()])
-    with pytest.raises(ChatTemplateError, match="OSError in what was given: the disk is gone"):
+    with pytest.raises(
+        ChatTemplateError, match="messages, tools or variables: OSError: the disk is gone"
+    ):
         template.render(broken())
 
 
 def test_no_template_renders_nothing_and_says_so() -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template: none was given"):
+    with pytest.raises(ChatTemplateError, match="no chat template: pass one, or fallback"):
         ChatTemplate(None).render(USER)
 
 
@@ -249,7 +251,7 @@ def test_variables_come_before_special_tokens_and_those_of_a_request_before_none
     ["chat_template", "tokenize", "messages", "tools", "documents", "add_generation_prompt"],
 )
 def test_a_request_brings_variables_and_nothing_more(name: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"template_kwargs may not have '{name}'"):
+    with pytest.raises(ChatTemplateError, match=f"template_kwargs must not have '{name}'"):
         ChatTemplate("x").render(USER, template_kwargs={name: "{{ 1 }}"})
 
 

@@ -86,7 +86,7 @@ def test_people_read_where_engines_stop_and_what_is_wrong(
     assert rows[at + 1 : at + 4] == [
         "    generation_config.json has stop_strings",
         "      generation_config.json#/stop_strings  ['User:']",
-        "    → vLLM and SGLang never read it: pass the strings as stop with each request.",
+        "    → vLLM and SGLang ignore it: pass the strings as stop with each request.",
     ]
     assert rows[-3:] == [
         "  read in",
@@ -239,8 +239,8 @@ def test_what_is_no_folder_is_status_2_and_the_others_are_told(
     assert result.status == 2
     assert result.out.startswith("model   1 warning\n")
     first, second = result.err.splitlines()
-    assert "a snapshot is a folder, and this is a file" in first
-    assert "a snapshot is a folder, and this is not there" in second
+    assert "expected the folder of a model, found a file" in first
+    assert "expected the folder of a model, found nothing" in second
     told = json.loads(preflight("missing", path, "--json").out)
     assert list(told[0]) == ["path", "error"]
     assert told[1]["path"] == "model"
@@ -346,7 +346,7 @@ def test_sarif_says_what_could_not_be_inspected(folder: Folder, preflight: Comma
     (invocation,) = json.loads(result.out)["runs"][0]["invocations"]
     assert (result.status, invocation["executionSuccessful"]) == (2, False)
     (notification,) = invocation["toolExecutionNotifications"]
-    assert "this is not there" in notification["message"]["text"]
+    assert "found nothing" in notification["message"]["text"]
 
 
 def test_sarif_of_a_folder_elsewhere_has_a_whole_address(

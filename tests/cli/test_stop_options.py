@@ -281,7 +281,7 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence needs at least one id"),
         ([r"--stop-regex=a+"], "stop_regex 'a+'"),
         (["--max-match-length=5"], "max_match_length needs stop_regex"),
-        (["--stop-regex=("], "stop_regex '(' is no pattern"),
+        (["--stop-regex=("], "stop_regex '(' is not a pattern"),
         (
             ["--enable-stops-after="],
             "Invalid value for '--enable-stops-after': an empty stop would match",

@@ -137,7 +137,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
         "line 2: DecodeStream in random batches (skip_special_tokens=True, byte_fallback=eager)"
     )
     told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert list(told) == ["where", "came", "decode()", "ids"]
+    assert list(told) == ["where", "streamed", "decode()", "ids"]
     assert told["where"].startswith("character ")
     assert summary.endswith(": 1 with other text than the full decode")
     alone = verified(monkeypatch, "--seed=0", TOKENIZER, stdin=jsonl(ROWS[0]))
@@ -246,9 +246,7 @@ def test_the_smallest_difference_is_shown(crooked: Path) -> None:
     )
     out = result.stdout.decode().splitlines()
     assert result.returncode == 1
-    assert (
-        b"huggingface encodes: fastokens may give other ids: regexes of its kind" in result.stderr
-    )
+    assert b"huggingface encodes: fastokens may give other ids: the two libraries" in result.stderr
     place = text.index("ck")
     assert out[0] == f"line 2: 'ck', from character {place} on, without special tokens added"
     assert [line.split()[0] for line in out[1:3]] == ["fastokens", "huggingface"]

@@ -184,7 +184,7 @@ def test_a_snapshot_with_an_impossible_start(start: object) -> None:
 
 def test_a_start_needs_sections() -> None:
     snapshot = StopSequenceDecoder(TOKENIZER, StopConditions("x")).snapshot()
-    with pytest.raises(SnapshotError, match="a start that these conditions do not have"):
+    with pytest.raises(SnapshotError, match="start is not a state of these conditions"):
         StopSequenceDecoder.restore(TOKENIZER, {**snapshot, "start": 1})
 
 

@@ -193,7 +193,7 @@ def test_text_that_is_taken_back_is_an_error_and_the_memory_stays() -> None:
     text, memory = window.step(window.prime(()), 0)
     before = window.dump(memory)
     for _ in range(2):
-        with pytest.raises(RewriteError, match=r"took back text .* 'a' became 'bb'"):
+        with pytest.raises(RewriteError, match=r"changed text .* 'a' became 'bb'"):
             window.step(memory, 2)
     assert text == "a"
     assert window.dump(memory) == before

@@ -133,8 +133,8 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "the tokenizer's decode took back text that was already given: … became …; this stream cannot "
-    "go on beyond this token"
+    "decode() changed text that was already output: … became …; this stream cannot continue after "
+    "this token"
 )
 def _(_: Path) -> Any:
     DecodeStream(TakesBack()).step_batch([1, 2, 3, 9])
@@ -162,12 +162,12 @@ def _(_: Path) -> Any:
     hf().decode([-1])
 
 
-@gives("the snapshot is of another tokenizer: it has …, here it is …")
+@gives("the snapshot is of another tokenizer: it has …, expected …")
 def _(_: Path) -> Any:
     DecodeStream.restore(hf(), DecodeStream(WORDS).snapshot())
 
 
-@gives("the snapshot is of another machine: it has 'decode_stream', here it is 'stop'")
+@gives("the snapshot is of another machine: it has 'decode_stream', expected 'stop'")
 def _(_: Path) -> Any:
     StopSequenceDecoder.restore(WORDS, DecodeStream(WORDS).snapshot())
 
@@ -229,25 +229,26 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "no token ids in what the source gave, a dict of ['text']; expected an id, ids, or an output "
-    "with token_ids, output_ids, token_ids_diff or outputs; ids= can say where they are"
+    "no token ids in a dict of ['text'], which the source yielded; expected an id, a list of ids, "
+    "or an object with token_ids, output_ids, token_ids_diff or outputs. For other objects pass "
+    "ids=, a function that returns the ids"
 )
 def _(_: Path) -> Any:
     list(iter_chunks([{"text": "Hi"}], WORDS))
 
 
-@gives("the source has several samples, 0 and 1: choose one with index=")
+@gives("the source has several samples, such as 0 and 1; choose one with index=")
 def _(_: Path) -> Any:
     samples = [{"index": index, "token_ids": [1]} for index in (0, 1)]
     list(iter_chunks([{"outputs": samples}], WORDS))
 
 
-@gives("cumulative=True, but an output does not begin with the … ids before it: …")
+@gives("cumulative=True expects each output to begin with all earlier ids: …")
 def _(_: Path) -> Any:
     list(iter_chunks([[1, 2], [3]], WORDS, cumulative=True))
 
 
-@gives("the source gave nothing for 0.01 seconds")
+@gives("no output of the source for 0.01 seconds")
 def _(_: Path) -> Any:
     async def silent() -> AsyncIterator[int]:
         await anyio.sleep_forever()
@@ -346,8 +347,8 @@ def _(folder: Path) -> Any:
 
 
 @gives(
-    "'…': found a folder with several files that could be meant: a.tiktoken, b.tiktoken; name one "
-    "of them; supported: …"
+    "'…': found a folder with several tokenizer files: a.tiktoken, b.tiktoken; give the path of "
+    "one; supported: …"
 )
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, a__tiktoken=rank_file(), b__tiktoken=rank_file()))
@@ -420,12 +421,12 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder).apply_chat_template(MESSAGES)
 
 
-@gives("messages: an empty conversation; give at least one message")
+@gives("messages must have at least one message")
 def _(_: Path) -> Any:
     ChatTemplate("{{ messages }}").render([])
 
 
-@gives("template_kwargs may not have 'chat_template': …")
+@gives("template_kwargs must not have 'chat_template': …")
 def _(_: Path) -> Any:
     ChatTemplate("{{ 1 }}").render(MESSAGES, template_kwargs={"chat_template": "{{ 1 }}"})
 
@@ -433,7 +434,7 @@ def _(_: Path) -> Any:
 # --- folders, datasets ----------------------------------------------------------------------------
 
 
-@gives("'…': a snapshot is a folder, and this is not there")
+@gives("'…': expected the folder of a model, found nothing")
 def _(folder: Path) -> Any:
     inspect(folder / "gone")
 

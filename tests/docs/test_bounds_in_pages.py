@@ -37,7 +37,7 @@ SERVER = ServerLimits()
         f"stop sets of one table | {STOP_SETS}",
         f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
-        f"after which a stream looks whether it was cancelled | {reading.MAX_TOKENS_AT_ONCE} |",
+        f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
@@ -46,7 +46,7 @@ SERVER = ServerLimits()
             f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
             f"{gguf_metadata._MAX_NESTING} levels"
         ),
-        f"files of a folder that are looked into | {detect._MAX_FILES} |",
+        f"files of a folder that are opened to detect their format | {detect._MAX_FILES} |",
         (
             f"{snapshot.MAX_JSON // MIB} MiB, {snapshot.LIMITS['tokenizer.json'] // MIB} MiB, "
             f"{snapshot.MAX_TEXT // MIB} MiB"
@@ -70,7 +70,7 @@ SERVER = ServerLimits()
         f"`prompt_tokens`, `max_tokens` | {SERVER.prompt_tokens:,}, {SERVER.max_tokens:,} |",
         f"| {SERVER.concurrent}, {SERVER.waiting}, {SERVER.waiting_seconds:g} s |",
         (
-            f"no request for {Connection.head_seconds:g} seconds, or takes nothing of its answer "
+            f"no request for {Connection.head_seconds:g} seconds, or does not read its response "
             f"for {Connection.drain_seconds:g}"
         ),
     ],

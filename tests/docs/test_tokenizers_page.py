@@ -89,7 +89,10 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "SentencePiece, without": ("tokenizer.model", sentencepiece),
     "RWKV's vocabulary": ("rwkv_vocab.txt", lambda: _rwkv()),
     "GGUF, `llama`": ("a.gguf", small_gguf),
-    "GGUF, `gpt2`, a known way of cutting": ("a.gguf", lambda: small_gguf(**GPT2, pre="gpt-2")),
+    "GGUF, `gpt2`, with a known way to split text": (
+        "a.gguf",
+        lambda: small_gguf(**GPT2, pre="gpt-2"),
+    ),
     "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**GPT2, pre="of-nobody")),
     "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT)),
     "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV)),

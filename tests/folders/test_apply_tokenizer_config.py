@@ -198,9 +198,13 @@ def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
         ("tokenizer_config.json", '{"added_tokens_decoder": null}', "an object, not NoneType"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' is not a token id"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', "id 1 has no content"),
-        ("tokenizer_config.json", '{"eos_token": "\\ud83d"}', "no Unicode text"),
-        ("tokenizer_config.json", '{"additional_special_tokens": ["\\ud83d"]}', "no Unicode text"),
-        ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "no Unicode text"),
+        ("tokenizer_config.json", '{"eos_token": "\\ud83d"}', "not valid Unicode"),
+        (
+            "tokenizer_config.json",
+            '{"additional_special_tokens": ["\\ud83d"]}',
+            "not valid Unicode",
+        ),
+        ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "not valid Unicode"),
         ("special_tokens_map.json", "5", "not a JSON object"),
         (
             "added_tokens.json",

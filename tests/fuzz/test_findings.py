@@ -22,5 +22,5 @@ def test_a_snapshot_with_more_unknown_tokens_than_tokens_is_refused(
         stream.step(token_id)
     snapshot = stream.snapshot()
     assert type(stream).restore(TOKENIZER, snapshot).unknown_tokens == 2
-    with pytest.raises(SnapshotError, match="4 unknown tokens of 3"):
+    with pytest.raises(SnapshotError, match="4 unknown tokens, but only 3"):
         type(stream).restore(TOKENIZER, {**snapshot, "unknown_tokens": 4})

@@ -227,11 +227,15 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         (
             from_openai,
             {"ignore_eos": True},
-            "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang",
+            "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang can read",
         ),
         (from_openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
-        (from_openai, {"min_tokens": 1}, "min_tokens=1: .*OpenAI.* from_vllm and from_sglang"),
-        (from_openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang$"),
+        (
+            from_openai,
+            {"min_tokens": 1},
+            "min_tokens=1: .*OpenAI.* from_vllm and from_sglang can read",
+        ),
+        (from_openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang can read"),
         (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
         (from_openai, {"stops": "a"}, "stops='a': .*OpenAI"),
         (from_openai, {"stopSequences": ["a"]}, "stopSequences="),
@@ -243,20 +247,20 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
             {"enable_stops_after": "</think>"},
             "enable_stops_after='</think>': .*OpenAI",
         ),
-        (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge the two"),
+        (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge them into it"),
         (
             from_vllm,
             {"max_new_tokens": 5},
-            "max_new_tokens=5: .*vLLM.* max_tokens; .* from_sglang$",
+            "max_new_tokens=5: .*vLLM.* max_tokens. from_sglang can read",
         ),
-        (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang$"),
-        (from_vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang$"),
+        (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang can read"),
+        (from_vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang can read"),
         (from_vllm, {"stop_strings": ["a"]}, "stop_strings=.*vLLM"),
         (from_vllm, {"visible_stop": ["a"]}, "visible_stop=.*vLLM"),
         (
             from_vllm,
             {"use_beam_search": True},
-            "use_beam_search=True cannot .*decode the one that wins",
+            "use_beam_search=True cannot .*decode the winning beam",
         ),
         (
             from_vllm,
@@ -266,19 +270,23 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         (
             from_vllm,
             {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* give request.'sampling_params'",
+            "sampling_params=.* pass request.'sampling_params'",
         ),
         (
             from_sglang,
             {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* give request.'sampling_params'",
+            "sampling_params=.* pass request.'sampling_params'",
         ),
         (
             from_sglang,
             {"include_stop_str_in_output": True},
-            "include_stop_str_.*SGLang.* from_vllm$",
+            "include_stop_str_.*SGLang.* from_vllm can read",
         ),
-        (from_sglang, {"max_output_tokens": 5}, "max_output_tokens=5: .*SGLang.* from_openai$"),
+        (
+            from_sglang,
+            {"max_output_tokens": 5},
+            "max_output_tokens=5: .*SGLang.* from_openai can read",
+        ),
         (from_sglang, {"stop_strs": ["a"]}, "stop_strs=.*SGLang"),
         (from_sglang, {"stop_str_max_len": 3}, "stop_str_max_len=3: .*SGLang"),
         (
@@ -341,7 +349,7 @@ def test_the_tables_lead_to_arguments() -> None:
 def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
     with pytest.raises(
         TypeError,
-        match=rf"^a request is a mapping: .*model_dump\(\).*, not {type(wrong).__name__}$",
+        match=rf"^request must be a mapping, .*model_dump\(\).*, not {type(wrong).__name__}$",
     ):
         read(wrong)
 

@@ -180,9 +180,9 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
         ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),
         ({"tekken.json.xz": b"\xfd7zXZ\x00"}, "unpack it with unxz"),
         ({"vocab.json": POINTER, "merges.txt": b"a b\n"}, "git lfs pull"),
-        ({"tokenizer_config.json": b"{}", "config.json": b"{}"}, "download the files of the tok"),
-        ({}, "download the files of the tokenizer"),
-        ({"vocab.json": b'{"a": 0}'}, "without merges.txt beside it; if transformers loads a fast"),
+        ({"tokenizer_config.json": b"{}", "config.json": b"{}"}, "download the tokenizer"),
+        ({}, "download the tokenizer files"),
+        ({"vocab.json": b'{"a": 0}'}, "without merges.txt beside it; if transformers can load it"),
         ({"tokenizer.model": b"\x00"}, r"HuggingFaceTokenizer(AutoTokenizer.from_pretrained(fold"),
         (
             {"tokenization_x.py": b"", "x.model": b"\x00"},
@@ -254,7 +254,7 @@ def test_names_only_tell_what_is_looked_into(tmp_path: Path) -> None:
 def test_a_folder_with_several_files_of_a_format_is_ambiguous(tmp_path: Path) -> None:
     for name in ("q4.gguf", "q8.gguf"):
         (tmp_path / name).write_bytes(gguf([]))
-    several = "a folder with several files that could be meant: q4.gguf, q8.gguf; name one of them"
+    several = "a folder with several tokenizer files: q4.gguf, q8.gguf; give the path of one"
     assert found(tmp_path) == several
 
 
@@ -292,7 +292,7 @@ def test_what_is_not_there_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert found(tmp_path / "pipe") == "something that is neither a file nor a folder"
+    assert found(tmp_path / "pipe") == "neither a file nor a folder"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")

@@ -85,10 +85,28 @@ def test_what_is_no_table_is_named(content: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", [{"a": 5}, {5: "a"}, {"a": None}, ["a"], 5])
 def test_what_is_no_table_is_named_as_an_argument_too(table: Any) -> None:
-    with pytest.raises(TypeError, match="a table of models has names and strings"):
+    with pytest.raises(TypeError, match="a table of models must map names to strings"):
         load_tokenizer("a", models=table)
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match="No such file"):
         read_models(tmp_path / "names")
+
+
+def test_a_name_of_openai_says_that_it_needs_tiktoken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer("no-such-model")
+    assert "tiktoken" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(TokenizerLoadError, match=r"need tiktoken: pip install 'streamdec\[tiktok"):
+        load_tokenizer("gpt-4o")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["path"]])
+def test_a_path_of_another_type_is_named(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="path_or_name must be a path or a name, not "):
+        load_tokenizer(wrong)

@@ -403,7 +403,7 @@ def test_what_is_no_folder_is_one_error(tmp_path: Path) -> None:
             find_nested_quantization_config,
             summarize_quant_config,
         ):
-            with pytest.raises(TokenizerLoadError, match="a snapshot is a folder"):
+            with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
                 ask(path)
 
 
@@ -456,5 +456,5 @@ def test_whatever_was_done_to_a_folder_every_question_is_answered(
 
 def test_an_empty_path_is_not_the_working_directory() -> None:
     for question in (discover_added_tokens, is_turn_marker_eos, cross_ref_files):
-        with pytest.raises(TokenizerLoadError, match="this path is empty"):
+        with pytest.raises(TokenizerLoadError, match="got an empty path"):
             question("")

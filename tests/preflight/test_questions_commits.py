@@ -174,8 +174,8 @@ def test_the_cache_is_where_the_library_has_it(
     ("repo", "commit", "message"),
     [
         ("org/model", None, "name the commit too"),
-        ("org/model", "main", "is no commit: 7 to 40 hexadecimal digits"),
-        ("org/model", "6ad52e", "is no commit"),
+        ("org/model", "main", "is not a commit; expected 7 to 40 hexadecimal digits"),
+        ("org/model", "6ad52e", "is not a commit"),
         ("../../etc", HEAD, "is not an id of the Hub"),
         ("a/b/c", HEAD, "is not an id of the Hub"),
         ("", HEAD, "is not an id of the Hub"),
@@ -190,5 +190,5 @@ def test_a_folder_that_is_in_no_cache_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "other" / "snapshots" / HEAD).mkdir(parents=True)
     with pytest.raises(TokenizerLoadError, match="is in no cache of the hub"):
         verify_commit_reachable(tmp_path / "other" / "snapshots" / HEAD, offline=True)
-    with pytest.raises(TokenizerLoadError, match="is no folder of the hub's cache"):
+    with pytest.raises(TokenizerLoadError, match="is not a folder of the hub's cache"):
         verify_commit_reachable(tmp_path, offline=True)

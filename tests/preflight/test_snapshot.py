@@ -22,7 +22,7 @@ links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights th
 def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     path = tmp_path / name if name else tmp_path / "missing"
-    with pytest.raises(TokenizerLoadError, match="a snapshot is a folder"):
+    with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
         inspect(path)
 
 

@@ -348,12 +348,12 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
 def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
-    message = r"^'': a snapshot is a folder, and this path is empty"
+    message = r"^'': expected the folder of a model, got an empty path"
     with pytest.raises(TokenizerLoadError, match=message):
         effective_stop_tokens("", "vllm")
     with pytest.raises(
-        TokenizerLoadError, match=r"^'[^:]*': a snapshot is a folder, and this is a"
+        TokenizerLoadError, match=r"^'[^:]*': expected the folder of a model, found a"
     ):
         effective_stop_tokens(file, "vllm")
-    with pytest.raises(TokenizerLoadError, match="not there"):
+    with pytest.raises(TokenizerLoadError, match="found nothing"):
         stop_conditions(tmp_path / "none")

@@ -127,3 +127,18 @@ def test_openais_client_gets_its_own_error(tokenizer: Any) -> None:
 def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="need api_keys"):
         create_app(tokenizer, EchoEngine(), limits=ServerLimits(key_tokens=5))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"tokenizer": "path/to/model"}, "tokenizer must be the result of load_tokenizer, not 'pa"),
+        ({"engine": None}, "engine must be callable with the ids of a prompt, not None"),
+        ({"models": "my-model"}, "models must be a list of names, not 'my-model'"),
+    ],
+)
+def test_swapped_and_missing_arguments_are_named(
+    tokenizer: Any, change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(TypeError, match=told):
+        create_app(**{"tokenizer": tokenizer, "engine": EchoEngine(), **change})

@@ -152,7 +152,7 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
         assert "[look]" in block.text
         (block,) = client.messages.create(tool_choice={"type": "none"}, **options).content
         assert "[look]" not in block.text
-        with pytest.raises(BadRequestError, match="not forced"):
+        with pytest.raises(BadRequestError, match="does not force"):
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 

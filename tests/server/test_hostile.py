@@ -43,11 +43,19 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 BODIES = st.dictionaries(NAMES, VALUES, max_size=7)
+DEEP_CALL = {
+    "role": "assistant",
+    "tool_calls": [{"function": {"name": "f", "arguments": "[" * 9_000 + "]" * 9_000}}],
+}
 GOOD: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"prompt": "One two", "max_tokens": 5},
     CHAT: {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
     "/v1/responses": {"input": "Hi", "max_output_tokens": 5},
     "/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
+    "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses/input_tokens": {"input": "Hi"},
+    "/tokenize": {"prompt": "One"},
+    "/detokenize": {"tokens": [1]},
 }
 
 
@@ -56,6 +64,8 @@ GOOD: dict[str, dict[str, Any]] = {
 @example(path=CHAT, body={"continue_final_message": True}, is_whole=True)
 @example(path=CHAT, body={"messages": [{"role": "user", "tool_calls": [1]}]}, is_whole=False)
 @example(path=CHAT, body={"tools": [{}]}, is_whole=True)
+@example(path=CHAT, body={"messages": [DEEP_CALL]}, is_whole=True)
+@example(path="/tokenize", body={"messages": [DEEP_CALL]}, is_whole=False)
 def test_no_body_is_an_error_of_the_servers(
     running: Served, path: str, body: dict[str, Any], is_whole: bool
 ) -> None:

@@ -120,6 +120,34 @@ def test_the_size_of_a_message_has_a_limit(
     assert "characters" not in server.post(path, messages=[fitting], **more).text
 
 
+INNER = ServerLimits(depth=16, values=1_000)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/tokenize"])
+@pytest.mark.parametrize(
+    ("within", "beyond", "told"),
+    [
+        ("[" + "1," * 999 + "1]", "[" + "1," * 1_001 + "1]", "more than 1000 values"),
+        ("[" + "[]," * 998 + "1]", "[" + "[]," * 1_000 + "1]", "more than 1000 strings, lists"),
+        ("[" * 16 + "]" * 16, "[" * 17 + "]" * 17, "nested more than 16 deep"),
+    ],
+    ids=["numbers", "lists", "levels"],
+)
+def test_the_json_in_the_arguments_of_a_tool_has_the_limits_of_a_body(
+    tokenizer: Any, path: str, within: str, beyond: str, told: str
+) -> None:
+    def post(arguments: str) -> httpx.Response:
+        call = {"function": {"name": "f", "arguments": arguments}}
+        messages = [MESSAGE, {"role": "assistant", "content": "", "tool_calls": [call]}]
+        return http.post(path, json={"messages": messages})
+
+    with another(tokenizer, limits=INNER) as (_, http, _):
+        assert post(within).is_success
+        error = checked(post(beyond), 400)
+    assert error["param"] == "messages.1.tool_calls"
+    assert told in error["message"]
+
+
 def size_of_empty() -> int:
     return len('{"role":"user","content":""}')
 

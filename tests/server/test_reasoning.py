@@ -15,8 +15,9 @@ from openai import OpenAI
 from starlette.testclient import TestClient
 
 from streamdec.cli.serve import serve
-from streamdec.server import create_app
+from streamdec.server import ServerLimits, create_app
 from streamdec.server.engines import EngineError
+from streamdec.server.requests import read_messages
 from tests.server.conftest import Served
 from tests.server.serving import EchoEngine, served, tokenizer_in
 
@@ -330,6 +331,28 @@ def test_thinking_blocks_of_the_conversation_are_reasoning_for_the_template(tmp_
     with TestClient(create_app(tokenizer, EchoEngine())) as client:
         answer = client.post("/v1/messages", json=body).json()
     assert answer["content"] == [{"type": "text", "text": "[|Hi][Hm.|Hi!]"}]
+
+
+def test_blocks_of_a_message_are_not_compared_with_one_another() -> None:
+    """Otherwise the work grows with the square of their number, and a body has 50,000 of them."""
+
+    class Block(dict[str, Any]):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("two blocks were compared")
+
+        __hash__ = None
+
+    blocks = [
+        Block(type="text", text="Hi"),
+        Block(type="thinking", thinking="Hm."),
+        Block(type="redacted_thinking", data="xyz"),
+        Block(type=["thinking"]),
+        "text",
+    ]
+    body = {"messages": [{"role": "assistant", "content": blocks}], "max_tokens": 5}
+    (message,) = read_messages(body, ServerLimits())[0].messages
+    assert message["reasoning_content"] == "Hm."
+    assert list(map(id, message["content"])) == [id(blocks[0]), id(blocks[3]), id(blocks[4])]
 
 
 def test_a_server_without_markers_refuses_to_separate(server: Served) -> None:

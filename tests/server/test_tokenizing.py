@@ -62,6 +62,9 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
             "not render templates of requests",
         ),
         ("/tokenize", {"messages": []}, "at least one message"),
+        ("/tokenize", {"messages": HI, "documents": [{"a": "b"}]}, "does not render documents"),
+        ("/tokenize", {"messages": HI, "add_special_tokens": True}, "the chat template writes"),
+        ("/tokenize", {"prompt": "a", "truncate_prompt_tokens": 1}, "does not truncate prompts"),
         ("/detokenize", {}, "tokens must be a list of token ids"),
         ("/detokenize", {"tokens": [1, -1]}, "tokens: a token id must be from 0"),
         ("/detokenize", {"tokens": [1] * 2_001}, "the limit is 2000"),
@@ -70,6 +73,11 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
             "/v1/messages/count_tokens",
             {"messages": HI, "model": "other"},
             "/v1/models lists the models",
+        ),
+        (
+            "/v1/messages/count_tokens",
+            {"messages": HI, "container": "a"},
+            "has no such service",
         ),
     ],
 )

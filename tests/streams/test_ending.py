@@ -389,7 +389,9 @@ async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
         async for chunk in chunks:
             text += chunk.text
 
-    with pytest.raises(IdleTimeoutError, match=r"nothing for 0\.01 seconds") as raised:
+    with pytest.raises(
+        IdleTimeoutError, match=r"no output of the source for 0\.01 seconds"
+    ) as raised:
         await read()
     assert isinstance(raised.value, TimeoutError)
     assert (raised.value.seconds, engine.closings, engine.is_closed) == (0.01, 1, True)

@@ -228,7 +228,7 @@ def test_one_of_both_is_needed(name: str, open_: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("source", ["text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None])
 def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> None:
-    with pytest.raises(TypeError, match=r"a source is an .*iterable of outputs, not"):
+    with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not"):
         open_(source, TOKENIZER)
 
 
@@ -248,7 +248,7 @@ async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> 
     """Iterating over a future is how old coroutines awaited it: it yields itself."""
     future: Any = asyncio.get_running_loop().create_future()
     open_: Callable[..., Any] = stream if is_async else iter_chunks
-    with pytest.raises(TypeError, match=r"a source is an .*iterable of outputs, not <Future"):
+    with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
         open_(future, TOKENIZER)
 
 

@@ -396,7 +396,9 @@ def test_samples_without_an_index_are_counted() -> None:
     outputs = [{"outputs": [{"token_ids": [0]}, {"token_ids": [1]}]}, {"outputs": []}]
     assert ids_in(*outputs, index=0) == [[0], []]
     assert ids_in(*outputs, index=1) == [[1], []]
-    with pytest.raises(SourceError, match="several samples, 0 and 1: choose one with index="):
+    with pytest.raises(
+        SourceError, match="several samples, such as 0 and 1; choose one with index="
+    ):
         ids_in(*outputs)
 
 
@@ -404,7 +406,9 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
     reader = OutputReader()
     reader.read(vllm(0, index=3))
     reader.read(vllm(1, index=3))
-    with pytest.raises(SourceError, match="several samples, 3 and 0: choose one with index="):
+    with pytest.raises(
+        SourceError, match="several samples, such as 3 and 0; choose one with index="
+    ):
         reader.read(vllm(2, index=0))
 
 
@@ -414,17 +418,17 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
 @pytest.mark.parametrize(
     ("outputs", "problem"),
     [
-        ([[0, 1], [0]], "does not begin with the 2 ids before it: it has 1"),
-        ([[0, 1], [2]], "it has 1"),
-        ([[0, 1], [0, 2, 1]], r"and \[0, 2\] where \[0, 1\] were"),
-        ([[0, 1], []], "it has 0"),
-        ([0, 1], "where"),
-        ([sglang(0, 1), sglang(2)], "it has 1"),
-        ([[*range(20)], [*range(19), 7, 7]], "where"),
+        ([[0, 1], [0]], r"of 2, the last are \[0, 1\], but this output of 1 has \[0\]"),
+        ([[0, 1], [2]], r"this output of 1 has \[2\]"),
+        ([[0, 1], [0, 2, 1]], r"the last are \[0, 1\], but this output of 3 has \[0, 2\]"),
+        ([[0, 1], []], r"this output of 0 has \[\]"),
+        ([0, 1], r"this output of 1 has \[1\]"),
+        ([sglang(0, 1), sglang(2)], r"this output of 1 has \[2\]"),
+        ([[*range(20)], [*range(19), 7, 7]], r"this output of 21 has \[.*18, 7\]"),
     ],
 )
 def test_what_does_not_only_grow_is_refused(outputs: list[Any], problem: str) -> None:
-    with pytest.raises(SourceError, match=f"cumulative=True, but .*{problem}"):
+    with pytest.raises(SourceError, match=f"cumulative=True expects .*{problem}"):
         ids_in(*outputs, cumulative=True)
 
 
@@ -553,21 +557,23 @@ class Pair(NamedTuple):
 def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
     output: Any, shown: str
 ) -> None:
-    with pytest.raises(
-        SourceError, match=f"no token ids in what the source gave, .*{shown}"
-    ) as raised:
+    with pytest.raises(SourceError, match=f"no token ids in .*{shown}") as raised:
         OutputReader().read(output)
-    assert "expected an id, ids, or an output with token_ids, output_ids" in str(raised.value)
-    assert "ids= can say where they are" in str(raised.value)
+    assert "expected an id, a list of ids, or an object with token_ids, output_ids" in str(
+        raised.value
+    )
+    assert "pass ids=, a function that returns the ids" in str(raised.value)
 
 
 def test_the_error_for_text_names_the_decoder_of_text() -> None:
-    with pytest.raises(SourceError, match=r"TextStopDecoder\(\.\.\.\)\) reads text"):
+    with pytest.raises(
+        SourceError, match=r"For text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
+    ):
         OutputReader().read("Hi")
 
 
 def test_what_ids_gave_is_named_too() -> None:
-    with pytest.raises(SourceError, match="no token ids in what ids= gave, 'text'"):
+    with pytest.raises(SourceError, match="no token ids in 'text', which ids= returned"):
         OutputReader(ids=lambda output: output["text"]).read({"text": "text"})
 
 

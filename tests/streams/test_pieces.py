@@ -180,7 +180,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("make", [TextStream, TextIterator])
 def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is about token ids"):
+    with pytest.raises(ValueError, match=f"{name} is for token ids"):
         make([], decoder(), **{name: OPTIONS[name]})
 
 

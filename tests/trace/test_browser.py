@@ -194,11 +194,11 @@ def test_letters_that_are_no_unicode_and_an_end_inside_a_character(
 
 def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path) -> None:
     trace = trace_of()
-    verdict = Verdict(False, 4, 8, "'🦉' came, '<b>' is decoded")
+    verdict = Verdict(False, 4, 8, "the stream has '🦉', decode() has '<b>'")
     chromium.open(page_of(replace(trace, verdict=verdict), tmp_path))
     assert index(chromium) == 4
     assert chromium.text(".sd-why").startswith(
-        "Here the text first differs from the full decode: '🦉' came, '<b>' is decoded."
+        "Here the text first differs from the full decode: the stream has '🦉', decode() has '<b>'."
     )
     assert chromium.text(".verdict") == str(verdict)
     assert (

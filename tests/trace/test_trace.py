@@ -163,7 +163,8 @@ def test_the_verdict_names_the_first_token_that_differs() -> None:
     verdict = tracer.trace().verdict
     assert (verdict.equal, verdict.token_index, verdict.position) == (False, 2, 2)
     assert str(verdict) == (
-        "equal to the full decode: no, first difference at token 2: 'aaba' came, 'aaBa' is decoded"
+        "equal to the full decode: no, first difference at token 2: the stream has "
+        "'aaba', decode() has 'aaBa'"
     )
 
 
@@ -179,14 +180,14 @@ def test_what_decode_does_not_know_is_not_compared(options: dict[str, Any], told
     tracer.flush()
     verdict = tracer.trace().verdict
     assert verdict.equal is None
-    assert verdict.reason == f"{told}, which decode() does not know"
+    assert verdict.reason == f"{told}, which decode() does not have"
 
 
 def test_a_prompt_that_is_not_known_is_said() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [8]))
     assert tracer.step(9) == "é"
     tracer.flush()
-    assert tracer.trace().verdict == Verdict(None, reason="the ids that came before are not known")
+    assert tracer.trace().verdict == Verdict(None, reason="the ids before the trace are not known")
 
 
 def test_a_trace_may_begin_in_the_middle() -> None:
@@ -199,7 +200,7 @@ def test_a_trace_may_begin_in_the_middle() -> None:
         tracer.flush()
         trace = tracer.trace()
         assert [(token.text, token.position) for token in trace.tokens] == [("", 1), ("\né", 1)]
-        assert trace.verdict == Verdict(None, reason="the ids that came before are not known")
+        assert trace.verdict == Verdict(None, reason="the ids before the trace are not known")
 
 
 def test_only_a_decoder_can_be_traced() -> None:
@@ -380,7 +381,9 @@ def test_redacted_what_is_held_what_differs_and_what_went_wrong_tell_nothing() -
     tracer.step(6)
     with pytest.raises(TokenIdError):
         tracer.step(-77)
-    trace = replace(tracer.trace(), verdict=Verdict(False, 0, 0, "'Us' came, 'er' is decoded"))
+    trace = replace(
+        tracer.trace(), verdict=Verdict(False, 0, 0, "the stream has 'Us', decode() has 'er'")
+    )
     assert trace.tokens[0].held == b"\xf0\x9f"
     redacted = trace.redacted()
     assert redacted.tokens[0].held == b"\xf0\x80"
@@ -433,6 +436,6 @@ def test_a_run_of_bad_bytes_is_told() -> None:
     tracer = Tracer(DecodeStream(MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")))
     assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
     assert str(tracer.trace().verdict) == (
-        "equal to the full decode: yes (but for runs of bad bytes, "
-        'which byte_fallback="exact" gives as decode() does)'
+        "equal to the full decode: yes (except runs of bad bytes; "
+        'byte_fallback="exact" outputs them as decode() does)'
     )

@@ -228,7 +228,7 @@ def _why_unsupported(tokenizer: Any) -> str | None:
     for name in _DECODING:
         own = getattr(type(tokenizer), name) is not getattr(PreTrainedTokenizerFast, name)
         if own or name in vars(tokenizer):
-            return f"it has a {name}() of its own"
+            return f"it has its own {name}()"
     if tokenizer.clean_up_tokenization_spaces:
         return "clean_up_tokenization_spaces"
     return None

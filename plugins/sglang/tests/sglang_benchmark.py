@@ -47,7 +47,7 @@ def _batch(
 
 
 def loop(texts: Sequence[Sequence[int]], tokens_a_step: int = 1) -> list[Batch]:
-    """Return the batches in which requests with these ids begin, go on and end."""
+    """Return the batches in which requests with these ids begin, continue and end."""
     rids = [f"request {number}" for number in range(len(texts))]
     first = NUM_PROMPT_IDS + tokens_a_step
     batches = [_batch(rids, [ids[:first] for ids in texts], NUM_PROMPT_IDS)]

@@ -5,7 +5,7 @@ get. Between them everything is SGLang's: ``Req`` finds the stops, the accumulat
 streamer makes the batches, its messages carry them, and ``DetokenizerManager`` decodes them.
 
 Two packages are stubbed, because their wheels do not load without CUDA: ``sgl_kernel`` and
-``torchvision``. Nothing of them is called; SGLang's modules only name them when they are imported.
+``torchvision``. They are not called; SGLang's modules only name them when they are imported.
 """
 
 from __future__ import annotations

@@ -469,7 +469,7 @@ def test_a_tokenizer_with_a_decode_of_its_own(
     given = batch(["a"], [[40]], finished_reasons=[{}])
     assert manager._decode_batch_token_id_output(given) == ["OWN"]
     (line,) = lines(said)
-    assert "it has a batch_decode() of its own" in line
+    assert "it has its own batch_decode()" in line
 
 
 def test_clean_up_is_sglangs(
@@ -508,7 +508,7 @@ def test_a_request_that_begins_with_a_text_is_sglangs(
 
 
 def failing(request: Any, after: int) -> None:
-    """Make the decoding of ``request`` fail after so many ids."""
+    """Make the decoding of ``request`` fail after a number of ids."""
     step, left = request.step, iter(range(after))
 
     def broken(token_id: int) -> str:
@@ -523,7 +523,7 @@ def failing(request: Any, after: int) -> None:
 def test_sglang_goes_on_with_a_request_that_fails(
     tokenizer: Any, size: int, said: pytest.LogCaptureFixture
 ) -> None:
-    """At any id, also inside a character; and the other requests go on."""
+    """At any id, also inside a character; and the other requests continue."""
     text = "a 🦉🦉 naïve 世界🦉"
     ids = encoded(tokenizer, text)
     steps = [ids[place : place + size] for place in range(0, len(ids), size)]

@@ -164,7 +164,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     def get_next_output_text(self, finished: bool, delta: bool) -> str:
         """Return the text since the last call (``delta``), or all of it.
 
-        ``finished`` also outputs what was withheld. The request may still go on (vLLM's streaming
+        ``finished`` also outputs what was withheld. The request may continue (vLLM's streaming
         input), so this is a release and not an end.
         """
         if finished:
@@ -196,7 +196,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     # --- what is rare
 
     def _update_after(self, error: Exception, rest: list[int], stop_terminated: bool) -> str | None:
-        """Go on with ``rest``, at the first id of which our decoder raised ``error``."""
+        """Continue with ``rest``; our decoder raised ``error`` at its first id."""
         if isinstance(error, FinishedError):
             # Streaming input: the request continues after a stop.
             num_tokens = len(self.token_ids)
@@ -205,8 +205,10 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             )
             return self.update(rest, stop_terminated)
         if isinstance(error, TokenIdError):
-            # As vLLM does: count it, and go on.
-            say_once("an engine gave what is no token id; it has no text", exc_info=error)
+            # As vLLM does: count it, and continue.
+            say_once(
+                "the engine output an invalid token id; it is decoded as no text", exc_info=error
+            )
             self.token_ids.append(rest[0])
             return self.update(rest[1:], stop_terminated)
         name = type(error).__name__

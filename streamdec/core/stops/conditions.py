@@ -65,7 +65,7 @@ class StopConditions(_Fields):
             with generated token number ``min_tokens``, counted from 1, or an earlier one.
         max_tokens: how many tokens are generated at most, skipped and unknown ones included: the
             stream ends in the step of the last, with ``finish_reason="length"`` unless that is a
-            stop. None is no limit.
+            stop. None: no limit.
         ignore_eos: ``eos_token_ids`` do not end the stream.
         eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
             named as a stop as well is treated and reported as such.
@@ -96,17 +96,17 @@ class StopConditions(_Fields):
             length.
         max_stop_length: the most code points of a stop string, a marker or a match of
             ``stop_regex``, and the most ids of a sequence. For untrusted conditions.
-            Checked, and not kept. None is no bound.
-        max_total_length: likewise for all of these together, and the sources of the patterns.
+            Checked, and not kept. None: no bound.
+        max_total_length: the same for the sum of these, and of the sources of the patterns.
             Memory and the cost of making conditions grow with it.
 
     Raises:
         ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
             ``max_tokens`` below 1 or ``min_tokens``, ``max_match_length`` without ``stop_regex``, a
-            bound exceeded. A text that is no pattern, or a pattern that may match nothing or asks
+            bound exceeded. An invalid pattern, or a pattern that may match nothing or asks
             for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
             possessive repeat.
-        TypeError: something that is no string, id or number at all.
+        TypeError: an argument that is not a string, an id or a number.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
@@ -217,8 +217,8 @@ class StopConditions(_Fields):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The conditions that ``to_json`` gave ``data`` for.
 
-        Raises what the constructor raises; ValueError for a key that is no condition, TypeError for
-        what is no mapping.
+        Raises what the constructor raises; ValueError for an unknown key, TypeError for
+        an argument that is not a mapping.
 
         >>> from streamdec import StopConditions
         >>> conditions = StopConditions("User:", eos_token_ids=2)

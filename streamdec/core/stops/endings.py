@@ -81,7 +81,7 @@ class Ending(NamedTuple):
 def find(
     stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
 ) -> tuple[Read, Ending | None]:
-    """Read ``text``, decided at ``at``, whose code points began so many tokens ago (``firsts``).
+    """Read ``text``, decided at ``at``, whose code points began ``firsts`` tokens ago.
 
     Returns what it did, its text including what was withheld; and the stop that it completed.
     """
@@ -112,7 +112,7 @@ def _text_count(count: int) -> int:
 
 
 def at_release(stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool) -> Ending:
-    """Return the end because nothing follows. What comes out may complete a stop."""
+    """Return the end because nothing follows. The released text may complete a stop."""
     text, found = _released(stops, table, at, ignore=ignore)
     return found or Ending(text)
 
@@ -190,7 +190,7 @@ def _end_of(at: Checkpoint, text: str) -> int:
 def _released(
     stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool = False
 ) -> tuple[str, Ending | None]:
-    """The text that comes out because nothing follows, and the stop that it completes."""
+    """The text that is released because nothing follows, and the stop that it completes."""
     text = table.flush(at.state)
     firsts = table.released(at.state, text)
     return _emptied(*find(stops, at, text, firsts, ignore=ignore))
@@ -199,7 +199,7 @@ def _released(
 def _parted(
     stops: StopSet, table: Table, at: Checkpoint, token_id: int
 ) -> tuple[str, Ending | None, provenance.Parted]:
-    """What comes out before a token that ends the stream by its id; and the token's own text.
+    """The text released before a token that ends the stream by its id; and the token's text.
 
     Of that nothing is matched. It begins with a character that an earlier token may have begun.
     """

@@ -11,7 +11,7 @@ A marker is an id or a text. A text may be that of skipped special tokens, of wh
 then their ids are markers too. Where texts are searched, the state has a second part, the *marker
 tail*: the suffix of the text that may become the next marker.
 
-**A worked example.** Reasoning, which ends in a token of its own, and quotes:
+**A worked example.** Reasoning, which ends with its own token, and quotes:
 
 >>> from streamdec import StopConditions
 >>> from streamdec.core.stops.gate import OPEN, gate_of
@@ -99,7 +99,7 @@ class Gate:
         return hit, "", self._targets[state][hit.stop]
 
     def by_id(self, state: int, token_id: int) -> int | None:
-        """Return the state after the marker ``token_id``; None if it is no marker in ``state``."""
+        """Return the state after the marker ``token_id``; None if it is not one in ``state``."""
         return self._ids[state].get(token_id)
 
     def can_be(self, state: int, tail: str) -> bool:

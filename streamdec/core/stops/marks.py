@@ -54,7 +54,7 @@ def origin_of(marks: Sequence[int], place: int) -> int:
 
 
 def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
-    """Return the marks of letters that began so many tokens ago; ``count`` is before them.
+    """Return the marks of letters; ``firsts`` are their ages in tokens, ``count`` is before them.
 
     There is one for each run of letters that began in the same token.
     """

@@ -88,7 +88,7 @@ class Matcher(Protocol):
         """
 
     def skip(self, tail: Any, text: str) -> Any:
-        """Return the tail after ``text`` that is no part of a stop; stops may begin after it."""
+        """Return the tail after ``text`` that is not part of a stop; stops may begin after it."""
 
     def restart(self, tail: Any) -> Any:
         """Return the tail after a release: no stop has a part of the text before it."""

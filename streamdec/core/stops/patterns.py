@@ -28,7 +28,7 @@ write them out."""
 CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 UNTESTED = "(?:|(?!))"
 """Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
-text it leaves out a repeated part unless what comes after the repeat can follow, and it makes
+text it leaves out a repeated part unless the text after the repeat can follow, and it makes
 ``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
 run of characters takes time that is cubic in its length, with any timeout."""
 LONGEST_RUN = 16
@@ -57,7 +57,7 @@ class StopPattern(NamedTuple):
     inner: str
     """``spelled`` for searches that begin at any other place: ``^`` never holds."""
     inner_open_ended: str
-    """``open_ended`` likewise."""
+    """Like ``open_ended``."""
     looks_to_place: bool = False
     """Whether ``^`` is inside a look-behind, so that it may hold before a match begins."""
 
@@ -88,7 +88,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             inner[1].whole(tree),
         )
     except re.error as error:
-        raise _refused(source, f"is no pattern of Python's re: {error}") from None
+        raise _refused(source, f"is not a pattern of Python's re: {error}") from None
     except (OverflowError, RecursionError):
         raise _refused(source, "is nested too deeply, or repeats too often") from None
     except _RefusedError as error:
@@ -181,7 +181,7 @@ class _Speller:
             case "SUBPATTERN":
                 return self._group(value, place)
             case "MAX_REPEAT" | "MIN_REPEAT":
-                # Which match is found first is no question here, and greedy ones are known best.
+                # It does not matter which match is found first, and greedy ones are known best.
                 return self._repeat(value, place)
             case "GROUPREF":
                 return f"(?P=g{value})"
@@ -247,7 +247,7 @@ class _Speller:
         direction, inner = value
         if direction > 0:
             raise _RefusedError("looks ahead, at text that is not known yet")
-        back = place.back + width(inner)[0]  # re refuses a width that is not fixed
+        back = place.back + width(inner)[0]  # re rejects a width that is not fixed
         self._look_back(back)
         spelled = self._spell(inner, place._replace(back=back, follow=0))
         return f"(?<={spelled})" if wanted else f"(?<!{spelled})"

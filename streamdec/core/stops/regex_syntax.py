@@ -2,7 +2,7 @@ r"""The syntax of Python's ``re``, as a tree of parts.
 
 In: a pattern that ``re`` compiles. Out: its parts, each with the widths of its matches. The parser
 of the standard library is private. This one gives the same trees; a test compares them on random
-patterns. It checks nothing: ``re.compile`` has refused what is no pattern.
+patterns. It checks nothing: ``re.compile`` has rejected invalid patterns.
 
 >>> from streamdec.core.stops.regex_syntax import parse
 >>> [(part.name, part.value) for part in parse(r"a\d").parts]
@@ -198,7 +198,7 @@ class _Reader:
         return Part(kind, (least, most, inner), least * shortest, highest)
 
     def _part(self, verbose: bool) -> Part | None:
-        """Read one part; None for what is no part, such as a comment."""
+        """Read one part; None for anything else, such as a comment."""
         sign = self._take()
         if sign == "(":
             return self._group(verbose)
@@ -345,7 +345,7 @@ def _key(part: Part) -> Any:
 
 
 def _members(parts: Parts) -> list[tuple[str, Any]] | None:
-    """The members of a set that matches what ``parts`` match; None if they are no single set."""
+    """The members of a set that matches what ``parts`` match; None if they are not a single set."""
     if len(parts) != 1:
         return None
     [part] = parts

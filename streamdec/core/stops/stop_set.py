@@ -39,7 +39,7 @@ True
 ('', '\nUs')
 >>> letters_of("Hi") & read.after.alert > 0
 True
->>> stops.read(read.after, "e!").text               # no stop: what was withheld comes out
+>>> stops.read(read.after, "e!").text               # no stop: the withheld text is output
 '\nUse!'
 """
 
@@ -69,7 +69,7 @@ __all__ = [
 MAX_STORED = 16_384
 """Texts that the states of one stop set know together; each takes about 150 bytes."""
 FIRST_WEIGHING = 8
-"""After so many new texts the size of a set is noted again; then after each quarter more."""
+"""New texts after which the size of a set is noted again; then after each quarter more."""
 SET_SIZE = 6_000
 """Bytes of a set of stops with its first texts."""
 STATE_SIZE = 800
@@ -387,7 +387,7 @@ class StopSet:
     def turned(self, state: Matching, token_id: int, text: str) -> Matching | None:
         """Return the state after a marker that is an id, whose own text is ``text``.
 
-        None: ``token_id`` is no marker in ``state``.
+        None: ``token_id`` is not a marker in ``state``.
         """
         gate = self.gate.by_id(state.gate, token_id)
         return None if gate is None else self.state(gate, self.matcher.skip(state.tail, text), "")

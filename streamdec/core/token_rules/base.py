@@ -97,7 +97,7 @@ class TokenRule(ABC):
     idle: State = None
     """The state in which most streams are most of the time."""
     has_spans = True
-    """Whether each byte that comes out can be attributed to one token."""
+    """Whether each byte of the output can be attributed to one token."""
 
     def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:
         self._elements = _Elements(decoder, self.prepare, skip_special_tokens)
@@ -109,12 +109,12 @@ class TokenRule(ABC):
     # --- the two verbs
 
     def step(self, state: State, token_id: int) -> tuple[bytes, State]:
-        """The bytes that ``token_id`` brings out, and the state after it. KeyError: unknown id."""
+        """The bytes that ``token_id`` outputs, and the state after it. KeyError: unknown id."""
         element = self._elements[token_id]
         return (b"", state) if element is None else self.advance(state, element)
 
     def flush(self, state: State) -> bytes:
-        """The bytes that come out because nothing follows."""
+        """The bytes that are output because nothing follows."""
         return b""
 
     def release(self, state: State) -> tuple[bytes, State]:
@@ -133,7 +133,7 @@ class TokenRule(ABC):
 
     @abstractmethod
     def advance(self, state: State, element: Element) -> tuple[bytes, State]:
-        """The bytes that a contributing token brings out, and the state after it."""
+        """The bytes that a contributing token outputs, and the state after it."""
 
     def replacement(self) -> Element:
         """An element that contributes one U+FFFD as it stands (for ``unknown_ids="replace"``)."""
@@ -142,7 +142,7 @@ class TokenRule(ABC):
     # --- what may be asked of a state
 
     def held(self, state: State) -> bytes:
-        """Bytes received that have not come out, as far as they are known."""
+        """Bytes received and not yet output, if they are known."""
         return b""
 
     def withholds(self, state: State) -> bool:

@@ -1,6 +1,6 @@
 """Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
 
-There are two modes. *Eager*: bytes come out as they arrive, and each bad byte is one U+FFFD (the
+There are two modes. *Eager*: bytes are output as they arrive, and each bad byte is one U+FFFD (the
 rule of the SentencePiece library); FixedBytes does that. *Exact*: a run is withheld until it
 closes, because one bad byte turns every byte of the run into U+FFFD (the rule of the ``tokenizers``
 library). Once a run is certainly bad, each of its bytes becomes a U+FFFD at once. An example of the
@@ -74,7 +74,7 @@ def run_bytes(run: Run) -> bytes:
 
 
 def run_step(run: Run, byte: int) -> tuple[bytes, Run]:
-    """What one more byte brings out (U+FFFD for all once the run is broken), and the run."""
+    """The output of one more byte (U+FFFD for all once the run is broken), and the run."""
     if run == BROKEN:
         return REPLACEMENT_BYTES, BROKEN
     links, length, unfinished = run or (None, 0, b"")

@@ -154,7 +154,7 @@ def _shape(view: View) -> Iterator[Finding]:
         if len(good) < len(tokens.decoder):
             bad = [str(key)[:40] for key in tokens.decoder]
             bad = [key for key in bad if f"/added_tokens_decoder/{key}" not in good][:_MOST]
-            note = "entries that are no token"
+            note = "entries that are not tokens"
             yield RULES["ADDED_TOKENS_DECODER_SHAPE"](
                 Evidence(_CONFIG, "/added_tokens_decoder", value=bad, note=note)
             )

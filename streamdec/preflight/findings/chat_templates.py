@@ -15,7 +15,7 @@ from streamdec.tokenizers.folder_files import with_line_feeds
 __all__ = ["check"]
 
 _MOST_RENDERED = 3
-"""Templates besides the default: each takes a process of its own."""
+"""Templates besides the default: each takes its own process."""
 
 _SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
 _ONCE = (
@@ -34,9 +34,9 @@ _ORDINARY = frozenset(("prompt", "generation", "answered", "followed"))
 """Conversations of questions and answers that are text."""
 _OWN_CODE = {
     "gpt_oss": "harmony",
-    "deepseek_v32": "an encoder of their own for DeepSeek V3.2",
-    "deepseek_v4": "an encoder of their own for DeepSeek V4",
-    "kimi_k3": "an encoder of their own for Kimi K3",
+    "deepseek_v32": "their own encoder for DeepSeek V3.2",
+    "deepseek_v4": "their own encoder for DeepSeek V4",
+    "kimi_k3": "their own encoder for Kimi K3",
 }
 _ARCHITECTURES = {
     "GptOssForCausalLM": "gpt_oss",
@@ -84,7 +84,7 @@ def _places(view: View) -> Iterator[Finding]:
 
 
 def _encoder_of(view: View) -> str:
-    """The architecture for which engines have an encoder of their own; empty for others."""
+    """The architecture for which engines have their own encoder; empty for others."""
     if view.eos.model_type in _OWN_CODE:
         return view.eos.model_type
     listed = view.eos.config.get("architectures")

@@ -26,7 +26,7 @@ GROUPS = (
     "memory",
     "scaling",
 )
-"""What the SGLang router measures of a tokenizer, in its order."""
+"""The twelve groups of the SGLang router, in the same order."""
 
 _ALL = {**ENCODE_CASES, **THREAD_CASES, **STREAM_CASES, **FIRST_TOKEN_CASES}
 

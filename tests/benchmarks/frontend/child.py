@@ -1,6 +1,7 @@
-"""What only a fresh process can tell: what loading takes, and what threads bring.
+"""Measurements that need a new process: the cost of loading, and the gain of threads.
 
-Run by the cases: a request comes as JSON on standard input, the answer goes to standard output.
+The cases run this module. It reads a request as JSON from standard input, and writes the answer to
+standard output.
 """
 
 from __future__ import annotations
@@ -21,47 +22,47 @@ __all__ = ["LIBRARY", "THREADS", "Batches", "Loaded", "encode_batches", "hash_in
 ROOT = Path(__file__).resolve().parents[3]
 THREADS = (1, 2)
 LIBRARY = "tokenizers"
-"""The library alone, instead of one of streamdec's backends."""
+"""Use the library directly, without a backend of streamdec."""
 _HASHED = 20
-"""Megabytes, for which a core takes about ten milliseconds."""
+"""Megabytes that a core hashes in about ten milliseconds."""
 _STATUS = Path("/proc/self/status")
 
 
 class Loaded(NamedTuple):
-    """What it took to load a tokenizer in a fresh process, all imports being done."""
+    """The cost of loading a tokenizer in a new process, after all imports."""
 
     seconds: float
     first_seconds: float
-    """What the first text took."""
+    """The time of the first text."""
     loaded_bytes: int | None
-    """What the process grew by; None where the system does not tell."""
+    """The growth of the process in bytes; None if the system does not report it."""
     used_bytes: int | None
-    """What it had grown by after the first text."""
+    """The growth after the first text."""
 
 
 class Batches(NamedTuple):
-    """What ``aencode_batch`` took."""
+    """The times of ``aencode_batch``."""
 
     seconds: dict[int, list[float]]
-    """For each number of threads, round by round."""
+    """By the number of threads, a time for each round."""
     free_seconds: dict[int, list[float]]
-    """The same for threads that need no lock: how many cores there were for us."""
+    """The same for threads that need no lock, which shows how many cores were free."""
     hashes: list[str]
-    """Of the ids of each text of the first round."""
+    """The hashes of the ids of each text of the first round."""
 
 
-# --- asked by the cases ---------------------------------------------------------------------------
+# --- called by the cases --------------------------------------------------------------------------
 
 
 def load(path: Path, backend: str, text: str) -> Loaded:
-    """Loads ``path`` and encodes ``text``, in a process that ends afterwards."""
+    """Load ``path`` and encode ``text``, in a process that then ends."""
     return Loaded(*_ask({"job": "load", "path": str(path), "backend": backend, "text": text}, {}))
 
 
 def encode_batches(path: Path, backend: str, rounds: Sequence[Sequence[Sequence[str]]]) -> Batches:
-    """Encodes in each round one batch for each number of threads.
+    """Encode one batch for each number of threads in each round.
 
-    Neither library has threads of its own in that process: those of streamdec are what is measured.
+    Neither library starts threads in that process, so only those of streamdec are measured.
     """
     request = {"job": "batches", "path": str(path), "backend": backend, "rounds": rounds}
     alone = {"FASTOKENS_BPE_THREADS": "1", "RAYON_NUM_THREADS": "1"}
@@ -71,7 +72,7 @@ def encode_batches(path: Path, backend: str, rounds: Sequence[Sequence[Sequence[
 
 
 def _ask(request: dict[str, Any], environment: Mapping[str, str]) -> Any:
-    """Raises RuntimeError with what the process said if it failed."""
+    """Run the request in a process. Raises RuntimeError with its output if it fails."""
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-m", __name__],
         input=json.dumps(request),
@@ -86,7 +87,7 @@ def _ask(request: dict[str, Any], environment: Mapping[str, str]) -> Any:
     return json.loads(done.stdout)
 
 
-# --- done by the process --------------------------------------------------------------------------
+# --- run in the process --------------------------------------------------------------------------
 
 
 def _answer(request: dict[str, Any]) -> Any:
@@ -122,7 +123,7 @@ def _less(now: int | None, before: int | None) -> int | None:
 
 
 def _resident() -> int | None:
-    """Bytes of this process that are in memory."""
+    """The bytes of this process that are in memory."""
     try:
         lines = _STATUS.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -145,7 +146,7 @@ def _encode_batches(
 
     async def encode(texts: Sequence[str], threads: int) -> tuple[float, list[Encoding]]:
         _threads._limiter.set(anyio.CapacityLimiter(threads))
-        # The threads themselves are there before the clock starts.
+        # The threads start before the clock starts.
         await tokenizer.aencode_batch(["a b " * 2_500] * 4 * threads)
         start = perf_counter()
         found = await tokenizer.aencode_batch(texts)
@@ -165,7 +166,7 @@ def _encode_batches(
 
 
 def hash_in_threads(count: int) -> float:
-    """What ``count`` threads take for work that holds no lock, in seconds."""
+    """Return the seconds that ``count`` threads take for work without a lock."""
     shares = [_HASHED // count] * count
     threads = [threading.Thread(target=_hash, args=(share,)) for share in shares]
     start = perf_counter()

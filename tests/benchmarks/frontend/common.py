@@ -1,4 +1,4 @@
-"""What the cases share: how much effort to spend, two clocks, and the race of the encoders."""
+"""Shared by the cases: how much to measure, two clocks, and the race of the encoders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FULL", "QUICK", "Case", "Effort", "Timed", "Times", "add_speedups", 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long texts are, how many come at the same time, and how often each is measured."""
+    """The lengths of texts, the number of concurrent ones, and how often each is measured."""
 
     rounds: int = 9
     sizes: Sequence[int] = (512, 2_048, 8_192, 32_768, 100_000)
@@ -31,18 +31,18 @@ class Effort:
     threads: Sequence[int] = (1, 2, 4)
     thread_chars: Sequence[int] = (2_000, 20_000)
     thread_total: int = 200_000
-    """Characters that the threads encode together."""
+    """The number of characters that the threads encode together."""
     async_texts: int = 128
-    """Texts of 20,000 characters that are one batch."""
+    """The number of texts of 20,000 characters in one batch."""
     decode_size: int = 8_192
     stream_size: int = 100_000
     streams: Sequence[int] = (1, 16, 256)
-    """Streams that take turns."""
+    """The number of streams that take turns."""
     turns_size: int = 512
-    """Tokens of each."""
+    """Tokens of each stream."""
     stops: Sequence[int] = (4, 64)
     calls: int = 300
-    """Calls whose latencies are ranked."""
+    """The number of calls whose latencies are ranked."""
     first_token_sizes: Sequence[int] = (2_048, 8_192, 32_768, 100_000)
     reply_size: int = 32
     """Tokens of an answer."""
@@ -75,7 +75,7 @@ Case: TypeAlias = Callable[[Frontend, Effort, Report], None]
 
 
 class Times(NamedTuple):
-    """The same samples on two clocks, in nanoseconds; and how many tokens a text has."""
+    """The same samples on two clocks, in nanoseconds, and the number of tokens of a text."""
 
     wall: Samples
     cpu: Samples
@@ -83,14 +83,14 @@ class Times(NamedTuple):
 
 
 class Timed:
-    """Times of some contestants, taken round by round on both clocks."""
+    """The times of some contestants, taken round by round on both clocks."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._wall: dict[str, list[float]] = {name: [] for name in names}
         self._cpu: dict[str, list[float]] = {name: [] for name in self._wall}
 
     def take(self, name: str, action: Callable[[], Any], parts: int = 1) -> Any:
-        """What ``action`` gives; its time is counted for one of ``parts``."""
+        """Return the result of ``action``. Its time is divided by ``parts``."""
         wall, cpu = perf_counter_ns(), process_time_ns()
         result = action()
         cpu_taken, wall_taken = process_time_ns() - cpu, perf_counter_ns() - wall
@@ -99,7 +99,7 @@ class Timed:
         return result
 
     def times(self, tokens: float = 0.0) -> Times:
-        """What was taken, of texts of so many tokens."""
+        """Return the times, for texts of ``tokens`` tokens."""
         return Times(Samples(self._wall), Samples(self._cpu), tokens)
 
 
@@ -113,11 +113,11 @@ def race(
     report: Report,
     where: str,
 ) -> Times:
-    """What a text takes each of ``encoders``, its ids as integers included.
+    """Return the time of a text for each of ``encoders``, including the conversion to integers.
 
-    Each round has texts of its own, which are one batch. What it takes up to the encoder's own
-    result, for the hybrid its buffer of ids, is taken as well. Ids that are not those of the
-    library, which must be among the encoders, are a failure.
+    Each round has its own texts, which are one batch. The time up to the encoder's own result (for
+    the hybrid, its buffer of ids) is also measured. The encoders must include the library. Ids that
+    differ from the library's are a failure.
     """
     timed = Timed([each.name + end for each in encoders for end in ("", AS_BUFFER)])
     order, sizes = [*encoders], list[int]()
@@ -149,10 +149,10 @@ def add_speedups(
     where: str,
     **bounds: float | None,
 ) -> None:
-    """How many times as fast as each rival the hybrid is, and how fast.
+    """Add the ratio of each rival to the hybrid, and the hybrid's speed.
 
-    ``bounds`` are ``floor`` and ``goal`` of its ratio to the library; of that, there are ratios on
-    both clocks, and to the hybrid's buffer.
+    ``bounds`` are the ``bound`` and ``goal`` of its ratio to the library. For the library there are
+    ratios on both clocks, and to the hybrid's buffer.
     """
     add, what = partial(report.add, frontend.name, where), f"{HF_BATCH} / {HYBRID}"
     add(what, times.cpu.ratio(HF_BATCH, HYBRID), "x", at_least=True, **bounds)

@@ -1,4 +1,4 @@
-"""The cases of encoding: how fast, in batches, by length, and how long a single call may take."""
+"""The cases of encoding: throughput, batches, lengths, and the latency of a single call."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.benchmarks.report import Report
 
 __all__ = ["ENCODE_CASES"]
 
-SIZE_OF_FLOOR = 8_192
+SIZE_OF_BOUND = 8_192
 """Tokens."""
 CALLS_TOGETHER = 20
-"""Calls timed together, of texts that take microseconds."""
+"""Calls that are timed together, because a short text takes only microseconds."""
 LONG_CALL = 20_000
 QUANTILES = (50, 90, 99)
 
@@ -27,7 +27,7 @@ QUANTILES = (50, 90, 99)
 
 
 def throughput(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """One text after the other: the three prompts, others of their lengths, and long texts."""
+    """One text after the other: the three prompts, others of the same lengths, and long texts."""
     for name, prompt in PROMPTS.items():
         verbatim = [[prompt] * CALLS_TOGETHER] * effort.rounds
         _one_by_one(frontend, verbatim, report, f"encode, {name} prompt")
@@ -37,8 +37,8 @@ def throughput(frontend: Frontend, effort: Effort, report: Report) -> None:
         where = f"encode, other prose of {len(prompt)} characters"
         _one_by_one(frontend, others, report, where)
     for kind in TEXTS:
-        where = f"encode, {kind}, {SIZE_OF_FLOOR:,} tokens"
-        texts = frontend.windows(kind, SIZE_OF_FLOOR, effort.rounds)
+        where = f"encode, {kind}, {SIZE_OF_BOUND:,} tokens"
+        texts = frontend.windows(kind, SIZE_OF_BOUND, effort.rounds)
         times = race(frontend, frontend.encoders, [[text] for text in texts], report, where)
         bounds = frontend.encode_bounds(words_come_again=kind != "words")
         add_speedups(frontend, times, report, where, **bounds)
@@ -47,7 +47,7 @@ def throughput(frontend: Frontend, effort: Effort, report: Report) -> None:
 def _one_by_one(
     frontend: Frontend, rounds: Sequence[Sequence[str]], report: Report, where: str
 ) -> None:
-    """What a call takes, of many that are timed together."""
+    """Return the time of a call, of many that are timed together."""
     timed = Timed(each.name for each in frontend.encoders)
     for texts in rounds:
         for encoder in frontend.encoders:
@@ -73,7 +73,7 @@ def _each(encoder: Encoder, texts: Sequence[str]) -> list[Sequence[int]]:
 
 
 class OneByOne(Streamdec):
-    """The hybrid, which gets a batch one by one."""
+    """The hybrid, called for each text of a batch."""
 
     name = "streamdec, hybrid, one by one"
 
@@ -82,7 +82,7 @@ class OneByOne(Streamdec):
 
 
 def batch(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Texts together: beside the others, and beside the same encoder one by one."""
+    """Batches, beside the other encoders, and beside the same encoder one text at a time."""
     single = OneByOne(OneByOne.name, frontend.hybrid.tokenizer)
     for count in effort.batches:
         where = f"batch, {count} texts of {effort.batch_size:,} tokens"
@@ -90,7 +90,7 @@ def batch(frontend: Frontend, effort: Effort, report: Report) -> None:
         rounds = (new() for _ in range(effort.rounds))
         times = race(frontend, frontend.encoders, rounds, report, where)
         add_speedups(frontend, times, report, where)
-        # On texts of its own: the encoder is the same, and would know them already.
+        # On its own texts: the encoder is the same, and would have cached others.
         timed = Timed((single.name, HYBRID))
         for _ in range(effort.rounds):
             for encoder in (single, frontend.hybrid):
@@ -108,7 +108,7 @@ def _all(encoder: Encoder, texts: Sequence[str]) -> list[Sequence[int]]:
 
 
 def latency(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """P50, P90 and P99 of single calls, on the wall; each text is another one."""
+    """P50, P90 and P99 of single calls in wall time. Each call has another text."""
     sizes = {f"{len(prompt)} characters": len(prompt) for prompt in PROMPTS.values()}
     sizes[f"{LONG_CALL:,} characters"] = LONG_CALL
     for name, size in sizes.items():
@@ -132,7 +132,7 @@ def latency(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def _quantile(times: Sequence[float], percent: int) -> float:
-    """The smallest of ``times`` that at least ``percent`` of a hundred do not exceed."""
+    """The smallest of ``times`` that at least ``percent`` percent of the calls do not exceed."""
     ranked = sorted(times)
     return ranked[-(-len(ranked) * percent // 100) - 1]
 
@@ -141,15 +141,15 @@ def _quantile(times: Sequence[float], percent: int) -> float:
 
 
 def scaling(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """By length, from 512 to 100,000 tokens: beside the others, and what length itself costs."""
+    """By length, from 512 to 100,000 tokens: beside other encoders, and beside shorter texts."""
     per_token: dict[str, dict[int, Spread]] = {each.name: {} for each in frontend.encoders}
     for size in effort.sizes:
         where = f"scaling, {size:,} tokens"
-        # Long ones tell more at once.
-        rounds = effort.rounds if size <= SIZE_OF_FLOOR else max(effort.rounds // 2, 2)
+        # A long text needs fewer repetitions.
+        rounds = effort.rounds if size <= SIZE_OF_BOUND else max(effort.rounds // 2, 2)
         texts = frontend.windows("code", size, rounds)
         times = race(frontend, frontend.encoders, [[text] for text in texts], report, where)
-        bounds = frontend.encode_bounds() if size == SIZE_OF_FLOOR else {}
+        bounds = frontend.encode_bounds() if size == SIZE_OF_BOUND else {}
         add_speedups(frontend, times, report, where, **bounds)
         for name, spreads in per_token.items():
             spreads[size] = times.cpu.time(name).times(1 / times.tokens)
@@ -166,4 +166,4 @@ ENCODE_CASES: Mapping[str, Case] = {
     "latency": latency,
     "scaling": scaling,
 }
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

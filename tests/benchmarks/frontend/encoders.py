@@ -1,6 +1,6 @@
-"""Who encodes: the library as everyone calls it, streamdec on it, and the hybrid.
+"""The encoders: the library with its fastest call, streamdec on top of it, and the hybrid.
 
-A further one is a class here and a line in :class:`Frontend`.
+To add one, add a class here and a line in :class:`Frontend`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["HF_BATCH", "HUGGINGFACE", "HYBRID", "Encoder", "Frontend"]
 HF_BATCH = "HF encode_batch_fast"
 HUGGINGFACE = "streamdec, huggingface"
 HYBRID = "streamdec, hybrid"
-ENCODE_FLOORS = {"ByteLevel": 15.0, "ByteFallback": 4.0}
-"""Times as fast as the library, at 8,192 tokens: byte-level BPE, and that of SentencePiece."""
+ENCODE_BOUNDS = {"ByteLevel": 15.0, "ByteFallback": 4.0}
+"""How many times as fast as the library, at 8,192 tokens: byte-level BPE, and SentencePiece's."""
 _NOTHING_TO_COMPARE = "fastokens is not installed: pip install 'streamdec[fast]'"
 VOCABULARY_OF_A_MODEL = 30_000
-"""Below it fastokens gains less on SentencePiece's BPE: there the number is a goal."""
+"""Below this size fastokens gains less on SentencePiece's BPE, so the number is a goal."""
 
 
 class Encoder(Protocol):
@@ -35,16 +35,16 @@ class Encoder(Protocol):
     name: str
 
     def encode(self, texts: Sequence[str]) -> Sequence[Any]:
-        """A batch, into results as they come from the encoder."""
+        """Encode a batch. Return the encoder's own results."""
         ...
 
     def ids(self, results: Sequence[Any]) -> list[Sequence[int]]:
-        """The results as integers."""
+        """Return the results as integers."""
         ...
 
 
 class LibraryBatch:
-    """``tokenizers``, by the quickest of its calls: no offsets, and other threads may run."""
+    """``tokenizers``, with its fastest call: no offsets, and other threads may run."""
 
     name = HF_BATCH
 
@@ -60,7 +60,7 @@ class LibraryBatch:
 
 
 class Streamdec:
-    """streamdec, with one encoder or the other."""
+    """streamdec, with one of its two encoders."""
 
     def __init__(self, name: str, tokenizer: HybridTokenizer) -> None:
         self.name = name
@@ -75,9 +75,9 @@ class Streamdec:
 
 
 class Frontend:
-    """A tokenizer as a frontend uses it, loaded anew by each contestant: none has seen a text.
+    """A tokenizer as a frontend uses it. Each contestant loads it again, so none has seen a text.
 
-    Raises MissingExtraError without fastokens: there would be nothing to compare.
+    Raises MissingExtraError without fastokens, because there would be nothing to compare.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -99,29 +99,29 @@ class Frontend:
 
     @property
     def is_fast(self) -> bool:
-        """Whether fastokens serves this file. Where it does not, nothing is promised."""
+        """Whether fastokens encodes for this file. If not, there are no bounds."""
         return self.report.active == "fastokens"
 
     def encode_bounds(self, *, words_come_again: bool = True) -> dict[str, float | None]:
-        """How many times as fast as the library the hybrid must encode, or is hoped to."""
+        """Return the bound or the goal of the hybrid's speed, as a multiple of the library's."""
         rule = self.subject.rule
         is_small = self.subject.library.get_vocab_size() < VOCABULARY_OF_A_MODEL
         is_hope = not words_come_again or (is_small and rule == "ByteFallback")
-        times = ENCODE_FLOORS.get(rule) if self.is_fast else None
-        return {"goal" if is_hope else "floor": times}
+        times = ENCODE_BOUNDS.get(rule) if self.is_fast else None
+        return {"goal" if is_hope else "bound": times}
 
     @cached_property
     def rivals(self) -> list[Encoder]:
-        """Whom the hybrid is compared with."""
+        """The encoders that the hybrid is compared with."""
         return [LibraryBatch(self.library), self.huggingface]
 
     @cached_property
     def encoders(self) -> list[Encoder]:
-        """All of them."""
+        """All encoders."""
         return [*self.rivals, self.hybrid]
 
     def expected(self, text: str) -> list[int]:
-        """The ids, as the library gives them."""
+        """Return the ids of the library."""
         result = self.library.encode_batch_fast([text], add_special_tokens=False)[0]
         return [*result.ids]
 
@@ -129,7 +129,7 @@ class Frontend:
 
     @cached_property
     def reels(self) -> dict[str, Reel]:
-        """Of each kind of text what was not used yet."""
+        """Return the part of each kind of text that was not used yet."""
         return {name: Reel(text()) for name, text in TEXTS.items()}
 
     @cached_property
@@ -146,7 +146,7 @@ class Frontend:
         return [self.reels[kind].window(max(size, 1)) for _ in range(count)]
 
     def reply(self, tokens: int) -> list[int]:
-        """``tokens`` ids of a text, for what is decoded."""
+        """Return ``tokens`` ids of a text, to decode."""
         ids: list[int] = []
         while len(ids) < tokens:
             ids += self.expected(self.windows("code", tokens, 1)[0])

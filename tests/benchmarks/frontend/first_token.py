@@ -1,7 +1,7 @@
-"""Time to first token: a request comes, its text is encoded, an engine answers, text goes out.
+"""Time to first token: a request arrives, its text is encoded, an engine answers, text is sent.
 
-The engine replays ids that were recorded, and needs no time for the prompt: what is measured is the
-frontend. It keeps the ids that it was given, which must be those of the library.
+The engine replays recorded ids and needs no time for the prompt, so only the frontend is measured.
+The engine keeps the ids that it gets, which must be those of the library.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tests.benchmarks.report import Report
 __all__ = ["FIRST_TOKEN_CASES"]
 
 HF_INLINE = "HF on the event loop, no stops"
-"""``encode`` and ``DecodeStream`` in the task of the request, as small servers do."""
+"""``encode`` and ``DecodeStream`` in the task of the request, as in small servers."""
 STOP = "\nUser:"
 MOST_TOKENS_AT_ONCE = 140_000
 MOST_ROUNDS = 5
 
 
 class ReplayEngine:
-    """Gives the recorded ids to whoever asks, and keeps what it was asked."""
+    """Yields the recorded ids for each request, and keeps the prompts."""
 
     def __init__(self, reply: Sequence[int]) -> None:
         self._reply = reply
         self.prompts: list[Sequence[int]] = []
 
     async def generate(self, token_ids: Sequence[int]) -> AsyncGenerator[int, None]:
-        """One id after the other; others may run between."""
+        """Yield the ids one by one. Other tasks may run."""
         self.prompts.append(token_ids)
         for token_id in self._reply:
             yield token_id
@@ -48,14 +48,14 @@ class ReplayEngine:
 
 
 class Answer:
-    """When the first text came, in seconds from the arrival, and all of the text."""
+    """The seconds from the arrival to the first text, and the complete text."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.text = ""
 
     def take(self, text: str, arrived: float) -> None:
-        """The next text."""
+        """Return the next text."""
         if text and not self.text:
             self.seconds = perf_counter() - arrived
         self.text += text
@@ -65,7 +65,7 @@ Serve: TypeAlias = Callable[[ReplayEngine, str, float], Awaitable[Answer]]
 
 
 def first_token(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """By length of the prompt and by requests at the same time; P50 and the worst of each round."""
+    """By length of the prompt and by concurrent requests. P50 and the slowest of each round."""
     servers = _servers(frontend)
     reply = frontend.reply(effort.reply_size)
     expected = frontend.subject.expected(reply)
@@ -95,7 +95,7 @@ def first_token(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def _prompts(frontend: Frontend, effort: Effort) -> Mapping[str, Callable[[int], list[str]]]:
-    """By a name: so many prompts, new ones each time; none if that were too much."""
+    """New prompts by name; none if that would take too long."""
 
     def fixed(prompt: str, count: int) -> list[str]:
         return [prompt] * count
@@ -112,7 +112,7 @@ def _prompts(frontend: Frontend, effort: Effort) -> Mapping[str, Callable[[int],
 def _compare_prompts(
     frontend: Frontend, engine: ReplayEngine, prompts: Sequence[str], report: Report, where: str
 ) -> None:
-    """One of them is enough; of all of them at least the number."""
+    """Add a failure unless the engine got all prompts, with the library's ids."""
     wanted = frontend.expected(prompts[-1])
     asked = [[*ids] for ids in engine.prompts]
     found = wanted if wanted in asked and len(asked) == len(prompts) else asked[-1]
@@ -148,7 +148,7 @@ async def _by_streamdec(
 
 
 async def _serve_all(serve: Serve, engine: ReplayEngine, prompts: Sequence[str]) -> list[Answer]:
-    """All requests arrive now."""
+    """Run all requests at the same time."""
     answers: list[Answer] = []
     arrived = perf_counter()
 
@@ -171,4 +171,4 @@ def _add(frontend: Frontend, report: Report, case: str, middle: Samples, worst: 
 
 
 FIRST_TOKEN_CASES: Mapping[str, Case] = {"first-token": first_token}
-"""By the names that the command knows."""
+"""The cases by the names that the command takes."""

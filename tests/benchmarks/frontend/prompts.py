@@ -1,4 +1,4 @@
-"""What is encoded: prompts of three lengths, and texts that are used up window by window."""
+"""The texts to encode: prompts of three lengths, and texts that are used window by window."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TEXTS: Mapping[str, Callable[[], str]] = {
 
 
 class Reel:
-    """Windows of one text, each other characters than those before, until it begins again.
+    """Windows of one text, none of which is used twice until the text ends.
 
-    Then it begins a little later than before, so that no window comes twice.
+    Then the windows begin at another place, so that no window occurs twice.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Reel:
         self._begin = 0
 
     def window(self, size: int) -> str:
-        """The next ``size`` characters; of a text that has fewer, what is there again and again."""
+        """Return the next ``size`` characters. A shorter text is repeated."""
         if self._place + size > len(self._text):
             self._begin += 97
             self._place = self._begin % max(len(self._text) // 2, 1)

@@ -1,4 +1,4 @@
-"""The cases of decoding: at once, in streams, in many streams, with stops; and of memory."""
+"""The cases of decoding: at once, in one or many streams, with stops; and of memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEED = 33
 MEMORY_TEXT = 8_192
 MB = 1e-6
 PROBES_GOAL_MS = 500
-"""The goal for a machine that nobody else uses."""
+"""The goal on a machine without other work."""
 
 
 # --- 4. decode ------------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
     common.warm(subject, [ids], report, where)
     samples = race([subject.ours, subject.rival], [ids], rounds)
     add = partial(report.add, subject.name, where)
-    floor = common.STEP_FLOORS.get(subject.rule)
-    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", floor=floor and floor * common.FLAT)
+    bound = common.STEP_BOUNDS.get(subject.rule)
+    add(f"{OURS} / {HF}", samples.ratio(OURS, HF), "x", bound=bound and bound * common.FLAT)
     for name in (OURS, HF):
         add(name, samples.time(name), "ns")
         add(f"{name}, speed", 1e3 / samples.time(name).median, "Mtokens/s")
@@ -91,7 +91,7 @@ def streaming(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def concurrent(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """Streams that take turns token by token, each with a text of its own."""
+    """Streams that take turns token by token, each with its own text."""
     subject = frontend.subject
     entrants: list[Entrant] = [subject.ours, subject.rival]
     pieces = [frontend.reply(effort.turns_size) for _ in range(max(effort.streams))]
@@ -144,7 +144,7 @@ def _step_of(entrant: Entrant) -> Callable[[int], object]:
 
 
 def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What stops add to a step. None of them is ever complete."""
+    """The cost that stops add to a step. None of them is ever complete."""
     subject = frontend.subject
     ids = frontend.reply(effort.decode_size)
     text = subject.expected(ids)
@@ -168,14 +168,14 @@ def stop_sequences(frontend: Frontend, effort: Effort, report: Report) -> None:
 
 
 def memory(frontend: Frontend, effort: Effort, report: Report) -> None:
-    """What Python allocates for a stream and for an encoding. ``load`` has the whole process."""
+    """The memory that Python allocates for a stream and for an encoding."""
     subject, add = frontend.subject, partial(report.add, frontend.name, "memory")
     ids = frontend.reply(min(effort.stream_size, 8_192))
     common.warm(subject, [ids], report, "memory")
     for each in (subject.ours, subject.rival):
         used = bytes_per_stream(each, ids, 32)
-        floor = common.BYTES_PER_STREAM if each is subject.ours else None
-        add(f"{each.name}, a stream of {len(ids):,} tokens", used, "B", floor=floor)
+        bound = common.BYTES_PER_STREAM if each is subject.ours else None
+        add(f"{each.name}, a stream of {len(ids):,} tokens", used, "B", bound=bound)
     for encoder in frontend.encoders:
         texts = frontend.windows("code", MEMORY_TEXT, 2)
         kept: list[object] = []

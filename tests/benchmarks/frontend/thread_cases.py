@@ -21,11 +21,11 @@ __all__ = ["THREAD_CASES"]
 
 HF_ASYNC = "HF async_encode_batch_fast"
 NO_LOCK = "threads that need no lock"
-"""They hash: what two of them do in the time of one is what the machine gives to anyone."""
+"""Threads that hash. Their speed-up is the most that this machine allows."""
 FAST_SHARE = 8
-"""How many times as many texts the hybrid gets, so that it takes as long as threads need."""
-THREADS_FLOOR = 1.5
-"""What two threads do in the time of one."""
+"""The hybrid gets more texts by this factor, so that a measurement is long enough."""
+THREADS_BOUND = 1.5
+"""The speed of two threads, as a multiple of that of one."""
 ASYNC_CHARS = 20_000
 
 
@@ -197,8 +197,8 @@ def _add_threads(
 def async_threads(frontend: Frontend, effort: Effort, report: Report) -> None:
     """``aencode_batch`` of 20,000-character texts, on one thread and on two.
 
-    In a process of its own in which neither library has threads of its own. Beside it the same of
-    threads that need no lock: more than they the machine does not give.
+    Runs in its own process, in which neither library starts threads. Threads that need no lock are
+    measured beside it: their speed-up is the most that this machine allows.
     """
     case = f"aencode_batch, {effort.async_texts} texts of {ASYNC_CHARS:,} characters"
     for backend, name in (("huggingface", HUGGINGFACE), ("fastokens", HYBRID)):
@@ -213,13 +213,13 @@ def async_threads(frontend: Frontend, effort: Effort, report: Report) -> None:
             report.compare(f"{frontend.name}, {case}, {name}, hash", found, expected)
         samples = Samples({str(count): times for count, times in answer.seconds.items()})
         add = partial(report.add, frontend.name, case)
-        floor = THREADS_FLOOR if name == HYBRID and frontend.is_fast else None
+        bound = THREADS_BOUND if name == HYBRID and frontend.is_fast else None
         gain = samples.ratio("1", "2")
-        add(f"{name}, 2 threads' speed / one's", gain, "x", floor=floor, at_least=True)
+        add(f"{name}, 2 threads' speed / one's", gain, "x", bound=bound, at_least=True)
         free = Samples({str(count): times for count, times in answer.free_seconds.items()})
         given = free.ratio("1", "2")
         add(f"{name}, the same of {NO_LOCK}", given, "x")
-        if given.median < THREADS_FLOOR:
+        if given.median < THREADS_BOUND:
             report.note(
                 f"{frontend.name}, {case}: no two cores were free: of {NO_LOCK}, two did "
                 f"{given.median:.2f} times as much as one"

@@ -1,13 +1,12 @@
-"""The peers: what other engines and libraries do with the same ids, run beside streamdec.
+"""The peers: other engines and libraries that decode the same ids, measured beside streamdec.
 
-    python -m tests.benchmarks.peers FOLDER         fetches them (about 700 MB)
-    python -m tests.benchmarks --peers FOLDER       runs them with all the rest
+    python -m tests.benchmarks.peers FOLDER         installs them (about 700 MB)
+    python -m tests.benchmarks --peers FOLDER       measures them with all other cases
 
-torch, without which transformers' StopStringCriteria is left out, is not fetched:
+torch is not installed. Only transformers' StopStringCriteria needs it:
 ``pip install --target FOLDER/site torch`` adds it.
 
-Their code is read out of their published wheels at run time; none of it is kept here. Of a file
-only the definitions that turn ids into text are run, with stand-ins for the rest of an engine: no
-GPU, no sockets, no request objects but their fields. What is timed is therefore less than what the
-peer does.
+The code of the peers is read from their published wheels at run time, and not copied. Only the
+definitions that turn ids into text are run. Stand-ins replace the rest of an engine: there is no
+GPU, no socket, and of request objects only the fields. So a peer does less here than in service.
 """

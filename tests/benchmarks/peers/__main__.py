@@ -1,4 +1,4 @@
-"""Fetches the peers with pip; see the package's own words."""
+"""Install the peers with pip. See the docstring of the package."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["commands", "main"]
 
 TRANSFORMERS = "5.23.0"
 _ANY_MACHINE = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64")
-"""The wheels are only read: those for this platform do on every machine."""
+"""The platform of the wheels. They are only read, so one platform works on every machine."""
 
 
 def commands(folder: Path) -> Iterator[list[str]]:
-    """The calls of pip: a wheel each of those that are read, and transformers with its needs."""
+    """Return the calls of pip: a wheel for each peer that is read, and transformers."""
     pip = [sys.executable, "-m", "pip"]
     platform = [f"--platform={name}" for name in _ANY_MACHINE]
     for name, version in WHEELS.items():
@@ -31,7 +31,7 @@ def commands(folder: Path) -> Iterator[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs pip as often as it must; 1 if a peer could not be had, the others being fetched."""
+    """Call pip for each peer. Return 1 if a peer cannot be installed; the others still are."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=tests.benchmarks.peers.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where they are put")

@@ -87,7 +87,7 @@ def _remark(subject: Subject, entrant: Entrant, token_ids: Sequence[int]) -> str
     if text == expected:
         return ""
     if not text:
-        return "no text comes out"
+        return "it has no text"
     same = next((i for i, (a, b) in enumerate(zip(text, expected, strict=False)) if a != b), None)
     end = min(len(text), len(expected)) if same is None else same
     return f"another text than decode's from character {end}"

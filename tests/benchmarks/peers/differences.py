@@ -1,8 +1,8 @@
-"""What other detokenizers give for a few ids: what ``docs/reference/features.md`` says was run.
+"""Print the text of other detokenizers for a few ids, for ``docs/reference/features.md``.
 
 ``python -m tests.benchmarks.peers.differences FOLDER`` prints it, with the folder that
-``python -m tests.benchmarks.peers FOLDER`` fills. Ids are those of a small byte-level tokenizer,
-made here; of each peer the text of each token is shown, the end's with that of the last one.
+``python -m tests.benchmarks.peers FOLDER`` fills. The ids are those of a small byte-level
+tokenizer. The output has the text of each token. The last text includes the end of the stream.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ CASES: dict[str, tuple[Sequence[Part], Sequence[Part], str]] = {
     "a character that breaks off": ([b"\xe4", b"\xbd", b"A"], [], ""),
     "bad bytes at the end": ([b"Hello", b"\xff", b"\xfe", b"\xe4", b"\xbd"], [], ""),
     "text beside an open character, at the end": ([b"Hello", b"a\xe4"], [], ""),
-    "a special token within a character": ([b"\xc3", SPECIAL, b"\xa9", b"Hello"], [], ""),
-    "a prompt within a character": ([b"\xa0"], [b"Hello", b" world", b"\xe4", b"\xbd"], ""),
+    "a special token inside a character": ([b"\xc3", SPECIAL, b"\xa9", b"Hello"], [], ""),
+    "a prompt inside a character": ([b"\xa0"], [b"Hello", b" world", b"\xe4", b"\xbd"], ""),
     "a space after a prompt": ([b" world"], [b"Hello"], ""),
     "an id that the tokenizer lacks": ([b"a", LACKING, b"b"], [], ""),
     "nothing like the stop": ([b"Hello", *[b"ab"] * 4], [], "STOPPPPPPPPP"),
     "the stop breaks off": ([b"Hello", b"ST", b"ab"], [], "STOP"),
     "the stop begins at the end": ([b"Hello", b"ST"], [], "STOP"),
 }
-# (transformers is told of no special tokens by that file alone, so vLLM's slow detokenizer, which
+# (transformers gets no special tokens from that file alone, so vLLM's slow detokenizer, which
 # asks it, shows the one of the sixth case.)
 RUNS = (250, 2_000)
 """Special tokens in a row, timed."""
 
 
 def _tokenizer() -> Tokenizer:
-    """Each byte has its number as its id, WORDS come after them."""
+    """Each byte is its own id. The ids of WORDS follow."""
     letters = {byte: chr(letter) for letter, byte in byte_alphabet().items()}
     tokens = [*(bytes([byte]) for byte in range(256)), *WORDS]
     vocabulary = {"".join(letters[byte] for byte in each): i for i, each in enumerate(tokens)}
@@ -100,7 +100,7 @@ class _Library(Peer):
 
 
 class _Ours(_Library):
-    """What is compared with them."""
+    """The decoders to compare."""
 
     name = "streamdec"
 
@@ -128,7 +128,7 @@ MATCHERS: Sequence[Any] = (_Ours, VllmFast, Sglang)
 
 
 def _texts(peer: Peer, ids: Sequence[int], prompt: list[int]) -> list[str]:
-    """The text of each token, after a prompt where the peer takes one."""
+    """Return the text of each token, after a prompt if the peer accepts one."""
     if isinstance(peer, VllmFast | VllmSlow):
         peer._request.prompt_token_ids = prompt
     elif isinstance(peer, _Library):
@@ -140,7 +140,7 @@ def _texts(peer: Peer, ids: Sequence[int], prompt: list[int]) -> list[str]:
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """All cases, and what a run of special tokens costs."""
+    """Print all cases, and the cost of a run of special tokens."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "tokenizer.json"
         _tokenizer().save(str(path))

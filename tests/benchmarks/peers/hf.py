@@ -1,4 +1,4 @@
-"""transformers' streamer, and what it stops at strings with."""
+"""transformers' streamer and its stop criterion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HfStops", "HfStreamer"]
 
 
 class _Ids:
-    """What ``put`` asks of a tensor with one id, without its cost."""
+    """The part of a tensor with one id that ``put`` uses, without its cost."""
 
     shape = (1,)
 
@@ -25,7 +25,7 @@ class _Ids:
 
 
 class HfStreamer(Peer):
-    """``TextIteratorStreamer``: ``put`` and the next text for each token; words go out whole."""
+    """``TextIteratorStreamer``: ``put`` and the next text of each token. It outputs words."""
 
     name = "transformers TextIteratorStreamer"
     tokens = 512
@@ -60,20 +60,20 @@ class HfStreamer(Peer):
 
 
 class HfStops:
-    """``StopStringCriteria`` on a sequence of ids, as ``generate`` calls it after each token.
+    """``StopStringCriteria`` on a sequence of ids, called after each token as in ``generate``.
 
-    It says whether a stop is complete, and gives no text.
+    It returns whether a stop is complete, and no text.
     """
 
     name = "transformers StopStringCriteria"
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str]) -> None:
-        """Makes its tables, which is most of what it costs."""
+        """Make its tables, which is most of the cost."""
         self._torch = kit.torch
         self._criteria = kit.transformers.StopStringCriteria(kit.tokenizer(subject.path), [*stops])
 
     def open(self) -> None:
-        """Nothing: it keeps nothing of a sequence."""
+        """Return None, because it stores no part of a sequence."""
 
     def drive(self, stream: None, token_ids: Sequence[int]) -> None:
         ids, criteria = self._torch.tensor([[*token_ids]]), self._criteria

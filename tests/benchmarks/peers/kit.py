@@ -1,4 +1,4 @@
-"""Where the peers' code comes from: wheels in a folder of the user's, parts of whose files run."""
+"""Read the code of the peers: wheels in the user's folder, from whose files parts are run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"
 
 COMMAND = "python -m tests.benchmarks.peers"
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "mlx-lm": "0.32.2"}
-"""Packages that are only read, and the versions that are fetched; any other may lie there."""
+"""Packages that are only read, and the versions to install. Other versions are also accepted."""
 SITE = "site"
 """The part of the folder where transformers is installed, with what it needs."""
 
@@ -26,7 +26,7 @@ _IMPORTED = {*sys.stdlib_module_names, "tokenizers"} - {"__future__"}
 
 
 class PeerMissingError(Exception):
-    """A peer is not there, or not as it is known here; or it cannot do what is asked."""
+    """A peer is missing, has unexpected code, or does not support a case."""
 
 
 class Kit:
@@ -50,7 +50,7 @@ class Kit:
     def definitions(
         self, package: str, path: str, names: Iterable[str], **given: Any
     ) -> dict[str, Any]:
-        """What ``path`` in the wheel of ``package`` defines, run once; see :func:`definitions`."""
+        """Return the names that ``path`` in a wheel defines, run once. See :func:`definitions`."""
         key = package, path, (*names,)
         if key not in self._defined:
             self._defined[key] = self._run(self.wheel(package), path, key[2], given)
@@ -70,7 +70,7 @@ class Kit:
 
     @cached_property
     def transformers(self) -> Any:
-        """The module ``transformers``, of the environment or else of the folder."""
+        """Return the module ``transformers``, from the environment or else from the folder."""
         site = str(self.folder / SITE)
         if site not in sys.path:
             sys.path.append(site)
@@ -89,25 +89,25 @@ class Kit:
 
     @property
     def torch(self) -> Any:
-        """The module ``torch``, which is run where someone has put it."""
+        """Return the module ``torch``, if it is installed."""
         if self.transformers and "torch" not in sys.modules:
             how = f"pip install --target FOLDER/{SITE} torch"
             raise PeerMissingError(f"torch is not there; to fetch it: {how}")
         return sys.modules["torch"]
 
     def tokenizer(self, path: Path) -> Any:
-        """The tokenizer object that the peers hold, of a ``tokenizer.json``."""
+        """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
         if path not in self._tokenizers:
             self._tokenizers[path] = self.load_tokenizer(path)
         return self._tokenizers[path]
 
     def load_tokenizer(self, path: Path) -> Any:
-        """The same, loaded anew."""
+        """Load the same tokenizer again."""
         return self.transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
 
     @property
     def versions(self) -> dict[str, str]:
-        """What lies in the folder, or in the environment."""
+        """Return the versions in the folder, or in the environment."""
         known = {name: self._version(name) for name in (*WHEELS, "transformers", "torch")}
         return {name: version for name, version in known.items() if version}
 
@@ -125,21 +125,21 @@ class Kit:
 def definitions(
     source: str, names: Iterable[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Runs the definitions of ``names`` in ``source``, and nothing else of it.
+    """Run the definitions of ``names`` in ``source``, and nothing else.
 
     Args:
         source: A module's text.
-        names: Functions, classes and constants of it; ``Class.method`` takes this method of a class
-            and makes a class of those that are taken, without bases and decorators.
-        given: What else the names may stand for.
+        names: Functions, classes and constants of it. ``Class.method`` selects a method, and makes
+            a class of the selected methods, without bases and decorators.
+        given: Other names that the definitions use.
 
     Returns:
         The namespace. It also has what ``source`` imports from the standard library and from
-        ``tokenizers``; other imports are left out. Annotations are not evaluated.
+        ``tokenizers``. Other imports are left out. Annotations are not evaluated.
 
     Raises:
         KeyError: If ``source`` does not define one of the names.
-        SyntaxError: If it is no Python of this interpreter's.
+        SyntaxError: If this interpreter cannot parse it.
     """
     wanted: dict[str, set[str]] = {}
     for name in names:
@@ -168,7 +168,7 @@ def _is_imported(module: str | None) -> bool:
 
 
 def _defined(tree: ast.Module, wanted: Mapping[str, set[str]]) -> list[ast.stmt]:
-    """The definitions, in the order of the source; of a class the methods that are wanted."""
+    """Return the definitions in the order of the source; of a class, the selected methods."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         name = _name(node)
@@ -187,7 +187,7 @@ def _defined(tree: ast.Module, wanted: Mapping[str, set[str]]) -> list[ast.stmt]
 
 
 def _name(node: ast.stmt) -> str:
-    """What a statement defines; nothing if it is no definition of one name."""
+    """The name that a statement defines; "" if it does not define one name."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return node.name
     targets = node.targets if isinstance(node, ast.Assign) else []

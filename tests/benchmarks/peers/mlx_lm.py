@@ -17,7 +17,7 @@ _OWN = {"ByteLevel": "BPEStreamingDetokenizer", "ByteFallback": "SPMStreamingDet
 
 
 class _Mlx(Peer):
-    """All of them; a stream is a detokenizer with the tables of the first."""
+    """All of mlx-lm's detokenizers. A stream shares the tables of the first."""
 
     def _begin(self, kit: Kit, subject: Subject, name: str) -> None:
         names = ("StreamingDetokenizer", "_byte_decoder", name)
@@ -49,7 +49,7 @@ class _Mlx(Peer):
 
 
 class MlxOwn(_Mlx):
-    """The one with a table of the vocabulary: for byte-level BPE, or for SentencePiece."""
+    """The detokenizer with a table of the vocabulary: byte-level BPE, or SentencePiece."""
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
         if stops:
@@ -61,7 +61,7 @@ class MlxOwn(_Mlx):
 
 
 class MlxNaive(_Mlx):
-    """The one for every other tokenizer, which decodes the line again at each token."""
+    """The detokenizer for other tokenizers, which decodes the line again at each token."""
 
     name = "mlx-lm naive"
     tokens = 512

@@ -1,7 +1,7 @@
-"""SGLang's detokenizer, with the two looks at the stops that its scheduler takes before.
+"""SGLang's detokenizer, and the two checks for stops in its scheduler.
 
-Its processes and sockets are left out: the scheduler's request and the detokenizer's manager are
-given to each other directly.
+Without its processes and sockets: the scheduler's request is passed directly to the detokenizer's
+manager.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LENGTH = {"type": "length"}
 
 
 class Stream(NamedTuple):
-    """Requests of one batch."""
+    """The number of requests of one batch."""
 
     requests: list[Any]
 
@@ -96,7 +96,7 @@ class Sglang(Peer):
             self._step(stream, token_id)
 
     def _step(self, stream: Stream, token_id: int, reason: Any = None) -> list[str]:
-        """One step of the engine: each request gets the token; those that may speak are decoded."""
+        """Run one step of the engine: each request gets the token, the ready ones are decoded."""
         speaking = []
         for request in stream.requests:
             request.output_ids.append(token_id)
@@ -127,7 +127,7 @@ class Sglang(Peer):
 
 
 class SglangBatch(Sglang):
-    """32 requests that get the same ids: what one token of one of them takes."""
+    """32 requests with the same ids: the time of one token of one request."""
 
     name = "SGLang, batch of 32"
     tokens = 256
@@ -135,7 +135,7 @@ class SglangBatch(Sglang):
 
 
 def _parameters(tokenizer: Any, stops: Sequence[str]) -> Any:
-    """The parameters as they are made ready for a request: lengths are counted in tokens."""
+    """Return the parameters of a request. Lengths are counted in tokens."""
     sizes = (len(tokenizer.encode(stop, add_special_tokens=False)) for stop in stops)
     return SimpleNamespace(
         stop_strs=[*stops],

@@ -1,4 +1,4 @@
-"""vLLM's detokenizers: one ``update`` and one text of what is new for each token."""
+"""vLLM's detokenizers: one ``update`` and the new text for each token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WINDOW = (
 
 
 class _Vllm(Peer):
-    """Both of them; the stream is the detokenizer."""
+    """Both detokenizers. The stream is the detokenizer."""
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
         parameters = SimpleNamespace(
@@ -50,7 +50,7 @@ class _Vllm(Peer):
         self._make, self._tokenizer = self._parts(kit, subject)
 
     def _parts(self, kit: Kit, subject: Subject) -> tuple[Any, Any]:
-        """The class, and the tokenizer that it is given."""
+        """The class, and its tokenizer."""
         raise NotImplementedError
 
     def open(self) -> Any:
@@ -74,7 +74,7 @@ class _Vllm(Peer):
 
 
 class VllmFast(_Vllm):
-    """The one around the library's ``DecodeStream``."""
+    """The fast one, which uses the library's ``DecodeStream``."""
 
     name = "vLLM Fast"
 
@@ -85,7 +85,7 @@ class VllmFast(_Vllm):
 
 
 class VllmSlow(_Vllm):
-    """The one in Python, for what has no fast tokenizer."""
+    """The slow one in Python, for tokenizers without a fast version."""
 
     name = "vLLM Slow"
     tokens = 512

@@ -466,7 +466,7 @@ def test_a_sample_without_a_stream_is_an_error(loop: str) -> None:
     async def main() -> None:
         client = Client(99, "goes")
         response = EventStreamResponse(wire(2), stream(Engine(), TOKENIZER))
-        with pytest.raises(ValueError, match="no end yet"):
+        with pytest.raises(ValueError, match="not ended; call"):
             await response({}, client.receive, client.send)
         assert b'"error"' in client.sent[-2]["body"]
 

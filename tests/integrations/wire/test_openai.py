@@ -153,7 +153,7 @@ def test_nothing_comes_after_the_end() -> None:
         for step in (wire.step, wire.step_bytes):
             with pytest.raises(ValueError, match="index"):
                 step(Chunk("a"), 2)
-        with pytest.raises(ValueError, match="no end yet"):
+        with pytest.raises(ValueError, match="not ended; call"):
             wire.flush()
         wire.step(Chunk("a", "length"), num_tokens=1)
         for step in (wire.step, wire.step_bytes):
