@@ -178,10 +178,10 @@ def test_no_object_shows_its_address(profile: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.thorough
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_object_shows_its_address_in_any_text(profile: str, text: str) -> None:
-    for expression in OBJECTS + OTHERS:
+    """Each text is tried with each fifth object, and each object with nine texts or more."""
+    for expression in [*OBJECTS, *OTHERS][TEXTS.index(text) % 5 :: 5]:
         shown = told(in_frame(text, expression), profile)
         assert not ADDRESS.search(shown), (expression, shown)
 
