@@ -118,9 +118,10 @@ class SectionReader:
     # --- what was decided
 
     def note_older(self, size: int, index: int) -> None:
-        """Note that ``size`` withheld code points without a marker, are before a token.
+        """Note that the last ``size`` withheld code points began before token ``index``.
 
-        For text whose origins were not noted because they did not matter.
+        For text without a part of a marker, whose origins were not noted because they do not
+        matter.
         """
         missing = size + len(self.tail) - len(self.origins)
         if missing > 0:
