@@ -1,8 +1,8 @@
 """The checks before a release, each session in its own environment: ``nox``.
 
 ``nox --list`` lists the sessions. Arguments after ``--`` are passed to pytest:
-``nox -s tests-3.12 -- tests/core``. uv downloads a Python that is not installed. If it cannot, nox
-skips the session and says so (with ``CI`` in the environment, this is an error).
+``nox -s tests-3.12 -- tests/decoders``. uv downloads a Python that is not installed. If it cannot,
+nox skips the session and says so (with ``CI`` in the environment, this is an error).
 
 Only pyproject.toml has the versions of Python, extras, tools and tokenizers: in the classifiers,
 the optional dependencies and the dependency groups.
@@ -24,7 +24,14 @@ LOWEST_PYTHON = PYTHONS[0]
 GROUPS = PROJECT["dependency-groups"]
 TOKENIZERS = [name for name in GROUPS if name.startswith("tokenizers-")]
 
-CORE_TESTS = ["tests/core", "tests/streams", "tests/test_laws.py", "tests/test_stop_laws.py"]
+CORE_TESTS = [
+    "tests/tables",
+    "tests/stops",
+    "tests/decoders",
+    "tests/streams",
+    "tests/test_laws.py",
+    "tests/test_stop_laws.py",
+]
 """Tests that need only the dependencies of the core and three small libraries."""
 SDIST_TESTS = [
     *CORE_TESTS,

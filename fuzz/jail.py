@@ -13,8 +13,8 @@ from unittest.mock import patch
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from streamdec.core.stops import matcher as jail
-from streamdec.core.stops.matcher import Hit, StopStrings
+from streamdec.stops import matcher as jail
+from streamdec.stops.matcher import Hit, StopStrings
 
 LETTERS = ["a", "b", "ab", "aab", "aba", "abab", "\n", "é", "\ufffd"]
 

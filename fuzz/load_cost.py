@@ -27,7 +27,7 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
-from streamdec.backends import byte_table, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
+from streamdec.backends import byte_vocabulary, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
 from streamdec.errors import StreamdecError
 from streamdec.folders.sentencepiece_proto import model_proto
 from streamdec.tokenizers.encodings import EncodingSpec

@@ -22,7 +22,7 @@ from typing import Any
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import DecodeStream, LoadedTokenizer, load_tokenizer
-from streamdec.backends import byte_table, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
+from streamdec.backends import byte_vocabulary, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
 from streamdec.errors import RewriteError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.loading.detect import detect_format
 from streamdec.protocols import ByteFallback

@@ -24,6 +24,7 @@ NOT_COPIED = shutil.ignore_patterns(
 TESTS_FAILED = 1
 """The exit statuses of pytest after a run; others mean that no test could run."""
 
+CORE_TESTS = ("tests/tables", "tests/stops", "tests/decoders")
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
 
@@ -42,25 +43,25 @@ class Mutant(NamedTuple):
 
 
 def _core(law: str, module: str, old: str, new: str, tests: Sequence[str] = LAWS) -> Mutant:
-    return Mutant(law, f"streamdec/core/{module}.py", old, new, tests)
+    return Mutant(law, f"streamdec/{module}.py", old, new, tests)
 
 
 MUTANTS = (
     _core(
         "0: a snapshot forgets the unfinished character",
-        "byte_table",
+        "tables/byte_table",
         '"pending": pending.hex(),',
         '"pending": "",',
     ),
     _core(
         "0: a stream does not move to the next state",
-        "step",
+        "decoders/step",
         "self._row, self._moved = row, tally",
         "self._moved = tally",
     ),
     _core(
         "0: a snapshot with stops forgets where the jailed text came from",
-        "snapshots",
+        "decoders/snapshots",
         'marks = _marks(fields.take("marks", []), tokens, code_points)',
         'fields.take("marks", [])\n    marks = ()',
         STOP_LAWS,
@@ -74,13 +75,13 @@ MUTANTS = (
     ),
     _core(
         "1: unfinished characters are output",
-        "utf8",
+        "tables/utf8",
         "text, used = utf_8_decode(data, errors, False)",
         "text, used = utf_8_decode(data, errors, True)",
     ),
     _core(
         "1: a finished run of bytes is withheld longer than need be",
-        "token_rules/byte_fallback",
+        "tables/token_rules/byte_fallback",
         "return run_close(state) + element, None",
         'return run_close(state), (((None, 65), 1, b""))',
     ),
@@ -107,13 +108,13 @@ MUTANTS = (
     ),
     _core(
         "2: a surrogate's second byte does not decide",
-        "utf8",
+        "tables/utf8",
         "rest[0] == 0xED and rest[1] > 0x9F",
         "rest[0] == 0xED and rest[1] > 0xBF",
     ),
     _core(
         "3: the end gives no U+FFFD for what is unfinished",
-        "byte_table",
+        "tables/byte_table",
         "return text + utf8.flush(rest, self.rule.errors)",
         'return text + rest.decode(errors="ignore")',
     ),
@@ -133,44 +134,44 @@ MUTANTS = (
     ),
     _core(
         "4: the prompt is forgotten",
-        "state",
+        "decoders/state",
         "table.state(table.row(table.prime(prompt)))",
         "table.state(table.row(table.prime(())))",
     ),
     _core(
         "4: of a prompt only the last byte counts",
-        "token_rules/base",
+        "tables/token_rules/base",
         "if len(tail) >= 3:",
         "if len(tail) >= 1:",
-        ("tests/core", *LAWS),
+        (*CORE_TESTS, *LAWS),
     ),
     _core(
         "5: the leading space is taken off every token",
-        "token_rules/byte_fallback",
+        "tables/token_rules/byte_fallback",
         "metaspace_forms(self._rule, text)[came == self.MORE]",
         "metaspace_forms(self._rule, text)[False]",
     ),
     _core(
         "6: one U+FFFD too few for a broken run",
-        "token_rules/byte_fallback",
+        "tables/token_rules/byte_fallback",
         "return REPLACEMENT_BYTES * (length + 1), BROKEN",
         "return REPLACEMENT_BYTES * length, BROKEN",
     ),
     _core(
         "6: a clean-up forgets what it withheld",
-        "replacers",
+        "tables/replacers",
         "text, tail = _replace(rule, tail + text)",
         "text, tail = _replace(rule, text)",
     ),
     _core(
         "7: an added token of other letters has no text",
-        "token_rules/base",
+        "tables/token_rules/base",
         "    except UnicodeEncodeError:\n        return piece.encode()",
         '    except UnicodeEncodeError:\n        return b""',
     ),
     _core(
         "8: a skipped special token breaks off a character",
-        "byte_table",
+        "tables/byte_table",
         'Contribution(b"", 0, contributes=False',
         'Contribution(b"\\xff", 0, contributes=False',
     ),
@@ -179,7 +180,7 @@ MUTANTS = (
         "stops/stop_sets",
         "found[text] = ids",
         "pass",
-        (*STOP_LAWS, "tests/core"),
+        (*STOP_LAWS, *CORE_TESTS),
     ),
     _core(
         "9: the shortest of the stops that are complete together counts",
@@ -211,14 +212,14 @@ MUTANTS = (
     ),
     _core(
         "11: the token after min_tokens is ignored too",
-        "walk",
+        "decoders/walk",
         "ignore = index < stops.conditions.min_tokens\n        if index",
         "ignore = index <= stops.conditions.min_tokens\n        if index",
         STOP_LAWS,
     ),
     _core(
         "11: a token more than max_tokens",
-        "walk",
+        "decoders/walk",
         "is_last = self._stops.conditions.max_tokens == index + 1",
         "is_last = self._stops.conditions.max_tokens == index",
         STOP_LAWS,
@@ -242,18 +243,18 @@ MUTANTS = (
         "stops/conditions",
         'raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None',
         "return",
-        ("tests/core/test_stop_conditions.py",),
+        ("tests/stops/test_stop_conditions.py",),
     ),
     _core(
         "14: a stream with stops goes on after its end",
-        "walk",
+        "decoders/walk",
         "self._row = ENDED\n        if self._recorder is not None:",
         "if self._recorder is not None:",
         STOP_LAWS,
     ),
     _core(
         "14: a stream goes on after its end",
-        "walk",
+        "decoders/walk",
         '''        """Do a step on the slow path: all cases, and all errors."""
         self._check_running()
 ''',
@@ -262,40 +263,40 @@ MUTANTS = (
     ),
     _core(
         "15: rows are never emptied",
-        "table",
+        "tables/table",
         "if self._num_stored > MAX_TRANSITIONS:",
         "if self._num_stored > 10**9:",
-        ("tests/core/test_table.py",),
+        ("tests/tables/test_table.py",),
     ),
     _core(
         "15: stop sets are never dropped",
         "stops/stop_sets",
         "len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE",
         "len(self._sets) > 10**9",
-        ("tests/core", "tests/metrics"),
+        (*CORE_TESTS, "tests/metrics"),
     ),
     _core(
         "16: the text before a bad id is lost",
-        "machine",
+        "decoders/machine",
         'error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)',
         "error.chunk, error.num_taken = Chunk(), len(texts)",
     ),
     _core(
         "16: a bool is an id",
-        "step",
+        "decoders/step",
         "if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]",
         "if token_id >= 0:  # type: ignore[operator]",
     ),
     _core(
         "16: a token that could not be taken is counted",
-        "walk",
+        "decoders/walk",
         "                setattr(self, name, value)\n            raise",
         "                pass\n            raise",
         ("tests/test_stop_laws.py", "tests/test_stop_patterns.py"),
     ),
     _core(
         "17: a token of a shared character begins after it",
-        "spans",
+        "tables/spans",
         "if first <= span.first < last:",
         "if first == span.first:",
     ),
@@ -304,18 +305,18 @@ MUTANTS = (
         "stops/stop_set",
         'return self.state(state.gate, self.matcher.restart(state.tail), "")',
         'return self.state(state.gate, state.tail, "")',
-        ("tests/core/test_one_machine.py",),
+        ("tests/decoders/test_one_machine.py",),
     ),
     _core(
         "18: a release loses the unfinished character",
-        "byte_table",
+        "tables/byte_table",
         "text = self.replacers.flush(tails, self._final(pending + data))",
         "text = self.replacers.flush(tails, self._final(data))",
-        ("tests/core/test_one_machine.py",),
+        ("tests/decoders/test_one_machine.py",),
     ),
     _core(
         "positions: bytes are counted as code points",
-        "counting",
+        "tables/counting",
         "size + ((len(text.encode()) - len(text)) << _FURTHER_BYTES)",
         "size",
         STOP_LAWS,

@@ -17,8 +17,8 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import MockTokenizer, StopConditions, StopRegexTimeoutError, StopSequenceDecoder
-from streamdec.core.stops import regex_matcher
-from streamdec.core.stops.patterns import read_pattern
+from streamdec.stops import regex_matcher
+from streamdec.stops.patterns import read_pattern
 
 ATOMS = (
     *("x", "y", "[xy]", "(?:x)", "(?:x|y)", "(?:xx?)", "x?", "x*", "x+", "(?:x+)+", "(?:x*y*)*"),

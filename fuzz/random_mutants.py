@@ -29,18 +29,23 @@ from typing import NamedTuple
 from fuzz.mutants import NOT_COPIED, ROOT
 from fuzz.mutations import Mutant, differs, mutants_of
 
-CORE, STREAMS = "streamdec/core", "streamdec/streams"
+STREAMS = "streamdec/streams"
 
+OF_CORE = (
+    "tests/test_stop_model.py",  # The quickest.
+    "tests/test_stop_patterns.py",
+    "tests/tables",
+    "tests/stops",
+    "tests/decoders",
+    "tests/test_stop_laws.py",
+    "tests/streams",
+    "tests/hooks",
+    "tests/test_laws.py",  # The slowest by far.
+)
 JUDGES = {
-    CORE: (
-        "tests/test_stop_model.py",  # The quickest.
-        "tests/test_stop_patterns.py",
-        "tests/core",
-        "tests/test_stop_laws.py",
-        "tests/streams",
-        "tests/hooks",
-        "tests/test_laws.py",  # The slowest by far.
-    ),
+    "streamdec/tables": OF_CORE,
+    "streamdec/stops": OF_CORE,
+    "streamdec/decoders": OF_CORE,
     f"{STREAMS}/statistics.py": ("tests/hooks", "tests/streams"),
     STREAMS: ("tests/streams", "tests/hooks"),
 }
@@ -118,7 +123,7 @@ def modules(root: Path, only: Sequence[str] = ()) -> list[str]:
 
 def judges_of(path: str) -> Sequence[str]:
     """Return the tests that judge the mutants of a module: by default those of the core."""
-    return next((JUDGES[place] for place in JUDGES if path.startswith(place)), JUDGES[CORE])
+    return next((JUDGES[place] for place in JUDGES if path.startswith(place)), OF_CORE)
 
 
 def drawn(root: Path, paths: Iterable[str], count: int, seed: int) -> list[Mutant]:

@@ -34,12 +34,11 @@ if TYPE_CHECKING:
         TokenSpan,
         Withheld,
     )
-    from streamdec.core.decode_stream import DecodeStream
-    from streamdec.core.section_decoder import SectionDecoder
-    from streamdec.core.sequence import Sequence
-    from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-    from streamdec.core.stops.conditions import StopConditions
-    from streamdec.core.text_stop_decoder import TextStopDecoder
+    from streamdec.decoders.decode_stream import DecodeStream
+    from streamdec.decoders.section_decoder import SectionDecoder
+    from streamdec.decoders.sequence import Sequence
+    from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+    from streamdec.decoders.text_stop_decoder import TextStopDecoder
     from streamdec.encoding import Encoding, SpecialTokens
     from streamdec.errors import (
         ChatTemplateError,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from streamdec.loading.detect import detect_format
     from streamdec.loading.factory import load_tokenizer
     from streamdec.protocols import Decoder, Encoder, Tokenizer
+    from streamdec.stops.conditions import StopConditions
     from streamdec.streams.pool import DecoderPool
     from streamdec.streams.round_queue import RoundQueue
     from streamdec.streams.sinks import Sink
@@ -141,12 +141,12 @@ _EXPORTS = {
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",
     "chunks": "Chunk FinishReason SectionChunk StopMatch StopReason TokenSpan Withheld",
-    "core.decode_stream": "DecodeStream",
-    "core.sequence": "Sequence",
-    "core.section_decoder": "SectionDecoder",
-    "core.stop_sequence_decoder": "StopSequenceDecoder",
-    "core.stops.conditions": "StopConditions",
-    "core.text_stop_decoder": "TextStopDecoder",
+    "decoders.decode_stream": "DecodeStream",
+    "decoders.sequence": "Sequence",
+    "decoders.section_decoder": "SectionDecoder",
+    "decoders.stop_sequence_decoder": "StopSequenceDecoder",
+    "stops.conditions": "StopConditions",
+    "decoders.text_stop_decoder": "TextStopDecoder",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
         QueueFullError RewriteError SnapshotError SourceError StopRegexTimeoutError

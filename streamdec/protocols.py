@@ -7,8 +7,8 @@ Two kinds of object can be decoded:
 * a :class:`TableDecoder`, which also has the bytes or text of each token and the *rule* that joins
   them. It is streamed byte by byte, exactly.
 
-The rules are data. So backends do not import :mod:`streamdec.core`, and the core does not import
-tokenizer libraries.
+The rules are data. So backends do not import :mod:`streamdec.tables`, which follows the rules, and
+the core does not import tokenizer libraries.
 """
 
 from __future__ import annotations

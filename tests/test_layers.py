@@ -22,7 +22,9 @@ NOUNS = tuple(
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
-    ("streamdec.core",),
+    ("streamdec.tables",),
+    ("streamdec.stops",),
+    ("streamdec.decoders",),
     ("streamdec.streams", "streamdec.tokenizers"),
     ("streamdec.folders", "streamdec.fastpath"),
     ("streamdec.backends",),
@@ -38,6 +40,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Packages and single modules, the lowest layer first. ``streamdec`` itself imports all of them."""
 
+CORE = ("streamdec.tables", "streamdec.stops", "streamdec.decoders")
+"""The packages of the core."""
+
 HOMES: Mapping[str, tuple[str, ...]] = {
     "click": ("streamdec.cli",),
     "fastokens": ("streamdec.fastpath",),
@@ -47,7 +52,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "opentelemetry": ("streamdec.metrics",),
     "prometheus_client": ("streamdec.metrics",),
     "pyarrow": ("streamdec.bulk",),
-    "regex": ("streamdec.core.stops.regex_matcher",),
+    "regex": ("streamdec.stops.regex_matcher",),
     "rich": ("streamdec.cli",),
     "sentencepiece": ("streamdec.backends",),
     # FastAPI accepts only responses of its class.
@@ -150,17 +155,21 @@ def faults_of_import(found: Import) -> Iterator[str]:
         is_near = home_of(importer) == home_of(imported) or (above == below == 0)
         if not (above > below or is_near):
             yield f"{importer} imports {imported}, which is in no lower layer"
-    if is_within(importer, "streamdec.core") and not is_for_core(importer, imported):
+    if is_of_core(importer) and not is_for_core(importer, imported):
         yield f"{importer} imports {imported}: the core imports the standard library and nouns"
-    if is_within(importer, "streamdec.backends") and is_within(imported, "streamdec.core"):
+    if is_within(importer, "streamdec.backends") and is_of_core(imported):
         yield f"{importer} imports {imported}: backends and core do not import each other"
     homes = HOMES.get(imported.partition(".")[0])
     if homes is not None and not any(is_within(importer, home) for home in homes):
         yield f"{importer} imports {imported}, which belongs to {' and '.join(homes)}"
 
 
+def is_of_core(module: str) -> bool:
+    return any(is_within(module, package) for package in CORE)
+
+
 def is_for_core(importer: str, imported: str) -> bool:
-    if is_within(imported, "streamdec.core") or imported in NOUNS:
+    if is_of_core(imported) or imported in NOUNS:
         return True
     top = imported.partition(".")[0]
     return top in sys.stdlib_module_names or importer in HOMES.get(top, ())
@@ -186,7 +195,7 @@ def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
     """Every private name that a class of the core defines or sets."""
     names: set[str] = set()
     for module, source in sources.items():
-        if not is_within(module, "streamdec.core"):
+        if not is_of_core(module):
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Attribute):
@@ -224,19 +233,19 @@ def test_imports_go_to_lower_layers() -> None:
     ("sources", "fault"),
     [
         (
-            {"streamdec.errors": "import streamdec.core.utf8", "streamdec.core.utf8": ""},
-            "streamdec.errors imports streamdec.core.utf8, which is in no lower layer",
+            {"streamdec.errors": "import streamdec.tables.utf8", "streamdec.tables.utf8": ""},
+            "streamdec.errors imports streamdec.tables.utf8, which is in no lower layer",
         ),
         (
-            {"streamdec.core.stops.matcher": "def late():\n    import regex"},
+            {"streamdec.stops.matcher": "def late():\n    import regex"},
             "the core imports the standard library and nouns",
         ),
         (
-            {"streamdec.core.machine": "from streamdec.streams.pool import DecoderPool"},
-            "streamdec.core.machine imports streamdec.streams.pool, which is in no lower layer",
+            {"streamdec.decoders.machine": "from streamdec.streams.pool import DecoderPool"},
+            "streamdec.decoders.machine imports streamdec.streams.pool, which is in no lower layer",
         ),
         (
-            {"streamdec.backends.hybrid": "from streamdec.core.utf8 import decode"},
+            {"streamdec.backends.hybrid": "from streamdec.tables.utf8 import decode"},
             "backends and core do not import each other",
         ),
         (
@@ -261,7 +270,7 @@ def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: s
 @pytest.mark.parametrize(
     "sources",
     [
-        {"streamdec.core.table": "import json\nfrom streamdec.core.utf8 import decode"},
+        {"streamdec.tables.table": "import json\nfrom streamdec.tables.utf8 import decode"},
         {"streamdec.cli.command_group": "import click\nfrom streamdec.cli.demo import demo"},
         {"streamdec.errors": "if TYPE_CHECKING:\n    from streamdec.chunks import Chunk"},
     ],
@@ -278,7 +287,7 @@ def test_no_module_reads_private_attributes_of_the_core() -> None:
     found = [
         read
         for module, source in sources.items()
-        if not is_within(module, "streamdec.core") and not is_within(module, "streamdec.backends")
+        if not is_of_core(module) and not is_within(module, "streamdec.backends")
         for read in private_reads(module, source, private)
     ]
     assert found == []

@@ -32,10 +32,10 @@ from streamdec import (
     StopRegexTimeoutError,
     StopSequenceDecoder,
 )
-from streamdec.core.stops import regex_matcher
-from streamdec.core.stops.patterns import read_pattern, read_patterns
-from streamdec.core.stops.regex_matcher import matcher_of
 from streamdec.integrations.requests import from_sglang
+from streamdec.stops import regex_matcher
+from streamdec.stops.patterns import read_pattern, read_patterns
+from streamdec.stops.regex_matcher import matcher_of
 from tests import stop_laws as laws
 from tests.stop_reference import Conditions, Options, Situation, Table, may_become, reference
 from tests.strategies import cuts

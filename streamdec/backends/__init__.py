@@ -1,7 +1,7 @@
 """One tokenizer library per module, each imported only when it is needed.
 
 A backend turns its library into a :class:`~streamdec.Tokenizer`: the library's own ``decode``, and
-the table behind it. Backends do not import :mod:`streamdec.core`.
+the table behind it. Backends do not import :mod:`streamdec.decoders`.
 
 Modules::
 
@@ -18,7 +18,7 @@ Modules::
     gguf                    a llama.cpp file
       gguf_metadata         reading its keys and values, within bounds
       gguf_cutting          how a text is split, by the name in the file
-    byte_table              RWKV's vocabulary, ByT5 and EvaByte, without a library
+    byte_vocabulary         RWKV's vocabulary, ByT5 and EvaByte, without a library
       longest_token         encoding by the longest token at each place
     mock                    tokenizers for tests, without a library
 

@@ -9,12 +9,12 @@ from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.stopped_rows import StoppedRows
-from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.options import Options, UnknownIds
-from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.tables import table_for
-from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
+from streamdec.tables.decode_options import Options, UnknownIds
+from streamdec.tables.shared_tables import table_for
+from streamdec.tables.unknown_ids import unknown_id, warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa

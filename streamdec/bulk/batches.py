@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.stopped_rows import stopped_type
-from streamdec.core.options import Options, UnknownIds
-from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
+from streamdec.tables.decode_options import Options, UnknownIds
 
 if TYPE_CHECKING:
     import pyarrow as pa

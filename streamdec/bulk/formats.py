@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SourceError, TokenIdError
+from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library
 
 Format = Literal["parquet", "arrow", "jsonl"]

@@ -2,8 +2,8 @@ r"""Decode flat token ids into a text for each row, with no Python code per toke
 
 With most rules the bytes of a token depend only on whether it is the first or the last of its row.
 The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
-offsets into the result. Skipped and unknown ids are empty there. The bytes come from the transition
-table that streams use (:mod:`streamdec.core`), so both give the same text. Some rules need more:
+offsets into the result. Skipped and unknown ids are empty there. The bytes come from the table that
+streams use (:mod:`streamdec.tables`), so both give the same text. Some rules need more:
 
     RawBytes, ByteLevel, Concatenation    nothing
     Joined, Metaspace, WordPiece          other bytes for the first token of a row
@@ -24,12 +24,6 @@ from typing import Any, Literal
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, integers
-from streamdec.core import utf8
-from streamdec.core.byte_table import ByteTable
-from streamdec.core.options import Options
-from streamdec.core.tables import table_for
-from streamdec.core.token_rules.base import REPLACEMENT_BYTES
-from streamdec.core.token_rules.contextual import metaspace_forms
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -40,6 +34,12 @@ from streamdec.protocols import (
     Metaspace,
     WordPiece,
 )
+from streamdec.tables import utf8
+from streamdec.tables.byte_table import ByteTable
+from streamdec.tables.decode_options import Options
+from streamdec.tables.shared_tables import table_for
+from streamdec.tables.token_rules.base import REPLACEMENT_BYTES
+from streamdec.tables.token_rules.contextual import metaspace_forms
 
 MOST_BYTES = 2**31 - 1
 """The most bytes of an Arrow array with 32-bit offsets."""
@@ -330,7 +330,7 @@ def _edge(rule: DecodingRule) -> Edge | None:
 
 
 def _forms(rule: DecodingRule, element: Any) -> Forms:
-    """Return the bytes of an element of the rules (:mod:`streamdec.core.token_rules.compile`)."""
+    """Return the bytes of an element of the rules (:mod:`streamdec.tables.token_rules.compile`)."""
     if element is None:
         return b"", b""
     match rule:

@@ -20,7 +20,7 @@ from streamdec.cli.progress import Progress, counted, write_line
 from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_option
-from streamdec.core.tables import route_of
+from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")

@@ -20,9 +20,9 @@ from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
-from streamdec.core.options import UnknownIds
-from streamdec.core.stops.conditions import StopConditions
 from streamdec.errors import TokenIdError
+from streamdec.stops.conditions import StopConditions
+from streamdec.tables.decode_options import UnknownIds
 
 BAR = 24
 """Cells of the progress bar."""

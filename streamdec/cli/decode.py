@@ -25,12 +25,12 @@ from streamdec.cli.rows import (
 from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
-from streamdec.core.byte_table import ByteTable
-from streamdec.core.options import Options
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.tables import table_for
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import ByteFallback, Tokenizer
+from streamdec.stops.conditions import StopConditions
+from streamdec.tables.byte_table import ByteTable
+from streamdec.tables.decode_options import Options
+from streamdec.tables.shared_tables import table_for
 
 Line = TypeVar("Line")
 

@@ -31,10 +31,10 @@ from streamdec.cli.rows import (
 from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, stop_options
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.token_ids import check_token_id
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenizerLoadError
+from streamdec.stops.conditions import StopConditions
+from streamdec.tables.token_ids import check_token_id
 from streamdec.trace import TokenRecord, Trace, Tracer
 from streamdec.trace.html import html_page
 

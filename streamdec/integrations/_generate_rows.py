@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations._tokenizers import decoder_for
+from streamdec.stops.conditions import StopConditions
 from streamdec.streams.options import DecoderOptions, parted_options, unknown_option
 from streamdec.streams.pool import DecoderPool
 

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
-from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined
-from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.token_ids import check_token_id
+from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
+from streamdec.tables.token_ids import check_token_id
 
 __all__ = [
     "LEAST_LOGPROB",

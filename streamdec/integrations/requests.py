@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.stops.conditions import StopConditions
 
 __all__ = ["FurtherConditions", "from_openai", "from_sglang", "from_vllm"]
 

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from streamdec.backends.byte_table import byte_class_of
+from streamdec.backends.byte_vocabulary import byte_class_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG

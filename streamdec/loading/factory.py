@@ -16,18 +16,18 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from streamdec import hooks
-from streamdec.backends.byte_table import ByteTableTokenizer
+from streamdec.backends.byte_vocabulary import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
-from streamdec.core.tables import route_of
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.fastpath.fast_path import FastOptions, FastPath
 from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._chat import NewTemplate
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import (

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 import anyio
 from anyio import CapacityLimiter, to_thread
 
-from streamdec.server.gate import Gate, closing
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
+from streamdec.server.slots import Gate, closing
 
 LARGE = 32 << 10
 """The least bytes of a large body. It must wait for room, and for the worker of large bodies."""

@@ -17,8 +17,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from streamdec.core.options import UnknownIds
-from streamdec.core.stops.conditions import Sections, pairs_of
 from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
@@ -26,6 +24,8 @@ from streamdec.server.guard import Guard, is_anthropic
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.routes import Routes
+from streamdec.stops.conditions import Sections, pairs_of
+from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 

@@ -16,11 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import anyio
 
-from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.options import UnknownIds
-from streamdec.core.section_decoder import SectionDecoder
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.gate import OPEN, PromptMarkers
+from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
@@ -28,11 +26,13 @@ from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.server.admission import Admission
 from streamdec.server.engine_run import EngineRun
 from streamdec.server.engines import Engine
-from streamdec.server.gate import Gate
+from streamdec.server.generation_requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
-from streamdec.server.requests import Chat, Generation, Prompt, check_sizes, too_long
+from streamdec.server.slots import Gate
+from streamdec.stops.gate import OPEN, PromptMarkers
 from streamdec.streams.text_stream import TextStream, stream
+from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers._chat import ChatRenderer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from streamdec.trace.tracer import Tracer

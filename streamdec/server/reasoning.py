@@ -11,8 +11,8 @@ from typing import Any
 
 from streamdec.chunks import Chunk, joined
 from streamdec.integrations._failures import REASONING
+from streamdec.server.generation_requests import Generation
 from streamdec.server.problems import RequestError
-from streamdec.server.requests import Generation
 
 
 def without_reasoning(asked: Generation) -> Generation:

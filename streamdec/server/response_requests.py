@@ -1,7 +1,8 @@
 """Requests of OpenAI's Responses API, read as conversations.
 
-In: the object of a request, and the limits. Out: a :class:`~streamdec.server.requests.Chat`, and
-the other fields with the names of chats; or a :class:`RequestError` that names the field.
+In: the object of a request, and the limits. Out: a
+:class:`~streamdec.server.generation_requests.Chat`, and the other fields with the names of chats;
+or a :class:`RequestError` that names the field.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamdec.server.fields import Fields
+from streamdec.server.generation_requests import Chat, Generation, read_chat
 from streamdec.server.limits import ServerLimits
 from streamdec.server.parameters import RESPONSES
 from streamdec.server.problems import RequestError, shown
-from streamdec.server.requests import Chat, Generation, read_chat
 
 LOGPROBS = "message.output_text.logprobs"
 """The value in ``include`` that asks for log probabilities."""

@@ -35,7 +35,14 @@ from streamdec.server.answers import Answer
 from streamdec.server.bodies import arrived, object_of
 from streamdec.server.fields import Fields
 from streamdec.server.front import Front
-from streamdec.server.gate import closing
+from streamdec.server.generation_requests import (
+    Generation,
+    Prompt,
+    generation_of,
+    read_chat,
+    read_messages,
+    read_prompts,
+)
 from streamdec.server.limits import ServerLimits
 from streamdec.server.openapi import openapi_document
 from streamdec.server.page import page_html, page_policy
@@ -48,16 +55,9 @@ from streamdec.server.parameters import (
 )
 from streamdec.server.problems import RequestError
 from streamdec.server.reasoning import WithoutReasoning, without_reasoning
-from streamdec.server.requests import (
-    Generation,
-    Prompt,
-    generation_of,
-    read_chat,
-    read_messages,
-    read_prompts,
-)
 from streamdec.server.response_events import ResponseEncoder
 from streamdec.server.response_requests import LOGPROBS, read_response, repeated
+from streamdec.server.slots import closing
 from streamdec.server.tokenizing import Tokenizing
 from streamdec.server.tracing import TraceStream
 from streamdec.tokenizers._extras import library

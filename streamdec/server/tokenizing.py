@@ -15,15 +15,15 @@ from streamdec.server.admission import Work
 from streamdec.server.answers import send_json
 from streamdec.server.fields import Fields
 from streamdec.server.front import LONGEST_MESSAGE, Front
-from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, RESPONSES, check_supported
-from streamdec.server.problems import RequestError
-from streamdec.server.requests import (
+from streamdec.server.generation_requests import (
     Prompt,
     prompt_of_ids,
     read_chat,
     read_messages,
     served_model,
 )
+from streamdec.server.parameters import ANTHROPIC, CHAT, COMPLETION, RESPONSES, check_supported
+from streamdec.server.problems import RequestError
 from streamdec.server.response_requests import read_response
 
 

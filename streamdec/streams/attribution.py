@@ -28,9 +28,9 @@ from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
-from streamdec.core.snapshots import shown
-from streamdec.core.token_ids import MAX_TOKEN_ID
+from streamdec.decoders.snapshots import shown
 from streamdec.errors import SnapshotError
+from streamdec.tables.token_ids import MAX_TOKEN_ID
 
 
 class TokenAttribution:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
-from streamdec.core.options import ByteFallbackMode, UnknownIds
-from streamdec.core.section_decoder import SectionDecoder
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
-from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
 from streamdec.streams.stepper import Machine
+from streamdec.tables.decode_options import ByteFallbackMode, UnknownIds
 
 __all__ = [
     "NO_PROMPT",

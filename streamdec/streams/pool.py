@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, in_section, joined
-from streamdec.core.section_decoder import SectionDecoder
-from streamdec.core.snapshots import shown
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.snapshots import shown
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.options import DecodingOptions, Sections, new_decoder
 from streamdec.streams.outputs import checked_ids

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
-from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
 from streamdec.streams.pieces import PieceReader, TextMachine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, Withheld, joined
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 

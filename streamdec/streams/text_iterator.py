@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
-from streamdec.core.section_decoder import SectionDecoder
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import (
     NO_PROMPT,

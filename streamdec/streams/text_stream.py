@@ -27,10 +27,10 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
-from streamdec.core.section_decoder import SectionDecoder
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.conditions import StopConditions
+from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
 from streamdec.streams.options import (

@@ -6,10 +6,10 @@ memory that is asked, so gates, prompts and what was ignored are as they are the
 
 from __future__ import annotations
 
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stops.patterns import read_patterns
-from streamdec.core.stops.regex_matcher import matcher_of
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StopRegexTimeoutError
+from streamdec.stops.patterns import read_patterns
+from streamdec.stops.regex_matcher import matcher_of
 from streamdec.trace.records import PossibleStop
 
 

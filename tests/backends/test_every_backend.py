@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
-from streamdec.backends.byte_table import ByteTableTokenizer
+from streamdec.backends.byte_vocabulary import ByteTableTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -30,10 +30,10 @@ from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.core.tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
+from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encoding_cache import EncodingCache
 from streamdec.tokenizers.encodings import EncodingSpec

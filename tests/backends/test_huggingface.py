@@ -18,7 +18,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.core.token_rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -41,6 +40,7 @@ from streamdec.protocols import (
 from streamdec.protocols import (
     Tokenizer as TokenizerProtocol,
 )
+from streamdec.tables.token_rules.compile import compile_rule
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 ALL = {**ZOO, **UNCOMPILED}

@@ -20,7 +20,7 @@ from streamdec import (
 )
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import Rollout, decode_rollouts, rollouts
-from streamdec.core.stops import regex_matcher
+from streamdec.stops import regex_matcher
 from tests.bulk.test_arrays import FEWER, STOPPED, subject
 from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by

@@ -33,10 +33,10 @@ from streamdec import (
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
-from streamdec.core.stops import regex_matcher
 from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
+from streamdec.stops import regex_matcher
 from tests.support.files import rank_file, small_gguf, tekken
 from tests.support.zoo import ZOO
 

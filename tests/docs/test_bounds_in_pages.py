@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends import gguf_metadata
-from streamdec.core import byte_table, table, window
-from streamdec.core.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
+from streamdec.stops import patterns, regex_matcher, stop_set, stop_sets
 from streamdec.streams import reading, token_queue
+from streamdec.tables import byte_table, table, window
 from streamdec.tokenizers import _reading, folder_files
 from tests.support.pages import ROOT, Page
 

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from streamdec.server import ServerLimits, bodies
 from streamdec.server.admission import LARGE, Admission, Place
 from streamdec.server.bodies import arrived, object_of
-from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
+from streamdec.server.slots import Gate
 
 
 class Body:

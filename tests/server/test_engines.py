@@ -17,8 +17,8 @@ from streamdec import SourceError
 from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
 from streamdec.server.engines import ReplayEngine, SamplingParams
-from streamdec.server.gate import Gate
 from streamdec.server.problems import RequestError
+from streamdec.server.slots import Gate
 from streamdec.streams.outputs import OutputReader
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from streamdec.cli.serve import serve
 from streamdec.errors import SourceError
 from streamdec.server import ServerLimits, create_app
-from streamdec.server.requests import read_messages
+from streamdec.server.generation_requests import read_messages
 from tests.server.conftest import Served
 from tests.server.serving import EchoEngine, served, tokenizer_in
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from streamdec.core import table
-from streamdec.core.stops import stop_set
+from streamdec.stops import stop_set
+from streamdec.tables import table
 
 __all__ = ["small_caches"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamdec import MockTokenizer, StopConditions
-from streamdec.core.stops import regex_matcher
 from streamdec.integrations.transformers import StopSequenceCriteria
+from streamdec.stops import regex_matcher
 from tests.integrations.transformers.scripted import (
     MODELS,
     Model,

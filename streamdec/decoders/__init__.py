@@ -1,0 +1,1 @@
+"""Streams of token ids and of text, without I/O."""

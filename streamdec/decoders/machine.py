@@ -1,0 +1,371 @@
+"""The machine under all streams: the interface of a Walk.
+
+DecodeStream and StopSequenceDecoder are machines without and with stops; a Sequence has a
+DecodeStream. :mod:`streamdec.decoders.walk` defines how a machine takes a token. This module has
+the methods for streams and pools, the properties for users, copies and snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
+
+from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, chunk_of
+from streamdec.decoders import snapshots
+from streamdec.decoders.state import ENDED, FIELDS
+from streamdec.decoders.step import step_function
+from streamdec.decoders.walk import Walk
+from streamdec.errors import StreamdecError
+from streamdec.protocols import Decoder
+from streamdec.stops import endings
+from streamdec.stops.conditions import StopConditions
+from streamdec.stops.marks import linked, origin_of
+from streamdec.stops.stop_sets import stop_set_for
+from streamdec.tables.counting import code_points_in, tokens_in
+from streamdec.tables.decode_options import Route
+from streamdec.tables.shared_tables import table_for
+from streamdec.tables.spans import Recorder
+from streamdec.tables.table import Row, Table
+from streamdec.tables.token_ids import as_sequence
+from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+
+
+def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
+    """Step ``token_ids`` and return one chunk. See ``Machine.feed``."""
+    ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+    texts: list[str] = []
+    try:
+        if len(ids) == 1:
+            return step(ids[0])  # shared, where a joined chunk would be a new one
+        for token_id in ids:
+            chunk = step(token_id)
+            texts.append(chunk.text)
+            if chunk.finish_reason is not None:
+                left = len(ids) - len(texts)
+                return Chunk("".join(texts), chunk.finish_reason, chunk.stop_reason, left)
+    except Exception as error:
+        note_taken(error, texts)
+        raise
+    text = "".join(texts)
+    return chunk_of(text) if text else NOTHING
+
+
+def note_taken(error: Any, texts: list[str]) -> None:
+    """Note on ``error`` the texts of the ids that a call took before it."""
+    error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)
+
+
+class Machine(Walk):
+    """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
+
+    __slots__ = ()
+
+    _kind: ClassVar[str]
+    """Its name in a snapshot."""
+
+    # --- as streams and pools call it
+
+    if TYPE_CHECKING:
+
+        def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+            """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
+
+    else:
+        step_chunk = step_function(returns_text=False)
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """Decode ``token_ids`` and return one chunk. What streams and pools call.
+
+        Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises;
+        ``error.chunk`` is then the text of the ids before, ``error.num_taken`` their number, and
+        the stream is as it was after them.
+        """
+        return fed(self.step_chunk, token_ids)
+
+    @property
+    def holds(self) -> bool:
+        """Whether bytes are held that wait for the end of their character (or run)."""
+        row = self._row
+        return type(row) is Row and row.holds
+
+    @property
+    def withholds(self) -> bool:
+        """Whether anything is held or jailed: bytes of a character, or a possible stop."""
+        row = self._row
+        if self._matching.jailed or self._withheld or (type(row) is Row and row.holds):
+            return self._end is None
+        return False
+
+    # --- what may be asked
+
+    @property
+    def route(self) -> Route:
+        """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode)."""
+        return self._table.route
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of decoding, by name, as the constructor takes them (a new dict)."""
+        return self._table.options._asdict()
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character (or run); b"" after the end.
+
+        At first those of the prompt's last character. On the windowed route, where bytes are not
+        known, what ``flush`` would return, as UTF-8.
+        """
+        return b"" if self._end is not None else self._table.held(self._table.state(self._row))
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld because it may become a stop; "" after the end."""
+        return "" if self._end is not None else self._jailed_text
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``flush`` would return now; asking changes nothing.
+
+        If the flush would raise, ``jailed``.
+        """
+        if self._end is not None:
+            return ""
+        at = self._checkpoint()
+        ignore = 0 < self._stops.conditions.min_tokens >= tokens_in(at.count)
+        try:
+            return endings.at_release(self._stops, self._table, at, ignore=ignore).text
+        except StreamdecError:
+            return self._jailed_text
+
+    @property
+    def withheld(self) -> Withheld:
+        """How much is held and jailed, and for how many tokens."""
+        if self._end is not None:
+            return Withheld()
+        tokens, since = self.num_tokens, []
+        num_bytes, jailed = len(self.held), self._jailed_text
+        if num_bytes:
+            since.append(tokens - self._table.oldest(self._table.state(self._row)))
+        in_stop = self._matching.jailed
+        if in_stop:
+            marks = self._exact_marks(self._matching.size)
+            since.append(origin_of(marks, code_points_in(self._count) - len(in_stop)))
+        if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
+            since += [each.oldest for each in self._live if each.oldest is not None]
+        oldest = max(min(since, default=tokens), 0)
+        return Withheld(num_bytes, len(jailed), tokens - oldest)
+
+    @property
+    def num_characters(self) -> int:
+        """How many code points were output."""
+        return code_points_in(self._count) - len(self.jailed)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+        return self._num_prompt_tokens
+
+    @property
+    def has_context(self) -> bool:
+        """Whether the prompt left something that the generated text depends on."""
+        return bool(self._primed != self._table.prime(()))
+
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``; True if it cannot tell."""
+        return self._table.knows(token_id)
+
+    @property
+    def seen(self) -> tuple[str, tuple[int, ...]]:
+        """What may become a stop: the end of the text, and ids that may begin a sequence."""
+        tail = self._matching.tail
+        text = tail if isinstance(tail, str) else tail.text[tail.floor :]
+        return text, self._live[0].node.ids if self._live else ()
+
+    @property
+    def unknown_tokens(self) -> int:
+        """How many of the generated ids the tokenizer does not have; 0 on the windowed route."""
+        return self._unknown_tokens
+
+    @property
+    def read_offset(self) -> int:
+        """How many tokens, the prompt's included, had come when all text was last out."""
+        return self._num_prompt_tokens + self._since(self.num_tokens)
+
+    @property
+    def prefix_offset(self) -> int:
+        """Where the text that ended at ``read_offset`` began (after a prompt: 5 tokens earlier)."""
+        return self._num_prompt_tokens + self._offsets()[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream has ended."""
+        return self._end is not None
+
+    def take_spans(self) -> list[TokenSpan]:
+        r"""Return the spans that were settled since the last call, in the order of the tokens.
+
+        A span is settled when nothing that follows can change it and its text was output: mostly
+        with its token, otherwise with the one that completes its character or ends its jail; at the
+        latest with the end of the stream, where the output ends. Until it is taken it is kept, in
+        some 240 bytes.
+
+        Raises ValueError unless ``spans=True`` was given.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer, spans=True)
+        >>> stream.step_batch([0, 1, 2])
+        ['caf', '', 'é']
+        >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
+        [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
+        """
+        if self._recorder is None:
+            raise ValueError("spans are recorded only with spans=True")
+        return self._recorder.take(self.num_characters)
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """Return an independent copy of the stream: for several samples of one prompt.
+
+        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
+        """
+        other = object.__new__(type(self))
+        for name in FIELDS:
+            setattr(other, name, getattr(self, name))
+        other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
+        return other
+
+    __copy__ = fork
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.tokenizer, self.snapshot())
+
+    # --- snapshots
+
+    def snapshot(self) -> dict[str, Any]:
+        r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
+
+        It has the tokenizer's fingerprint, the options and conditions, and what is withheld; not
+        the text that was output. 100 to 300 bytes (500 on the windowed route), more with
+        conditions or ``spans``. The stream continues.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer)
+        >>> stream.step_batch([0, 1])
+        ['caf', '']
+        >>> DecodeStream.restore(tokenizer, stream.snapshot()).step(2)
+        'é'
+        """
+        table, stops = self._table, self._stops
+        at, unknown, recorder = self._checkpoint(), self._unknown_tokens, self._recorder
+        live = list(self._live[0].node.ids) if self._live else []
+        if live:  # as before the first of them, which are taken again
+            first = self._live[0]
+            at = first.before
+            if recorder is not None and first.recorder is not None:
+                recorder = recorder.rewound(first.recorder, first.place)
+            unknown -= sum(not table.knows(token_id) for token_id in live)
+        fields: dict[str, Any] = {
+            "conditions": stops.conditions.to_json(),
+            "primed": table.dump(self._primed),
+            "num_prompt_tokens": self._num_prompt_tokens,
+            "unknown_tokens": unknown,
+            "start": 0 if self._start is stops.first else self._start.gate + 1,
+            "live": live,
+            "spans": recorder and recorder.dump(),
+            **snapshots.dump_end(self._end, self._match),
+            **snapshots.dump_checkpoint(stops, table, at, has_ended=self._end is not None),
+        }
+        offsets = self._live[0].offsets if live else self._offsets()
+        tokens = tokens_in(at.count)
+        if offsets != (tokens - 1, tokens):
+            fields["offsets"] = list(offsets)
+        return snapshots.dump(self._kind, self.tokenizer, table.route, table.options, fields)
+
+    @classmethod
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **expected: object) -> Self:
+        """Return the stream that ``snapshot()`` described.
+
+        Args:
+            tokenizer: must decode as the tokenizer of the snapshot does.
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
+                anywhere: all of it is checked.
+            expected: options that the snapshot must have been taken with.
+
+        Raises:
+            SnapshotError: the snapshot is of another tokenizer, class, route or options.
+            SnapshotError: it is not a snapshot of a stream, or not one that can exist.
+            TypeError: a name in ``expected`` is not an option.
+        """
+        options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
+        stream = object.__new__(cls)
+        with snapshots.reading(fields):
+            table = table_for(tokenizer, options)
+            fields.check_route(table.route)
+            conditions = StopConditions.from_json(fields.take("conditions", {}))
+            stream._restore(tokenizer, table, conditions, fields)
+        return stream
+
+    def _restore(
+        self,
+        tokenizer: Decoder,
+        table: Table,
+        conditions: StopConditions,
+        fields: snapshots.Fields,
+    ) -> None:
+        stops = stop_set_for(tokenizer, table, conditions)
+        self.tokenizer, self._table, self._stops = tokenizer, table, stops
+        self._limit = conditions.max_tokens
+        self._primed = table.load(fields.take("primed", {}))
+        self._num_prompt_tokens = fields.count("num_prompt_tokens")
+        self._recorder = None
+        self._start = snapshots.load_start(stops, fields)
+        self.reset()
+        live = snapshots.token_ids(fields.take("live", []))
+        self._end, self._match = snapshots.load_end(
+            conditions, fields.take("end", None), fields.take("match", None)
+        )
+        at = snapshots.load_checkpoint(stops, table, fields, has_ended=self._end is not None)
+        tokens = tokens_in(at.count)
+        snapshots.check_match(self._match, tokens)
+        self._unknown_tokens = fields.count("unknown_tokens")
+        if self._unknown_tokens > tokens:
+            raise ValueError(f"{self._unknown_tokens} unknown tokens, but only {tokens} tokens")
+        limit = conditions.max_tokens
+        if limit is not None and (tokens > limit or (tokens == limit and self._end is None)):
+            raise ValueError(f"{tokens} tokens, but the limit is {limit}")
+        spans = fields.take("spans", None)
+        if spans is not None:
+            self._recorder = Recorder.load(table, self._primed, spans, tokens)
+            if self._end is None and not self._recorder.fits(at.state, at.count):
+                raise ValueError("the spans do not fit the stream")
+        self._count = at.count
+        least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        offsets = fields.take("offsets", [tokens - 1, tokens])
+        self._set_offsets(*snapshots.offsets(offsets, least, tokens))
+        if self._end is not None:
+            if live:
+                raise ValueError("the stream has ended, but has live tokens")
+            self._row = ENDED
+            return
+        self._row = table.row(at.state)
+        self._marks, self._shield = linked(at.marks), at.shield
+        self._go(at.matching)
+        if live:
+            if not set(live) & stops.ids:
+                raise ValueError("the live tokens do not begin a sequence of these conditions")
+            for token_id in live:
+                self._examine(token_id)
+            if not self._live or list(self._live[0].node.ids) != live:
+                raise ValueError("the live tokens do not begin a sequence of these conditions")
+
+    def __repr__(self) -> str:
+        state = f"held {self.held!r}, jailed {self.jailed!r}"
+        if self._end is not None:
+            state = f"finished ({self._end.finish_reason})"
+        return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"

@@ -1,0 +1,405 @@
+"""Snapshots: a stream as JSON, and back.
+
+What is as at the start is left out, so an ordinary snapshot has about 100 bytes. A snapshot comes
+from outside: everything in it is checked, and a SnapshotError says what cannot be right and where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
+from typing import Any, get_args
+
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason
+from streamdec.errors import SnapshotError
+from streamdec.hooks import suppressed
+from streamdec.protocols import Decoder
+from streamdec.stops.conditions import StopConditions
+from streamdec.stops.gate import OPEN
+from streamdec.stops.sequences import Checkpoint
+from streamdec.stops.stop_set import Matching, StopSet
+from streamdec.tables.counting import MOST_COUNTED, code_points_in, count_of, text_in, tokens_in
+from streamdec.tables.decode_options import DEFAULT_OPTIONS, Options, Route
+from streamdec.tables.provenance import BEFORE
+from streamdec.tables.table import Table
+from streamdec.tables.token_ids import check_token_id
+
+FORMAT = 1
+
+SAMPLE = 256
+"""A tokenizer without a fingerprint is identified by this many first ids, and this many others."""
+SAMPLED_RANGE = 32_768
+"""How many ids it is taken to have if it does not say."""
+
+_fingerprints: dict[int, str] = {}
+
+
+def fingerprint(tokenizer: Decoder) -> str:
+    """16 hexadecimal digits that are equal for tokenizers that decode alike."""
+    own = getattr(tokenizer, "fingerprint", None)
+    if isinstance(own, str):
+        return own
+    found = _fingerprints.get(id(tokenizer))
+    if found is None:
+        found = _sampled(tokenizer)
+        with suppress(TypeError):  # no weak references to it: then it is computed each time
+            weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
+            _fingerprints[id(tokenizer)] = found
+    return found
+
+
+def _sampled(tokenizer: Decoder) -> str:
+    """Decode itself, tested with ids of the whole vocabulary."""
+    size = getattr(tokenizer, "vocab_size", None)
+    size = size if type(size) is int and size > 0 else SAMPLED_RANGE
+    digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
+    others = range(SAMPLE, max(size, SAMPLE), max(size // SAMPLE, 1))
+    for token_id in (*range(SAMPLE), *others):
+        try:
+            with suppressed:
+                text = tokenizer.decode([token_id], skip_special_tokens=False)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a library's panic too is a trait of it)
+            text = type(error).__name__
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def dump(
+    machine: str, tokenizer: Decoder, route: Route, options: Options, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a snapshot of ``fields``, without those that are empty, zero or false."""
+    default = DEFAULT_OPTIONS._asdict()
+    shell = {
+        "format": FORMAT,
+        "machine": machine,
+        "tokenizer": fingerprint(tokenizer),
+        "route": None if route == "bytes" else route,
+        "options": {
+            name: value for name, value in options._asdict().items() if value != default[name]
+        },
+    }
+    return {key: value for key, value in (shell | dict(fields)).items() if value}
+
+
+class Fields:
+    """The fields of a snapshot, each taken once and checked."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def take(self, name: str, default: Any) -> Any:
+        """The field, of any type."""
+        return self._fields.pop(name, default)
+
+    def count(self, name: str) -> int:
+        """A field that is a number of tokens."""
+        value = self.take(name, 0)
+        if type(value) is not int or not 0 <= value < MOST_COUNTED:
+            raise ValueError(f"{name} must be a count, not {value!r:.40}")
+        return value
+
+    def size(self) -> tuple[int, int]:
+        """Return a number of code points and one of bytes; equal ones are one number."""
+        value = self.take("size", 0)
+        chars, size = value if isinstance(value, list) else (value, value)
+        is_size = all(type(n) is int and 0 <= n < MOST_COUNTED for n in (chars, size))
+        if not (is_size and chars <= size <= 4 * chars):
+            raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
+        return chars, size
+
+    def check_route(self, route: Route) -> None:
+        """Raises SnapshotError if the snapshot was taken on another route."""
+        _match("route", self.take("route", "bytes"), route)
+
+    def done(self) -> None:
+        """Raises ValueError if a field was not taken."""
+        if self._fields:
+            raise ValueError(f"unexpected fields {sorted(map(str, self._fields))}")
+
+
+def load(
+    machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
+) -> tuple[Options, Fields]:
+    """Return the options and the machine's own fields of ``snapshot``.
+
+    Raises SnapshotError if it is of another machine, tokenizer or options.
+    """
+    fields = load_fields(machine, snapshot)
+    taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
+    if not _are_alike(taken_with, own):
+        _match("tokenizer", taken_with, own)
+    options = _options(fields.take("options", {}))
+    for name, value in expected.items():
+        if name not in Options._fields:
+            raise TypeError(f"{name!r} is not an option; the options are {Options._fields}")
+        _match(f"option {name}", getattr(options, name), value)
+    return options, fields
+
+
+def load_fields(machine: str, snapshot: Any) -> Fields:
+    """Return the fields of ``snapshot`` but its format and machine.
+
+    Raises SnapshotError if it has another format, or is of another machine.
+    """
+    if not isinstance(snapshot, Mapping):
+        raise SnapshotError(f"a snapshot must be a mapping, not {type(snapshot).__name__}")
+    fields = dict(snapshot)
+    found = fields.pop("format", None)
+    if type(found) is not int or found != FORMAT:
+        raise SnapshotError(
+            f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
+        )
+    _match("machine", fields.pop("machine", None), machine)
+    return Fields(fields)
+
+
+def _are_alike(one: object, other: str) -> bool:
+    """Whether two fingerprints are equal. One may lack the part after the first 16 digits."""
+    if not isinstance(one, str):
+        return False
+    short, long = sorted((one, other), key=len)
+    return short == long or (len(short) == 16 and long.startswith(f"{short}-"))
+
+
+def _match(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise SnapshotError(
+            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
+        )
+
+
+def shown(value: object) -> str:
+    """Any ``value`` from outside, for a message."""
+    try:
+        return f"{value!r:.60}"
+    except (RecursionError, ValueError):  # too deep, or too many digits
+        return f"a {type(value).__name__}"
+
+
+def _options(data: Any) -> Options:
+    try:
+        options = Options(**data)
+        options.check()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"options: {error}") from error
+    return options
+
+
+@contextmanager
+def reading(fields: Fields) -> Iterator[None]:
+    """Turns what goes wrong while fields are read into a SnapshotError."""
+    try:
+        yield
+        fields.done()
+    except SnapshotError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise SnapshotError(f"malformed snapshot: {type(error).__name__}: {error}") from error
+
+
+# --- a stream with stops --------------------------------------------------------------------------
+
+
+def dump_checkpoint(
+    stops: StopSet, table: Table, at: Checkpoint, *, has_ended: bool
+) -> dict[str, Any]:
+    """Return the fields of ``at``."""
+    fields: dict[str, Any] = {
+        "num_tokens": tokens_in(at.count),
+        "size": dump_size(*text_in(at.count)),
+    }
+    if has_ended:
+        return fields
+    fields["state"] = table.dump(at.state)
+    fields["marks"] = [[tokens_in(mark), code_points_in(mark)] for mark in at.marks]
+    if at.shield != BEFORE:
+        fields["shield"] = [at.shield]
+    fields["matching"] = dump_matching(stops, at.matching)
+    return fields
+
+
+def dump_size(code_points: int, size: int) -> int | list[int]:
+    """Return a number of code points and one of bytes as a field; equal ones are one number."""
+    return code_points if code_points == size else [code_points, size]
+
+
+def dump_matching(stops: StopSet, matching: Matching) -> dict[str, Any] | None:
+    """Return ``matching`` as a field; None if it is the state in which streams begin."""
+    if matching is stops.first:
+        return None
+    tail = stops.matcher.dump(matching.tail)
+    seen = {"gate": matching.gate, "marker": matching.marker_tail, "tail": tail}
+    known = {"gate": OPEN, "marker": "", "tail": stops.matcher.dump(stops.matcher.start)}
+    return {key: seen[key] for key in seen if seen[key] != known[key]} or {"gate": OPEN}
+
+
+def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: bool) -> Checkpoint:
+    """Return what ``dump_checkpoint`` gave ``fields`` for.
+
+    Raises ValueError, TypeError or KeyError if there is none.
+    """
+    tokens = fields.count("num_tokens")
+    code_points, size = fields.size()
+    count = count_of(tokens, code_points, size)
+    if has_ended:
+        return Checkpoint(None, stops.first, "", (), BEFORE, count)
+    state = table.load(fields.take("state", {}))
+    if table.oldest(state) > tokens + 2:
+        raise ValueError("the withheld text is older than the stream")
+    matching = load_matching(stops, fields.take("matching", None))
+    marks = _marks(fields.take("marks", []), tokens, code_points)
+    if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
+        raise ValueError(
+            f"the tail has {matching.size} characters, but the text only {code_points}"
+        )
+    shield = fields.take("shield", [BEFORE])
+    _numbers(shield, BEFORE, tokens)
+    if len(shield) != 1:
+        raise ValueError(f"shield must be one index, not {shield!r:.60}")
+    return Checkpoint(state, matching, matching.jailed, marks, shield[0], count)
+
+
+def load_matching(stops: StopSet, data: Any) -> Matching:
+    """Return the state whose field this is. Raises ValueError or TypeError if there is none."""
+    if data is None:
+        return stops.first
+    if data.keys() - {"gate", "marker", "tail"}:
+        raise ValueError(f"unexpected {sorted(map(str, data))} in matching")
+    gate, marker = data.get("gate", OPEN), data.get("marker", "")
+    if type(gate) is not int or not isinstance(marker, str):
+        raise TypeError("matching must have a number, a text and a tail")
+    matcher = stops.matcher
+    tail = matcher.load(data["tail"]) if "tail" in data else matcher.start
+    if not stops.can_be(gate, tail, marker):
+        raise ValueError("matching is not a state of these conditions")
+    return stops.state(gate, tail, marker)
+
+
+def load_start(stops: StopSet, fields: Fields) -> Matching:
+    """Return the state in which the stream began. Raises ValueError if there is none."""
+    number = fields.take("start", 0)
+    if type(number) is not int:
+        raise ValueError(f"start must be the number of a state, not {shown(number)}")
+    if number == 0:
+        return stops.first
+    if not stops.conditions.ignore_stops_between or not stops.gate.can_be(number - 1, ""):
+        raise ValueError("start is not a state of these conditions")
+    return stops.at(number - 1)
+
+
+def _marks(data: Any, tokens: int, code_points: int) -> tuple[int, ...]:
+    marks = [_numbers(each, 0, MOST_COUNTED) for each in data]
+    if any(len(mark) != 2 for mark in marks):
+        raise ValueError("each mark must be a count of tokens and a count of code points")
+    places = [place for _, place in marks]
+    fits = all(token <= tokens and place <= code_points for token, place in marks)
+    if not fits or places != sorted(places):
+        raise ValueError("the marks do not fit the text")
+    return tuple(count_of(token, place, place) for token, place in marks)
+
+
+def _numbers(data: Any, least: int, below: int) -> tuple[int, ...]:
+    if not isinstance(data, list) or not all(type(n) is int and least <= n <= below for n in data):
+        raise ValueError(f"expected numbers from {least} to {below}, got {shown(data)}")
+    return tuple(data)
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def token_ids(data: Any) -> list[int]:
+    """Return a list of ids from outside."""
+    if not isinstance(data, list):
+        raise TypeError(f"expected a list of ids, got {shown(data)}")
+    return [check_token_id(token_id) for token_id in data]
+
+
+def places(data: Any, most: int) -> tuple[int, ...]:
+    """Return places from outside, each greater than the one before and at most ``most``."""
+    found = _numbers(data, 1, most)
+    if list(found) != sorted({*found}):
+        raise ValueError(f"expected places in ascending order, got {shown(data)}")
+    return found
+
+
+def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
+    """Return the two offsets of a stream of ``tokens`` tokens."""
+    prefix, read = _numbers(data, least, tokens)
+    if read < 0 or prefix > read:
+        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {data!r:.60}")
+    return prefix, read
+
+
+def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
+    """Return the last chunk and the match as fields."""
+    found: dict[str, Any] = {}
+    if end is not None:
+        found["end"] = [end.text, end.finish_reason, _lists(end.stop_reason)]
+    if match is not None:
+        found["match"] = list(astuple(match)[1:])
+    return found
+
+
+def load_end(
+    conditions: StopConditions, end: Any, match: Any
+) -> tuple[Chunk | None, StopMatch | None]:
+    """Return the chunk and the match whose fields these are. ValueError or TypeError if none."""
+    if end is None:
+        if match is not None:
+            raise ValueError("there is a match, but no end")
+        return None, None
+    if not isinstance(end, list) or len(end) != 3:
+        raise ValueError(f"end must be a text, a finish reason and a stop, not {shown(end)}")
+    text, reason, stop = end
+    if not isinstance(text, str) or reason not in get_args(FinishReason):
+        raise ValueError(f"end must be a text, a finish reason and a stop, not {shown(end)}")
+    last = Chunk(text, reason, _stop_reason(conditions, stop))
+    if match is None:
+        return last, None
+    if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
+        raise ValueError(f"match must be a flag and six counts, not {shown(match)}")
+    counts = [0 if place == 5 and number is None else number for place, number in enumerate(match)]
+    _numbers(counts[1:], 0, MOST_COUNTED)
+    return last, StopMatch(last.stop_reason, *match)
+
+
+def check_match(match: StopMatch | None, tokens: int) -> None:
+    """Raise ValueError for a match that no stream of ``tokens`` tokens has."""
+    if match is None:
+        return
+    if not (
+        match.start <= match.end <= match.byte_end
+        and match.start <= match.byte_start <= match.byte_end
+        and match.tokens_before <= tokens
+        and (match.token_index is None or match.token_index < tokens)
+    ):
+        raise ValueError(f"match does not fit a stream of {tokens} tokens: {shown(match)}")
+
+
+def _stop_reason(conditions: StopConditions, data: Any) -> StopReason:
+    reason = tuple(data) if isinstance(data, list) else data
+    known = itertools.chain(
+        conditions.stop,
+        conditions.visible_stop,
+        conditions.stop_regex,
+        conditions.stop_token_ids,
+        conditions.visible_stop_token_ids,
+        conditions.stop_token_sequences,
+    )
+    if reason is not None and (isinstance(reason, bool) or reason not in known):
+        raise ValueError(f"{shown(data)} is not a stop of these conditions")
+    return reason

@@ -1,0 +1,117 @@
+"""The hot path: what ``step`` does with most tokens, written once.
+
+1. Look the id up in the row of the stream's state.
+2. Add its tally. The sum is below zero until the stream must look at its counters.
+3. Compare its letters with ``free``. If they are below it, the chunk is the result. This is the
+   case for most tokens.
+4. Otherwise look up in the matching state what the text does. Mostly it has no effect.
+5. If the token begins or completes an unfinished character, move to the next row and note the
+   offsets.
+
+Everything else is for the slow path (:mod:`streamdec.decoders.walk`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from streamdec.tables.counting import TOKEN_TALLY
+from streamdec.tables.letters import MOVES, NAMED
+from streamdec.tables.provenance import BEFORE
+
+if TYPE_CHECKING:
+    from streamdec.decoders.walk import Walk
+
+NOT_FOUND = (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What a look-up raises. LookupError: the row or the state does not have the id. The others: the id
+is an object that cannot be compared or used as an index. The slow path raises the clear error."""
+
+
+def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
+    """Return the method ``step``, which returns texts or chunks: written once, made twice."""
+
+    def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
+        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
+
+        Without text to output it is "" or a chunk without text. A chunk may be shared with other
+        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
+        stopped, and nothing need be flushed.
+
+        Args:
+            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
+
+        Raises:
+            TokenIdError: ``token_id`` is not such an integer.
+            TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
+            FinishedError: the stream has ended.
+            StopRegexTimeoutError: a pattern took more than half a second on this token.
+            RewriteError: ``decode`` changed text that was already output, on the windowed route.
+
+        After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
+        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
+        >>> stream.step(0)
+        'caf'
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
+        """
+        try:
+            # A list would count a negative number from its end, and find 1 for True.
+            if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                chunk, letters, tally, row = self._row[token_id]
+                tally += self._tally
+                if tally < 0.0:
+                    if letters < self._free:
+                        self._tally = tally
+                        return chunk.text if returns_text else chunk
+                    matching = self._matching
+                    if letters < MOVES:
+                        known = matching[chunk.text]
+                        if known is not None:
+                            shown, matching, goes_on = known
+                            if shown is not None:
+                                chunk = shown
+                            self._matching, self._free = matching, matching.free
+                            self._marks = (tally, self._marks if goes_on else None)
+                    elif letters < NAMED:
+                        ids = self._ids
+                        if type(token_id) is not int or (ids is not None and token_id in ids):
+                            raise LookupError  # a Row finds 2 for 2.0
+                        if letters >= matching.free_moving:
+                            known = matching[chunk.text]
+                            if known is not None:
+                                if self._shield != BEFORE:
+                                    raise LookupError
+                                shown, matching, goes_on = known
+                                older = self._marks if goes_on else None
+                                self._marks = self._moving_marks(token_id, tally, older)
+                                if shown is not None:
+                                    chunk = shown
+                                self._matching, self._free = matching, matching.free
+                        before = self._tally
+                        if row is None:
+                            self._prefix, self._read = self._read, tally
+                            row = self._table.idle_row
+                        elif self._moved != before:
+                            self._prefix, self._read = before - TOKEN_TALLY, before
+                        self._row, self._moved = row, tally
+                    else:
+                        # Some stream named this id, or the text is for the slow path.
+                        met = letters & matching.alert
+                        if met and (met != NAMED or token_id in self._stops.ids):
+                            raise LookupError
+                    self._tally = tally
+                    return chunk.text if returns_text else chunk
+        except NOT_FOUND:
+            pass
+        chunk = self._examine(token_id)
+        return chunk.text if returns_text else chunk
+
+    out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
+    return step

@@ -1,0 +1,268 @@
+"""TextStopDecoder: text in, text out until a stop string or pattern ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, get_args
+
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.decoders import snapshots
+from streamdec.errors import FinishedError
+from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.stops.stop_set import Matching, Read, StopSet
+from streamdec.stops.stop_sets import text_stop_set_for
+
+__all__ = ["TextStopDecoder"]
+
+OF_TOKENS = (
+    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids", "stop_token_sequences"),
+    *("min_tokens", "max_tokens", "ignore_eos"),
+)
+"""The conditions that a stream of text cannot have."""
+
+
+def _checked(conditions: StopConditions) -> StopConditions:
+    """Return ``conditions``. Raises ValueError if they are about token ids."""
+    for name in OF_TOKENS:
+        if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
+            raise ValueError(
+                f"a TextStopDecoder sees text and no token ids, so it cannot have {name}; "
+                "leave it out, or use StopSequenceDecoder"
+            )
+    for marker in conditions.markers:
+        if not isinstance(marker, str):
+            raise ValueError(
+                f"a TextStopDecoder sees text and no token ids; a marker must be a text, not the "
+                f"id {marker}"
+            )
+    return conditions
+
+
+class TextStopDecoder:
+    r"""Ends a stream of text at a stop; never outputs a part of a hidden stop.
+
+    For text that comes in pieces from elsewhere: a proxy in front of an API that has no ``stop``.
+    ``wrap(pieces, decoder)`` reads an asynchronous source, and closes it at the stop; for a plain
+    one write ``TextIterator(pieces, decoder)``. The result does not depend on how the text was cut
+    into pieces. Only the longest suffix that may still become a hidden stop is withheld
+    (``jailed``). Stop rules are those of StopSequenceDecoder, with which it shares the matcher.
+
+    Args:
+        conditions: stop strings, patterns, and markers that are texts. Without them the text ends
+            at ``flush``. Sections begin outside unless ``starts_inside=True`` was given.
+
+    Raises:
+        TypeError: ``conditions`` is not a StopConditions.
+        ValueError: they name token ids, or count tokens.
+
+    A step takes some 40 ns for each character. A stream takes some 200 bytes and what is jailed.
+    Use one thread at a time for each object.
+
+    >>> from streamdec import StopConditions, TextStopDecoder
+    >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+    >>> decoder.step("Hi\nUs").text, decoder.jailed
+    ('Hi', '\nUs')
+    >>> decoder.step("er: and more")
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:')
+    """
+
+    __slots__ = ("_end", "_match", "_matching", "_num_bytes", "_num_read", "_stops")
+
+    _stops: StopSet
+    _matching: Matching
+    _end: Chunk | None
+    _match: StopMatch | None
+    _num_read: int
+    """Code points that were read."""
+    _num_bytes: int
+    """Their bytes as UTF-8."""
+
+    def __init__(self, conditions: StopConditions = NO_CONDITIONS) -> None:
+        if not isinstance(conditions, StopConditions):
+            raise TypeError(
+                f"conditions must be StopConditions, not {conditions!r:.80}; write "
+                "TextStopDecoder(StopConditions(stop=...))"
+            )
+        self._stops = text_stop_set_for(_checked(conditions))
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the beginning; at any time, also after the end."""
+        self._matching = self._stops.first
+        self._end, self._match = None, None
+        self._num_read = self._num_bytes = 0
+
+    def step(self, text: str) -> Chunk:
+        r"""Return what may be output now that ``text`` came.
+
+        Args:
+            text: the next piece, of any length; "" is allowed. After a stop the rest of it is
+                dropped.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+            FinishedError: the stream has ended.
+            StopRegexTimeoutError: a pattern took more than half a second on this text.
+
+        After an error the stream is as it was before.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(visible_stop="."))
+        >>> decoder.step("It is 42. No")
+        Chunk(text='It is 42.', finish_reason='stop', stop_reason='.')
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a string, not {text!r:.60}")
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
+        read = self._stops.read(self._matching, text)
+        if read.hit is not None:
+            return self._stopped(read, text)
+        self._matching = read.after
+        self._num_read += len(text)
+        self._num_bytes += _num_bytes(text)
+        return chunk_of(read.text) if read.text else NOTHING
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        r"""End the stream: return what was withheld, with ``finish_reason``.
+
+        Args:
+            finish_reason: why it ended; in a proxy, what the API behind it said.
+
+        After the end: an empty chunk with the same finish. Raises ValueError for a
+        ``finish_reason`` that does not exist.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+        >>> decoder.step("Hi\nUs").text, decoder.flush("length").text
+        ('Hi', '\nUs')
+        """
+        if finish_reason not in get_args(FinishReason):
+            reasons = ", ".join(map(repr, get_args(FinishReason)))
+            raise ValueError(f"finish_reason must be one of {reasons}, not {finish_reason!r:.60}")
+        if self._end is None:
+            read = self._stops.read(self._matching, "")
+            if read.hit is not None:
+                return self._stopped(read, "")
+            self._end = Chunk(read.text + read.after.jailed, finish_reason)
+            self._matching = self._stops.first
+            return self._end
+        return Chunk("", self._end.finish_reason, self._end.stop_reason)
+
+    def _stopped(self, read: Read, text: str) -> Chunk:
+        """End at the stop that is complete in ``text``."""
+        hit = read.hit
+        assert hit is not None
+        end, size = self._num_read + read.end, _num_bytes(text[: read.end])
+        self._num_read, self._num_bytes = end, self._num_bytes + size
+        start, byte_end = end - hit.size, self._num_bytes
+        byte_start = byte_end - _num_bytes(hit.text)
+        self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
+        self._matching = self._stops.first
+        self._end = Chunk(read.text, "stop", hit.stop)
+        return self._end
+
+    @property
+    def conditions(self) -> StopConditions:
+        """When the stream ends."""
+        return self._stops.conditions
+
+    @property
+    def jailed(self) -> str:
+        """Text that is withheld because it may become a stop; "" after the end."""
+        return "" if self._end is not None else self._matching.jailed
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream has ended."""
+        return self._end is not None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the stream ended; None while it has not."""
+        return None if self._end is None else self._end.finish_reason
+
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop that ended the stream, if one did, and where it stands in the text.
+
+        ``token_index`` is None and ``tokens_before`` is 0: there are no tokens.
+        """
+        return self._match
+
+    def fork(self) -> Self:
+        """Return an independent copy of the stream. ``copy.copy`` does the same."""
+        other = object.__new__(type(self))
+        for name in TextStopDecoder.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    __copy__ = fork
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.snapshot(),)
+
+    def snapshot(self) -> dict[str, Any]:
+        r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
+
+        It has the conditions and what is withheld, not the text that was output.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+        >>> decoder.step("Hi\nUs").text
+        'Hi'
+        >>> TextStopDecoder.restore(decoder.snapshot()).step("ual").text
+        '\nUsual'
+        """
+        has_ended = self._end is not None
+        fields = {
+            "format": snapshots.FORMAT,
+            "machine": "text",
+            "conditions": self.conditions.to_json(),
+            "size": snapshots.dump_size(self._num_read, self._num_bytes),
+            "matching": None if has_ended else snapshots.dump_matching(self._stops, self._matching),
+            **snapshots.dump_end(self._end, self._match),
+        }
+        return {key: value for key, value in fields.items() if value}
+
+    @classmethod
+    def restore(cls, snapshot: Mapping[str, Any]) -> Self:
+        """Return the stream that ``snapshot()`` described.
+
+        Args:
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
+                anywhere: all of it is checked.
+
+        Raises SnapshotError if it is not a snapshot of a TextStopDecoder, or not one that can
+        exist.
+        """
+        fields = snapshots.load_fields("text", snapshot)
+        with snapshots.reading(fields):
+            stream = cls(StopConditions.from_json(fields.take("conditions", {})))
+            stream._num_read, stream._num_bytes = fields.size()
+            stream._end, stream._match = snapshots.load_end(
+                stream.conditions, fields.take("end", None), fields.take("match", None)
+            )
+            snapshots.check_match(stream._match, 0)
+            if stream._end is None:
+                matching = snapshots.load_matching(stream._stops, fields.take("matching", None))
+                if stream._num_read < max(len(matching.jailed), matching.size):
+                    raise ValueError(f"more is withheld than the {stream._num_read} letters read")
+                stream._matching = matching
+        return stream
+
+    def __repr__(self) -> str:
+        state = f"jailed {self.jailed!r}"
+        if self._end is not None:
+            state = f"finished ({self._end.finish_reason})"
+        return f"<{type(self).__name__} {self._num_read} characters, {state}>"
+
+
+def _num_bytes(text: str) -> int:
+    """The size of ``text`` as UTF-8. Half of a surrogate pair, which JSON may contain, has 3."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,391 @@
+"""StopConditions: when a stream ends, as data.
+
+Checked once, when they are made; immutable, hashable, picklable, and JSON both ways, so they can be
+the key of a cache and travel inside a snapshot.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Self, SupportsIndex, TypeGuard
+
+from streamdec.stops.patterns import StopPattern, read_patterns
+from streamdec.stops.regex_matcher import matcher_of
+from streamdec.tables.token_ids import check_token_id, is_bool
+
+__all__ = ["StopConditions"]
+
+Texts = str | Iterable[str] | None
+Ids = SupportsIndex | Iterable[SupportsIndex] | None
+Marker = str | int | None
+Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fields:
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    visible_stop: tuple[str, ...] = ()
+    visible_stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    max_tokens: int | None = None
+    ignore_eos: bool = False
+    eos_token_ids: tuple[int, ...] = ()
+    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
+    enable_stops_after: Marker = None
+    disable_stops_after: Marker = None
+    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    starts_inside: bool | None = None
+    stop_regex: tuple[str, ...] = ()
+    max_match_length: int | None = None
+
+
+class StopConditions(_Fields):
+    r"""When a stream ends. The names are vLLM's.
+
+    Checked when they are made; then immutable, hashable and comparable, for any number of streams.
+    One text or id stands for a list of one, None for an empty list; duplicates collapse. The
+    attributes have the names of the arguments. Lists become sorted tuples, except ``stop_regex``:
+    if two patterns match up to the same code point with the same length, the first wins.
+
+    Args:
+        stop: stop strings. Their text is not output (*hidden*).
+        stop_token_ids: ids that end the stream; their own text is not output.
+        visible_stop: stop strings whose text is output. One that is both is hidden.
+        visible_stop_token_ids: ids that end the stream, and whose text is output. One that is
+            both is hidden.
+        include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
+            end-of-sequence.
+        min_tokens: stops of every kind, end-of-sequence too, are ordinary text if they are complete
+            with generated token number ``min_tokens``, counted from 1, or an earlier one.
+        max_tokens: how many tokens are generated at most, skipped and unknown ones included: the
+            stream ends in the step of the last, with ``finish_reason="length"`` unless that is a
+            stop. None: no limit.
+        ignore_eos: ``eos_token_ids`` do not end the stream.
+        eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
+            named as a stop as well is treated and reported as such.
+        stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
+            wins; ``stop_reason`` is the tuple of its ids.
+        enable_stops_after: a text or an id. Stops are ignored until it was generated; the prompt
+            does not count. A stop begins after it. End-of-sequence ids and ``max_tokens`` always
+            apply.
+        disable_stops_after: a text or an id after which stops are ignored again.
+        ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
+            such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
+            marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
+            A stream begins inside a section if the last marker of its prompt is an opening one.
+            Cannot be combined with the two conditions above.
+        starts_inside: whether streams begin inside the first section, for any prompt. None:
+            the prompt decides. Markers that are ids, or texts that are always encoded as one token,
+            are searched among the ids of the prompt; for other texts the prompt is decoded.
+        stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
+            first code point up to which some text is a whole match, so ``\d+`` at the first digit:
+            greedy and lazy are the same. Of the matches that end there the longest is the stop, and
+            ``stop_reason`` is the pattern. ``^`` is where the generated text begins, or what
+            follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text before.
+            Hidden, and withheld as stop strings are. Which characters are letters, digits or
+            spaces, and which differ only in case, is as in the ``regex`` library:
+            ``pip install 'streamdec[regex]'``.
+        max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
+            found, so fewer than this are ever withheld. Must be given where a match may be of any
+            length.
+        max_stop_length: the most code points of a stop string, a marker or a match of
+            ``stop_regex``, and the most ids of a sequence. For untrusted conditions.
+            Checked, and not kept. None: no bound.
+        max_total_length: the same for the sum of these, and of the sources of the patterns.
+            Memory and the cost of making conditions grow with it.
+
+    Raises:
+        ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
+            ``max_tokens`` below 1 or ``min_tokens``, ``max_match_length`` without ``stop_regex``, a
+            bound exceeded. An invalid pattern, or a pattern that may match nothing or asks
+            for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
+            possessive repeat.
+        TypeError: an argument that is not a string, an id or a number.
+        MissingExtraError: ``stop_regex`` without the ``regex`` library.
+
+    :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
+    ``dataclasses.replace`` adds what requests cannot say.
+
+    >>> from streamdec import StopConditions
+    >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
+    {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
+    >>> StopConditions("#" * 1000, max_stop_length=256)
+    Traceback (most recent call last):
+        ...
+    ValueError: a stop of 1000 code points or ids exceeds max_stop_length (256)
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        stop: Texts = (),
+        stop_token_ids: Ids = (),
+        *,
+        visible_stop: Texts = (),
+        visible_stop_token_ids: Ids = (),
+        include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
+        max_tokens: int | None = None,
+        ignore_eos: bool = False,
+        eos_token_ids: Ids = (),
+        stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None = (),
+        enable_stops_after: Marker = None,
+        disable_stops_after: Marker = None,
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
+        stop_regex: Texts = (),
+        max_match_length: int | None = None,
+        max_stop_length: int | None = None,
+        max_total_length: int | None = None,
+    ) -> None:
+        given = (
+            *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
+            *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
+            *(stop_token_sequences, enable_stops_after, disable_stops_after),
+            *(ignore_stops_between, starts_inside, stop_regex, max_match_length),
+        )
+        for (put, name, default, read), value in zip(_READERS, given, strict=True):
+            put(self, value if value is default else read(name, value))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
+            )
+        if self.starts_inside is not None and not self.ignore_stops_between:
+            raise ValueError("starts_inside needs ignore_stops_between (or, in a stream, sections)")
+        has_switch = self.enable_stops_after is not None or self.disable_stops_after is not None
+        if self.ignore_stops_between and has_switch:
+            raise ValueError(
+                "ignore_stops_between cannot be combined with enable_stops_after or "
+                "disable_stops_after"
+            )
+        if self.max_match_length is not None and not self.stop_regex:
+            raise ValueError("max_match_length needs stop_regex")
+        patterns: Sequence[StopPattern] = ()
+        if self.stop_regex:
+            patterns = read_patterns(self.stop_regex, self.max_match_length)
+        if max_stop_length is not None or max_total_length is not None:
+            self._check_lengths(patterns, max_stop_length, max_total_length)
+        if patterns:
+            matcher_of((), (), patterns)  # what cannot be compiled is rejected here
+
+    def _check_lengths(
+        self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
+    ) -> None:
+        """Raise ValueError if a stop, or all stops together, are longer than that."""
+        markers = [marker for marker in self.markers if isinstance(marker, str)]
+        texts = (*self.stop, *self.visible_stop, *markers, *self.stop_token_sequences)
+        lengths = [*map(len, texts)]
+        longest = max([*lengths, *(pattern.longest for pattern in patterns)], default=0)
+        together = sum(lengths) + sum(len(pattern.source) for pattern in patterns)
+        for what, name, length, limit in (
+            ("a stop", "max_stop_length", longest, most),
+            ("all stops together", "max_total_length", together, most_together),
+        ):
+            if limit is not None and length > _count(name, limit, least=0):
+                verb = "exceeds" if what == "a stop" else "exceed"
+                raise ValueError(f"{what} of {length} code points or ids {verb} {name} ({limit})")
+
+    @property
+    def markers(self) -> tuple[str | int, ...]:
+        """The markers of the gate: texts and ids at which stops begin or cease to count."""
+        pairs = self.ignore_stops_between
+        each = (
+            self.enable_stops_after,
+            self.disable_stops_after,
+            *(m for pair in pairs for m in pair),
+        )
+        return tuple(marker for marker in each if marker is not None)
+
+    # --- JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """What differs from the default, as JSON: a new dict of lists, texts and numbers."""
+        return {
+            each.name: _plain(value)
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The conditions that ``to_json`` gave ``data`` for.
+
+        Raises what the constructor raises; ValueError for an unknown key, TypeError for
+        an argument that is not a mapping.
+
+        >>> from streamdec import StopConditions
+        >>> conditions = StopConditions("User:", eos_token_ids=2)
+        >>> StopConditions.from_json(conditions.to_json()) == conditions
+        True
+        """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
+        unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
+        if unknown:
+            raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")
+        return cls(**data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    """Each once, in one order."""
+    return tuple(sorted(_in_order(name, given)))
+
+
+def _in_order(name: str, given: Any) -> tuple[str, ...]:
+    """Each once, in the caller's order: the first of equal matches wins."""
+    texts = _listed(given)
+    if not _are_ascii(texts):
+        for text in texts:
+            _check_text(name, text)
+    # Plain strings: those of NumPy and other subclasses may compare in their own way.
+    return tuple(dict.fromkeys(map(str.__str__, texts)))
+
+
+def _are_ascii(texts: list[Any]) -> bool:
+    """Whether all ``texts`` are strings, not empty, and ASCII: the usual case, checked quickly."""
+    try:
+        return "".join(texts).isascii() and all(texts)
+    except TypeError:  # not only strings
+        return False
+
+
+def _check_text(name: str, text: object, *, what: str = "stop") -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a string or a list of strings, not {text!r:.60}")
+    if not text:
+        raise ValueError(f"{name}: an empty {what} would match everywhere")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None
+
+
+def _ids(name: str, given: Ids) -> tuple[int, ...]:
+    tolist = getattr(given, "tolist", None)
+    ids = _listed(given if tolist is None else tolist())
+    return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return ``given`` as a list: a single value as one, None as none."""
+    if given is None:
+        return []
+    if isinstance(given, (list, tuple)) or _is_list(given):
+        return [*given]
+    return [given]
+
+
+def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
+    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+
+
+def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
+    for sequence in (given := _listed(given)):
+        if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
+            raise TypeError(f"{what}: a sequence is a list of ids, not {sequence!r:.60}")
+    sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}
+    if () in sequences:
+        raise ValueError(f"{what}: an empty sequence would match everywhere")
+    return tuple(sorted(sequences))
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+    return value
+
+
+def _count(name: str, value: Any, *, least: int) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be an integer, not {value}")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or is_bool(value):
+        raise TypeError(f"{name} must be an integer, not {value!r:.40}")
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}, not {count}")
+    return count
+
+
+def _text_or_id(name: str, value: Any) -> str | int:
+    if isinstance(value, str):
+        _check_text(name, value, what="marker")
+        return str.__str__(value)
+    if value is None or isinstance(value, (bytes, float, list, tuple, Mapping)):
+        raise TypeError(f"{name}: a marker must be a text or a token id, got {value!r:.60}")
+    return check_token_id(value, what=name)
+
+
+def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
+    """Return the pairs of markers in ``given``, each once, in the caller's order.
+
+    Raises TypeError or ValueError, which begin with ``name``.
+    """
+    pairs = _listed(given)
+    if pairs and not _is_list(pairs[0]):
+        pairs = [pairs]  # one pair
+    sections: dict[str | int, str | int] = {}
+    for pair in pairs:
+        if not _is_list(pair) or len(markers := [*pair]) != 2:
+            raise TypeError(
+                f"{name}: expected pairs of an opening and a closing marker, such as "
+                f"('<think>', '</think>'), got {given!r:.80}"
+            )
+        opening, closing = (_text_or_id(name, marker) for marker in markers)
+        if opening == closing:
+            raise ValueError(
+                f"{name}: the opening and the closing marker are both {opening!r:.60}; they must "
+                "be different"
+            )
+        if sections.setdefault(opening, closing) != closing:
+            raise ValueError(
+                f"{name}: {opening!r:.60} opens two sections; it can have only one closing marker"
+            )
+    return tuple(sections.items())
+
+
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    "stop": _texts,
+    "stop_token_ids": _ids,
+    "visible_stop": _texts,
+    "visible_stop_token_ids": _ids,
+    "include_stop_str_in_output": _flag,
+    "min_tokens": partial(_count, least=0),
+    "max_tokens": partial(_count, least=1),
+    "ignore_eos": _flag,
+    "eos_token_ids": _ids,
+    "stop_token_sequences": _sequences,
+    "enable_stops_after": _text_or_id,
+    "disable_stops_after": _text_or_id,
+    "ignore_stops_between": pairs_of,
+    "starts_inside": _flag,
+    "stop_regex": _in_order,
+    "max_match_length": partial(_count, least=1),
+}
+_READERS = [
+    (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
+    for each in fields(_Fields)
+]
+"""Of each field what sets it, its name, its default, and what checks any other value. Setting a
+field of a frozen class through its slot takes half the time of ``object.__setattr__``."""
+
+NO_CONDITIONS = StopConditions()
+"""Nothing ends the stream."""

@@ -1,0 +1,205 @@
+r"""How a stream with stops ends: what is output, and where in the text the stop stands.
+
+In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment.
+Out: an :class:`Ending`. Nothing
+here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
+was. Positions are counts (:mod:`streamdec.tables.counting`) of the whole generated text.
+
+**Theory.** At any moment the generated text has three parts: what was output, what is decided but
+withheld (``Checkpoint.withheld``), and what the unfinished bytes of the table's state would give if
+nothing followed. A stream ends in one of four ways. They differ in which part of this text is still
+read, and where it is cut:
+
+* *A stop in the text.* The stops read the letters that a token decides. A hidden stop is cut at its
+  start, which may be in what is withheld; a visible one at its end.
+* *Nothing follows* (``flush``, a limit, the end of the engine). The unfinished bytes become text.
+  The stops read it too, so this may also complete a stop.
+* *An id that stops by itself.* All that the tokens before it left is released, as above. The text
+  of the id itself is not read. It is output if the stop is visible. Where an earlier token began
+  its first character, :class:`~streamdec.tables.provenance.Parted` says which part is whose.
+* *A sequence of ids.* It is cut before the first byte of its first token, as if nothing had
+  followed the checkpoint before it (:mod:`streamdec.stops.sequences`).
+
+**A worked example.** Id 1 is a stop. It completes the character that token 0 began:
+
+>>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+>>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9!"])
+>>> def end(conditions):
+...     decoder = StopSequenceDecoder(tokenizer, conditions)
+...     return decoder.step(0).text, decoder.step(1).text, decoder.match.start
+>>> end(StopConditions(stop_token_ids=[1]))          # hidden: as if nothing followed token 0
+('caf', '\ufffd', 4)
+>>> end(StopConditions(visible_stop_token_ids=[1]))  # visible: its own text is output
+('caf', 'é!', 3)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from streamdec.chunks import StopReason
+from streamdec.stops.marks import origin_of
+from streamdec.stops.sequences import Candidate, Checkpoint
+from streamdec.stops.stop_set import Read, StopSet
+from streamdec.tables import provenance
+from streamdec.tables.counting import (
+    code_points_in,
+    size_of,
+    tokens_in,
+)
+from streamdec.tables.provenance import Ages
+from streamdec.tables.table import Table
+
+
+class Ending(NamedTuple):
+    """An end of a stream, by a stop or because nothing follows."""
+
+    text: str
+    """The text to output, of all that was not output before."""
+    stop: StopReason = None
+    visible: bool = False
+    """Whether the text of the stop is output."""
+    start: int = -1
+    """The count of the text before the stop; -1 if no stop ended the stream."""
+    end: int = 0
+    """The count up to its end."""
+    origin: int = 0
+    """The index of the token that gave its first byte."""
+
+
+# --- finding a stop -------------------------------------------------------------------------------
+
+
+def find(
+    stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
+) -> tuple[Read, Ending | None]:
+    """Read ``text``, decided at ``at``, whose code points began ``firsts`` tokens ago.
+
+    Returns what it did, its text including what was withheld; and the stop that it completed.
+    """
+    index = tokens_in(at.count)
+    skip = sum(index - age <= at.shield for age in firsts)
+    read = stops.read(at.matching, text, skip=skip, ignore=ignore)
+    more = len(at.withheld) - len(at.matching.jailed)  # withheld for a sequence of ids
+    if more:
+        read = read._replace(text=at.withheld[:more] + read.text)
+    hit = read.hit
+    if hit is None:
+        return read, None
+    decided = _text_count(at.count)
+    end = decided + size_of(text[: read.end])
+    start = end - size_of(hit.text)
+    place = read.end - hit.size
+    marked = origin_of(at.marks, code_points_in(start)) if place < 0 else 0
+    origin = marked if place < 0 else index - firsts[place]
+    return read, Ending(read.text, hit.stop, hit.visible, start, end, origin)
+
+
+def _text_count(count: int) -> int:
+    """``count`` without its tokens."""
+    return count - tokens_in(count)
+
+
+# --- the ends -------------------------------------------------------------------------------------
+
+
+def at_release(stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool) -> Ending:
+    """Return the end because nothing follows. The released text may complete a stop."""
+    text, found = _released(stops, table, at, ignore=ignore)
+    return found or Ending(text)
+
+
+def by_id(
+    stops: StopSet,
+    table: Table,
+    at: Checkpoint,
+    token_id: int,
+    reason: StopReason,
+    *,
+    hidden: bool,
+) -> Ending:
+    """Return the end by a stop id or end-of-sequence id, before whose text the rest is released."""
+    index = tokens_in(at.count)
+    if hidden and stops.hides:
+        text, found = _released(stops, table, at)
+        if found is not None:
+            return found
+        end = _end_of(at, text)
+        return Ending(text, reason, False, end, end, index)
+    text, found, parted = _parted(stops, table, at, token_id)
+    if found is not None:
+        return found
+    start = _end_of(at, text)
+    text += parted.own
+    return Ending(
+        text, reason, True, start, start + size_of(parted.own), tokens_in(at.count) - parted.age
+    )
+
+
+def by_sequence(
+    stops: StopSet, table: Table, at: Checkpoint, first: Candidate, token_id: int
+) -> Ending:
+    """Return the end by a sequence, which began with ``first`` and ends in ``token_id``."""
+    ids = first.node.sequence
+    index = tokens_in(at.count)
+    if not stops.hides:
+        text, found, parted = _parted(stops, table, at, token_id)
+        if found is not None:
+            return found
+        before = first.since[: first.before_it]
+        origin = first.origin
+        if origin is None:
+            size = sum(last > index - first.place for last in parted.lasts)
+            before += parted.before[:size]
+            if size < len(parted.firsts):
+                origin = index - parted.firsts[size]
+            elif parted.own:
+                origin = index - parted.age
+        start = _text_count(first.before.count) + size_of(before)
+        origin = first.place if origin is None else min(origin, first.place)
+        text += parted.own
+        return Ending(text, ids, True, start, _end_of(at, text), origin)
+    # A hidden sequence is cut from the first byte of its first token. What that token found
+    # unfinished and a later one decided was matched then.
+    held = first.before
+    text, found = _released(stops, table, held, ignore=bool(first.spared))
+    output = code_points_in(at.count) - len(at.withheld)
+    if found and not found.visible and code_points_in(found.start) < output:
+        # It begins in text that was output, released by what is cut now: the sequence is the stop.
+        text, found = _released(stops, table, held, ignore=True)
+    text = text[output - (code_points_in(held.count) - len(held.withheld)) :]
+    if found is not None:
+        return found._replace(text=text)
+    end = _text_count(at.count) - size_of(at.withheld) + size_of(text)
+    return Ending(text, ids, False, end, end, first.place)
+
+
+def _end_of(at: Checkpoint, text: str) -> int:
+    """The count of all text once ``text``, which begins with what was withheld, is output."""
+    return _text_count(at.count) - size_of(at.withheld) + size_of(text)
+
+
+def _released(
+    stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool = False
+) -> tuple[str, Ending | None]:
+    """The text that is released because nothing follows, and the stop that it completes."""
+    text = table.flush(at.state)
+    firsts = table.released(at.state, text)
+    return _emptied(*find(stops, at, text, firsts, ignore=ignore))
+
+
+def _parted(
+    stops: StopSet, table: Table, at: Checkpoint, token_id: int
+) -> tuple[str, Ending | None, provenance.Parted]:
+    """The text released before a token that ends the stream by its id; and the token's text.
+
+    Of that nothing is matched. It begins with a character that an earlier token may have begun.
+    """
+    parted = table.parted(at.state, token_id)
+    text, found = _emptied(*find(stops, at, parted.before, parted.firsts))
+    return text, found, parted
+
+
+def _emptied(read: Read, found: Ending | None) -> tuple[str, Ending | None]:
+    """The text with what is withheld after it, unless a stop is complete."""
+    return (read.text, found) if found else (read.text + read.after.jailed, None)

@@ -1,0 +1,237 @@
+r"""Finds the first stop in text that comes in pieces, and what of the text must be withheld.
+
+**Theory.** The automaton of Aho and Corasick (1975) finds many strings at once; its state is the
+longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
+that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
+:mod:`streamdec.stops.stop_set` the matcher runs once for each pair of a tail and a text, so it
+may be simple. Making one costs a set of the stops and of their first letters. A sorted list of the
+stops is made when such a letter comes, and a set of all prefixes once that is asked often.
+
+What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
+*hidden* stop. The prefix of a visible stop may be output.
+
+**A worked example.** Hidden ``"\nUser:"``, visible ``"User"``:
+
+>>> from streamdec.stops.matcher import StopStrings
+>>> stops = StopStrings(hidden=["\nUser:"], visible=["User"])
+>>> tail, hit = stops.step("", "Hi\nUs")
+>>> tail, stops.jailed(tail), hit               # the whole tail may become the hidden stop
+('\nUs', '\nUs', None)
+>>> tail, hit = stops.step(tail, "e!")          # neither of them
+>>> tail, hit
+('', None)
+>>> stops.step("\nUs", "er:")[1]                # the visible one is complete first, at "r"
+Hit(stop='User', visible=True, end=2, text='User')
+
+Which stop wins: the one that is complete first, code point by code point; of several that are
+complete at one code point the longest; of equally long ones a hidden one, then a string.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
+
+MOST_IN_PREFIXES = 2**20
+"""Code points squared up to which a set of all prefixes is made. Of one long stop it is half as
+large."""
+
+
+class Hit(NamedTuple):
+    """A stop that is complete."""
+
+    stop: str
+    """As the caller named it."""
+    visible: bool
+    end: int
+    """How many code points of the text that was stepped come before its end."""
+    text: str
+    """What was generated: the stop string itself, or what a pattern matched."""
+
+    @property
+    def size(self) -> int:
+        """The code points of ``text``."""
+        return len(self.text)
+
+
+class Matcher(Protocol):
+    """Finds the first stop in text that comes in pieces.
+
+    What it remembers is a hashable value, its *tail*; how the text was cut makes no difference to
+    it.
+    """
+
+    start: Any
+    """The tail at the beginning of the generated text."""
+
+    @property
+    def firsts(self) -> frozenset[str] | None:
+        """What a stop may begin with: other text leaves ``start`` as it is. None: anything."""
+
+    is_cacheable: bool
+    """Whether there are so few tails that what follows each is worth storing."""
+
+    def step(self, tail: Any, text: str, *, ignore: bool = False) -> tuple[Any, Hit | None]:
+        """Return the tail after ``text``, or the first stop in it.
+
+        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
+        """
+
+    def skip(self, tail: Any, text: str) -> Any:
+        """Return the tail after ``text`` that is not part of a stop; stops may begin after it."""
+
+    def restart(self, tail: Any) -> Any:
+        """Return the tail after a release: no stop has a part of the text before it."""
+
+    def jailed(self, tail: Any) -> str:
+        """Return the end of the text that must be withheld."""
+
+    def size(self, tail: Any) -> int:
+        """Return how many of the last code points may be part of a later stop."""
+
+    def dump(self, tail: Any) -> Any:
+        """Return ``tail`` as JSON."""
+
+    def load(self, data: Any) -> Any:
+        """Return the tail that ``dump`` gave ``data`` for. Raises ValueError if there is none."""
+
+
+class StopStrings:
+    """Finds the first of some stop strings. The tail is a string.
+
+    Args:
+        hidden: stops whose text is withheld.
+        visible: stops whose text is output.
+    """
+
+    start = ""
+    is_cacheable = True
+    """A tail is a prefix of a stop, so there are few."""
+
+    def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
+        self._hidden = frozenset(hidden)
+        self._stops = self._hidden.union(visible)
+        self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
+
+    # Made on first use: many sets of stops never see a letter with which a stop begins.
+
+    @cached_property
+    def _lasts(self) -> frozenset[str]:
+        return frozenset(map(itemgetter(-1), self._stops))
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({*map(len, self._stops)}, reverse=True)
+
+    @cached_property
+    def _begins(self) -> Callable[[str], bool]:
+        return proper_prefix_test(self._stops)
+
+    @cached_property
+    def _hides(self) -> Callable[[str], bool]:
+        if self._hidden == self._stops:
+            return self._begins
+        return proper_prefix_test(self._hidden)
+
+    @property
+    def longest_tail(self) -> int:
+        """The most code points that a tail has."""
+        return max(self._lengths, default=1) - 1
+
+    def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
+        """See Matcher."""
+        firsts = self.firsts
+        if not tail and firsts.isdisjoint(text):
+            return tail, None
+        begins, lasts = self._begins, self._lasts
+        for index, letter in enumerate(text, 1):
+            if not tail and letter not in firsts:
+                continue
+            tail += letter
+            if letter in lasts and not ignore:
+                stop = self._complete(tail)
+                if stop is not None:
+                    return tail, Hit(stop, stop not in self._hidden, index, stop)
+            while tail and not begins(tail):
+                tail = tail[1:]
+        return tail, None
+
+    def _complete(self, text: str) -> str | None:
+        """The longest stop that ``text`` ends in."""
+        for length in self._lengths:
+            if length <= len(text) and text[-length:] in self._stops:
+                return text[-length:]
+        return None
+
+    def skip(self, tail: str, text: str) -> str:
+        """See Matcher."""
+        return ""
+
+    def restart(self, tail: str) -> str:
+        """See Matcher."""
+        return ""
+
+    def jailed(self, tail: str) -> str:
+        """See Matcher."""
+        while tail and not self._hides(tail):
+            tail = tail[1:]
+        return tail
+
+    def size(self, tail: str) -> int:
+        """See Matcher."""
+        return len(tail)
+
+    def tail_of(self, text: str) -> str:
+        """Return the tail after ``text``: the longest suffix of it that may begin a stop."""
+        for start in range(max(len(text) - self.longest_tail, 0), len(text)):
+            if text[start] in self.firsts and self._begins(text[start:]):
+                return text[start:]
+        return ""
+
+    def is_tail(self, text: str) -> bool:
+        """Whether ``text`` can be a tail."""
+        return not text or self._begins(text)
+
+    def dump(self, tail: str) -> str:
+        """See Matcher."""
+        return tail
+
+    def load(self, data: Any) -> str:
+        """See Matcher."""
+        if not isinstance(data, str) or not self.is_tail(data):
+            raise ValueError(f"a tail must be a proper prefix of a stop, not {data!r:.60}")
+        return data
+
+
+def proper_prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
+    """Return a test whether a text (not empty) is a proper prefix of one of ``stops``."""
+    if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
+        return _bisecting(sorted(stops))
+    return _learning(stops)
+
+
+def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
+    def begins(text: str) -> bool:
+        place = bisect_left(ordered, text)
+        if place < len(ordered) and ordered[place] == text:
+            place += 1
+        return place < len(ordered) and ordered[place][: len(text)] == text
+
+    return begins
+
+
+def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
+    """A sorted list at first; the set of all prefixes once that has paid for itself."""
+    test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
+
+    def begins(text: str) -> bool:
+        nonlocal test, asked
+        asked += 1
+        if asked == most:
+            test = {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
+        return test(text)
+
+    return begins

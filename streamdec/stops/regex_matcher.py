@@ -1,0 +1,299 @@
+"""The matcher of stop patterns, on the ``regex`` library (an extra, imported when it is needed).
+
+That library can find a *partial* match: text that does not match yet, but may match once more text
+follows. So two searches are enough, and no automaton is needed:
+
+* *complete*: does a match end in the new text, and where does the first one end?
+* *begun*: from which place on may the text still become a match?
+
+A :class:`RegexTail` is remembered between tokens: the end of the text, and the first place in it
+where a match may begin. If no pattern looks at the text before a match, this end is the text that
+*begun* found. Otherwise (a look-behind, a word boundary, ``^``) it is a fixed number of last code
+points, including text that was generated while stops were off, so a look-behind finds its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from time import thread_time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamdec.errors import MissingExtraError, StopRegexTimeoutError
+from streamdec.stops.matcher import Hit, Matcher, StopStrings
+from streamdec.stops.patterns import StopPattern
+
+if TYPE_CHECKING:
+    import regex
+
+    Find = Callable[..., regex.Match[str] | None]
+
+TIMEOUT = 0.5
+"""Seconds of CPU time for one step of the matcher, and again for finding what is withheld: so one
+second for a token. (Within one search ``regex`` counts the time of all threads.)"""
+FREE_TIME = 0.002
+"""Seconds of each step that do not count for its stream. Ordinary patterns take a tenth of this."""
+STREAM_TIMEOUT = 5.0
+"""Seconds beyond these for all steps of a stream: a pattern that takes almost TIMEOUT at each token
+ends the stream after ten tokens."""
+
+
+class RegexTail(NamedTuple):
+    """The end of the text, kept for the next step."""
+
+    text: str
+    """The end of it."""
+    floor: int
+    """No match begins before this place in it."""
+    is_place: bool
+    """Whether ``^`` matches there: stops were enabled there, or the generated text begins there."""
+    spent: float = 0.0
+    """Seconds of CPU time beyond FREE_TIME that the stream's steps took. Not part of a snapshot."""
+
+
+START = RegexTail("", 0, True)
+
+
+class _Regex:
+    """One pattern, compiled."""
+
+    def __init__(self, pattern: StopPattern) -> None:
+        self.source = pattern.source
+        self.longest = pattern.longest
+        self._anywhere = _compiled(pattern, pattern.inner).search
+        self._at_end = _compiled(pattern, rf"{pattern.inner}\Z").search
+        # Only partial matches are wanted, and ``(?!)`` makes every complete one fail.
+        self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)").search
+        self._has_place = pattern.spelled != pattern.inner
+        if self._has_place:
+            # A match begins at the place; or, if ``^`` is in a look-behind, after it.
+            name = "search" if pattern.looks_to_place else "match"
+            spellings = (pattern.spelled, rf"{pattern.spelled}\Z", f"{pattern.open_ended}(?!)")
+            finds = (getattr(_compiled(pattern, spelled), name) for spelled in spellings)
+            self._place_anywhere, self._place_at_end, self._place_begun = finds
+
+    def complete(
+        self, tail: RegexTail, text: str, seen: int, deadline: float
+    ) -> tuple[int, int] | None:
+        """Return start and end of the first match that ends after the first ``seen`` letters.
+
+        ``text`` begins with the text of ``tail``. The first match is the one that ends first. If
+        several end there, it is the longest.
+        """
+        floor = tail.floor
+        first = self._find(self._anywhere, text, max(seen + 1 - self.longest, floor), deadline)
+        at_place = self._has_place and tail.is_place
+        if at_place:
+            at_place = self._find(self._place_anywhere, text, floor, deadline) is not None
+        if first is None and not at_place:
+            return None
+        least = floor if at_place or first is None else first.start()
+        for end in range(max(seen, least) + 1, len(text) + 1):
+            if at_place:
+                found = self._find(self._place_at_end, text, floor, deadline, end=end)
+                if found is not None and end - found.start() <= self.longest:
+                    return found.start(), end
+            start = max(end - self.longest, least)
+            found = self._find(self._at_end, text, start, deadline, end=end)
+            if found is not None:
+                return found.start(), end
+        return None
+
+    def begun(self, tail: RegexTail, deadline: float) -> int:
+        """Return how many last letters of the tail's text may become a match."""
+        text, floor = tail.text, tail.floor
+        if self._has_place and tail.is_place and len(text) > floor:
+            found = self._find(self._place_begun, text, floor, deadline, partial=True)
+            if found is not None and len(text) - found.start() < self.longest:
+                return len(text) - found.start()
+        start = max(len(text) + 1 - self.longest, floor)
+        found = self._find(self._begun, text, start, deadline, partial=True)
+        return 0 if found is None else len(text) - found.start()
+
+    def _find(
+        self,
+        find: Find,
+        text: str,
+        start: int,
+        deadline: float,
+        *,
+        end: int | None = None,
+        partial: bool = False,
+    ) -> regex.Match[str] | None:
+        left = max(deadline - thread_time(), 0.0)  # below 0 there would be no limit
+        try:
+            return find(text, start, end, partial=partial, timeout=left)
+        except TimeoutError:
+            raise self._timeout() from None
+
+    def _timeout(self) -> StopRegexTimeoutError:
+        return StopRegexTimeoutError(
+            f"stop_regex {self.source!r:.100} took more than {TIMEOUT} seconds on the text of one "
+            "token: rewrite it so that a text matches in few ways only",
+            self.source,
+        )
+
+
+class RegexStops:
+    """A ``Matcher`` of stop strings and patterns; its tail is a RegexTail.
+
+    If several stops are complete at one code point, the longest wins. Among equally long ones a
+    hidden stop wins, then a string, then the first pattern.
+
+    Args:
+        strings: finds the stop strings.
+        patterns: the patterns, in the caller's order.
+        visible: whether their text is output.
+    """
+
+    start = START
+    firsts: frozenset[str] | None = None
+    is_cacheable = False
+
+    def __init__(
+        self, strings: StopStrings, patterns: Sequence[StopPattern], visible: bool
+    ) -> None:
+        self._strings = strings
+        self._regexes = [_regex(pattern) for pattern in patterns]
+        self._visible = visible
+        self._reach = max(pattern.reach for pattern in patterns)
+        longest = max(strings.longest_tail, *(pattern.longest - 1 for pattern in patterns))
+        # The tail must hold the longest match and the text that the patterns look at before it.
+        self._longest_tail = longest + self._reach
+
+    def step(
+        self, tail: RegexTail, text: str, *, ignore: bool = False
+    ) -> tuple[RegexTail, Hit | None]:
+        """See Matcher. Raises StopRegexTimeoutError."""
+        if not text:
+            return tail, None
+        began = thread_time()
+        deadline = began + TIMEOUT
+        hit = None if ignore else self._first(tail, text, deadline)
+        if hit is not None:
+            return tail, hit
+        after = self._cut(tail._replace(text=tail.text + text), deadline)
+        spent = max(tail.spent + thread_time() - began - FREE_TIME, 0.0)
+        if spent > STREAM_TIMEOUT:
+            sources = [each.source for each in self._regexes]
+            raise StopRegexTimeoutError(
+                f"stop_regex {', '.join(map(repr, sources)):.100} took more than {STREAM_TIMEOUT} "
+                "seconds on the text of one stream: rewrite it so that a text matches in few ways "
+                "only",
+                sources[0],
+            )
+        return after._replace(spent=spent), None
+
+    def _first(self, tail: RegexTail, text: str, deadline: float) -> Hit | None:
+        _, best = self._strings.step(self._strings_tail(tail), text)
+        seen = len(tail.text)
+        for each in self._regexes:
+            whole = tail.text + (text if best is None else text[: best.end])
+            found = each.complete(tail, whole, seen, deadline)
+            if found is not None:
+                start, end = found
+                hit = Hit(each.source, self._visible, end - seen, whole[start:end])
+                if best is None or _rank(hit) > _rank(best):
+                    best = hit
+        return best
+
+    def _strings_tail(self, tail: RegexTail) -> str:
+        return self._strings.tail_of(tail.text[tail.floor :])
+
+    def _cut(self, tail: RegexTail, deadline: float) -> RegexTail:
+        size = self._longest_tail
+        if not self._reach:
+            size = max(len(self._strings_tail(tail)), self._begun(tail, deadline))
+        left_out = max(len(tail.text) - size, 0)
+        is_place = tail.is_place and tail.floor >= left_out
+        return RegexTail(tail.text[left_out:], max(tail.floor - left_out, 0), is_place, tail.spent)
+
+    def _begun(self, tail: RegexTail, deadline: float) -> int:
+        return max(each.begun(tail, deadline) for each in self._regexes)
+
+    def skip(self, tail: RegexTail, text: str) -> RegexTail:
+        """See Matcher."""
+        if not self._reach:
+            return START._replace(spent=tail.spent)
+        before = _end(tail.text + text, self._longest_tail)
+        return RegexTail(before, len(before), True, tail.spent)
+
+    def restart(self, tail: RegexTail) -> RegexTail:
+        """See Matcher."""
+        if not self._reach:
+            return START._replace(spent=tail.spent)
+        is_place = tail.is_place and tail.floor == len(tail.text)
+        return RegexTail(tail.text, len(tail.text), is_place, tail.spent)
+
+    def jailed(self, tail: RegexTail) -> str:
+        """See Matcher. Raises StopRegexTimeoutError."""
+        size = len(self._strings.jailed(self._strings_tail(tail)))
+        if tail.text and not self._visible:
+            size = max(size, self._begun(tail, thread_time() + TIMEOUT))
+        return _end(tail.text, size)
+
+    def size(self, tail: RegexTail) -> int:
+        """See Matcher."""
+        return len(tail.text) - tail.floor
+
+    def dump(self, tail: RegexTail) -> list[Any]:
+        """See Matcher."""
+        return [tail.text, tail.floor, tail.is_place]
+
+    def load(self, data: Any) -> RegexTail:
+        """See Matcher. Raises StopRegexTimeoutError."""
+        if not isinstance(data, list) or [*map(type, data)] != [str, int, bool]:
+            raise ValueError("expected a text, a place in it and a flag")
+        tail = RegexTail(*data)
+        is_text = not any("\ud800" <= letter < "\ue000" for letter in tail.text)
+        fits = len(tail.text) <= self._longest_tail and 0 <= tail.floor <= len(tail.text)
+        if not (is_text and fits) or self._cut(tail, thread_time() + TIMEOUT) != tail:
+            raise ValueError("expected a tail that these stops could have produced")
+        return tail
+
+
+def _end(text: str, size: int) -> str:
+    """The last ``size`` letters of ``text``, or all."""
+    return text[max(len(text) - size, 0) :]
+
+
+def _rank(hit: Hit) -> tuple[int, int, bool]:
+    """Return the rank of ``hit``; the greatest wins, and of equal ones the first."""
+    return -hit.end, hit.size, not hit.visible
+
+
+@lru_cache(maxsize=16)
+def _regex(pattern: StopPattern) -> _Regex:
+    """Return ``pattern`` compiled: once for all conditions that have it."""
+    return _Regex(pattern)
+
+
+def _compiled(pattern: StopPattern, spelled: str) -> regex.Pattern[str]:
+    try:
+        import regex
+    except ImportError as error:
+        raise MissingExtraError(
+            "stop_regex needs the regex library: pip install 'streamdec[regex]'"
+        ) from error
+    try:
+        return regex.compile(spelled, cache_pattern=False)
+    except (regex.error, OverflowError, RecursionError, MemoryError) as error:
+        raise ValueError(
+            f"stop_regex {pattern.source!r:.100} cannot be compiled: {error}"
+        ) from None
+
+
+def matcher_of(
+    hidden: Iterable[str],
+    visible: Iterable[str] = (),
+    patterns: Sequence[StopPattern] = (),
+    *,
+    shown: bool = False,
+) -> Matcher:
+    """Return a matcher of stop strings and of patterns, which are hidden unless ``shown``.
+
+    Raises MissingExtraError if the ``regex`` library is not installed, ValueError for a pattern
+    that it cannot compile.
+    """
+    strings = StopStrings(hidden, visible)
+    return RegexStops(strings, patterns, shown) if patterns else strings

@@ -1,0 +1,166 @@
+"""Stop sets that streams share: one for a table and equal conditions, bounded in memory."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from streamdec.locks import Lock
+from streamdec.protocols import Decoder
+from streamdec.stops.conditions import Marker, StopConditions
+from streamdec.stops.stop_set import StopSet
+from streamdec.tables.table import Table
+from streamdec.tables.warn_once import WarnOnce
+
+logger = logging.getLogger("streamdec")
+
+MAX_SETS = 4_096
+"""Stop sets that are kept for one table."""
+MAX_SETS_SIZE = 2**25
+"""Bytes that they may take together, by the estimates below."""
+
+
+class StopSetStatistics(NamedTuple):
+    """The stop sets of all tables."""
+
+    sets: int
+    """Those that are kept now."""
+    texts: int
+    """Texts that they know."""
+    dropped: int
+    """Those that made room for others, since the process began."""
+
+
+class StopSets:
+    """The stop sets of one table, one for equal conditions; the least recently used go first."""
+
+    __slots__ = ("__weakref__", "_lock", "_sets", "_size")
+
+    def __init__(self) -> None:
+        _all.add(self)
+        self._sets: dict[StopConditions, StopSet] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, conditions: StopConditions) -> StopSet | None:
+        """Return the stop set of ``conditions``, if it is kept."""
+        found = self._sets.get(conditions)
+        if found is not None and len(self._sets) > 1:
+            with self._lock:  # to the end: it is used now
+                if self._sets.pop(conditions, None) is not None:
+                    self._sets[conditions] = found
+        return found
+
+    def put(self, stops: StopSet) -> StopSet:
+        """Keep ``stops``; return the one that is kept for its conditions."""
+        with self._lock:
+            kept = self._sets.setdefault(stops.conditions, stops)
+            kept.note_growth = self.reweigh
+            self._weigh(kept)
+        return kept
+
+    def reweigh(self, stops: StopSet) -> None:
+        """Note the size of ``stops``, which has grown."""
+        with self._lock:
+            if self._sets.get(stops.conditions) is stops:
+                self._weigh(stops)
+
+    def _weigh(self, stops: StopSet) -> None:
+        """Note the size of ``stops``; drop the least recently used ones if all are too large."""
+        size = stops.size
+        self._size += size - stops.noted_size
+        stops.noted_size = size
+        while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
+            oldest = self._sets.pop(next(iter(self._sets)))
+            _count_dropped()
+            self._size -= oldest.noted_size
+            oldest.noted_size = 0
+
+    def __iter__(self) -> Iterator[StopSet]:
+        return iter([*self._sets.values()])
+
+
+_all: weakref.WeakSet[StopSets] = weakref.WeakSet()
+_dropped = 0
+"""The number of stop sets dropped since the process began, for all tables."""
+_dropped_lock = Lock()
+
+
+def _count_dropped() -> None:
+    global _dropped
+    with _dropped_lock:
+        _dropped += 1
+
+
+def stop_set_statistics() -> StopSetStatistics:
+    """Return how many stop sets are kept now for all tables, and how many were dropped."""
+    kept = [stops for sets in [*_all] for stops in sets]
+    return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
+
+
+def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
+    """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
+    if not isinstance(table, Table):
+        return _made(tokenizer, table, conditions)
+    if table.stop_sets is None:
+        table.stop_sets = StopSets()
+    sets: StopSets = table.stop_sets
+    found = sets.get(conditions)
+    if found is None:
+        found = sets.put(_made(tokenizer, table, conditions))
+    return found
+
+
+def _made(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
+    texts = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
+    return StopSet(table, conditions, skipped_ids(tokenizer, table, texts))
+
+
+_of_text = StopSets()
+
+
+def text_stop_set_for(conditions: StopConditions) -> StopSet:
+    """Return the stop set of ``conditions``, shared by all streams of text with equal ones.
+
+    ``conditions`` must name no ids.
+    """
+    found = _of_text.get(conditions)
+    return _of_text.put(StopSet(None, conditions, {})) if found is None else found
+
+
+_said = WarnOnce()
+
+
+def skipped_ids(
+    tokenizer: Decoder, table: Table, texts: Iterable[Marker]
+) -> dict[str, tuple[int, ...]]:
+    """Return the ids of those ``texts`` that are the text of skipped special tokens.
+
+    A skipped token has no text, so a matcher would find such a text only if ordinary tokens spell
+    it.
+    """
+    if not table.options.skip_special_tokens:
+        return {}
+    ids_of = getattr(tokenizer, "skipped_ids", None) or partial(_skipped_id, tokenizer)
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        if isinstance(text, str) and (ids := tuple(ids_of(text))):
+            found[text] = ids
+            if _said.first(tokenizer, ids):
+                logger.info(
+                    "%r is the text of a skipped special token; its ids %s count too", text, ids
+                )
+    return found
+
+
+def _skipped_id(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The id of the skipped special token whose text is ``text``, if the tokenizer can tell."""
+    token_to_id = getattr(tokenizer, "token_to_id", None)
+    is_skipped = getattr(tokenizer, "is_skipped", None)
+    if token_to_id is None or is_skipped is None:
+        return ()
+    token_id = token_to_id(text)
+    return (token_id,) if token_id is not None and is_skipped(token_id) else ()

@@ -1,0 +1,133 @@
+"""Literal replacements in a text that comes in pieces.
+
+Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
+the longest tail that may still begin it. Several in a row are a cascade: each reads what the one
+before gives, as the full decode applies them one after another to the finished text. (One matcher
+for all patterns at once would be simpler and wrong: a replacement can make room for the next
+pattern.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamdec.protocols import LiteralReplace
+from streamdec.tables.decode_options import Options
+
+CLEANED_UP = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+"""What a clean-up replaces, in this order."""
+
+CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_UP)
+"""What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
+
+
+Ages = tuple[int, ...]
+"""For each of some bytes or letters, how many tokens ago it came."""
+
+
+def _held_length(pattern: str, text: str) -> int:
+    """The length of the longest suffix of ``text`` that is a proper prefix of ``pattern``."""
+    for length in range(min(len(pattern) - 1, len(text)), 0, -1):
+        if text.endswith(pattern[:length]):
+            return length
+    return 0
+
+
+def _replace(rule: LiteralReplace, text: str) -> tuple[str, str]:
+    """The settled text, and the tail that may still begin the pattern."""
+    *before, last = text.split(rule.pattern)
+    cut = len(last) - _held_length(rule.pattern, last)
+    return rule.content.join([*before, last[:cut]]), last[cut:]
+
+
+def _trace(rule: LiteralReplace, text: str, ages: Ages, *, final: bool) -> tuple[Ages, Ages]:
+    """The ages of what ``_replace`` gives; a replacement is as old as its pattern."""
+    settled: Ages = ()
+    place, found = 0, text.find(rule.pattern)
+    while found >= 0:
+        settled += ages[place:found] + (ages[found],) * len(rule.content)
+        place = found + len(rule.pattern)
+        found = text.find(rule.pattern, place)
+    cut = len(text) - (0 if final else _held_length(rule.pattern, text[place:]))
+    return settled + ages[place:cut], ages[cut:]
+
+
+class Replacers:
+    """Literal replacements one after another. Its state is one withheld tail for each."""
+
+    __slots__ = ("_letters", "rules", "start")
+
+    def __init__(self, rules: Sequence[LiteralReplace]) -> None:
+        self.rules: tuple[LiteralReplace, ...] = tuple(rules)
+        self.start: tuple[str, ...] = ("",) * len(self.rules)
+        self._letters = {letter for rule in self.rules for letter in rule.pattern}
+
+    def step(self, tails: tuple[str, ...], text: str) -> tuple[str, tuple[str, ...]]:
+        """The settled text and the new tails, after ``text``."""
+        after = []
+        for rule, tail in zip(self.rules, tails, strict=True):
+            text, tail = _replace(rule, tail + text)
+            after.append(tail)
+        return text, tuple(after)
+
+    def flush(self, tails: tuple[str, ...], text: str) -> str:
+        """Return the last output of the text, whose last piece is ``text``."""
+        for rule, tail in zip(self.rules, tails, strict=True):
+            text = (tail + text).replace(rule.pattern, rule.content)
+        return text
+
+    def trace(
+        self,
+        tails: tuple[str, ...],
+        text: str,
+        tails_ages: tuple[Ages, ...],
+        ages: Ages,
+        *,
+        final: bool = False,
+    ) -> tuple[Ages, tuple[Ages, ...]]:
+        """The ages of the letters that ``step`` (or ``flush``) gives, and of those in the tails.
+
+        ``ages`` are those of ``text``, ``tails_ages`` those of ``tails``.
+        """
+        after = []
+        for rule, tail, held in zip(self.rules, tails, tails_ages, strict=True):
+            text = tail + text
+            ages, left = _trace(rule, text, held + ages, final=final)
+            text = text.replace(rule.pattern, rule.content) if final else _replace(rule, text)[0]
+            after.append(left)
+        return ages, tuple(after)
+
+    def resynchronise(self, text: str) -> tuple[str, ...] | None:
+        """The tails after any text that ends in ``text``; None if more of it must be known.
+
+        A letter that is in no pattern flushes every tail, so the tails depend on what follows it
+        alone.
+        """
+        for position in range(len(text) - 1, -1, -1):
+            if text[position] not in self._letters:
+                return self.step(self.start, text[position + 1 :])[1]
+        return None
+
+    def is_tails(self, tails: tuple[str, ...]) -> bool:
+        """Whether ``tails`` can be a state of this cascade."""
+        return len(tails) == len(self.rules) and all(
+            len(tail) < len(rule.pattern) and rule.pattern.startswith(tail)
+            for rule, tail in zip(self.rules, tails, strict=True)
+        )
+
+
+def replacers_of(replaces: Sequence[LiteralReplace], options: Options) -> Replacers:
+    """The replacements of the finished text: the tokenizer's own, and the clean-up if asked for."""
+    clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
+    return Replacers((*replaces, *clean_up))

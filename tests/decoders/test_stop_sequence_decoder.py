@@ -1,0 +1,307 @@
+"""StopSequenceDecoder on cases made by hand: what the laws once did not reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    Chunk,
+    MockTokenizer,
+    StopConditions,
+    StopRegexTimeoutError,
+    StopSequenceDecoder,
+)
+from streamdec.chunks import Withheld
+from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
+from streamdec.stops import regex_matcher
+from streamdec.tables.counting import MOST_TALLIED
+
+
+def decoder_of(
+    tokens: Sequence[bytes], conditions: StopConditions, special: Sequence[int] = ()
+) -> StopSequenceDecoder:
+    tokenizer = MockTokenizer.from_tokens(tokens, special)
+    return StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=False)
+
+
+def test_what_a_jail_gave_out_is_not_cut_again_when_a_hidden_sequence_ends_the_stream() -> None:
+    conditions = StopConditions(stop="abaa", stop_token_sequences=[[2, 3]])
+    decoder = decoder_of([b"a", b"ba", b"b", b"<s>"], conditions, [3])
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2, 3)] == ["", "", "ab", "a"]
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (3, 3, 2)
+
+
+def test_withheld_counts_from_the_token_that_a_sequence_begins_with() -> None:
+    decoder = decoder_of([b"a", b"b"], StopConditions("bx", stop_token_sequences=[[0, 0, 0]]))
+    ages = []
+    for token_id in (1, 1, 0, 0, 1):
+        decoder.step(token_id)
+        ages.append((decoder.jailed, decoder.withheld.tokens))
+    assert ages == [("b", 1), ("b", 1), ("a", 1), ("aa", 2), ("b", 1)]
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3], [0, 1, 3, 4]])
+def test_a_shown_sequence_begins_after_the_character_that_it_breaks(ids: list[int]) -> None:
+    conditions = StopConditions(stop_token_sequences=[ids[2:]], include_stop_str_in_output=True)
+    decoder = decoder_of([b"a", b"-\xe4", b"", b"<s>", b"x"], conditions)
+    text = "".join(decoder.step(token_id).text for token_id in ids)
+    assert decoder.match is not None
+    assert text[: decoder.match.start] == "a-\ufffd"
+    assert decoder.match.end == len(text)
+
+
+def test_a_shown_sequence_begins_after_a_character_that_its_first_token_only_breaks() -> None:
+    conditions = StopConditions(stop_token_sequences=[[0, 1]], include_stop_str_in_output=True)
+    decoder = decoder_of([b"\xe4", b"x"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 0, 1)] == ["", "\ufffd", "\ufffdx"]
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
+
+
+def test_a_shown_sequence_within_a_run_begins_with_the_token_of_its_first_character() -> None:
+    pieces = [b"b", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"a"]
+    tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
+    conditions = StopConditions(stop_token_sequences=[[2, 3, 4]], include_stop_str_in_output=True)
+    decoder = StopSequenceDecoder(tokenizer, conditions, byte_fallback="exact")
+    assert decoder.step_batch([0, 1, 2, 3, 4]).text == "b你a"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
+
+
+def test_output_is_what_the_tokens_before_each_possible_sequence_give() -> None:
+    """Byte 3 makes the run invalid. The bytes before it alone are "é", so no U+FFFD may be out."""
+    pieces = [b"<0xC3>", b"<0xA9>", b"<0xAD>", b"<0xB8>"]
+    tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
+    conditions = StopConditions(stop_token_sequences=[[1, 2, 3, 0], [2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions, byte_fallback="exact")
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["", "", ""]
+    assert decoder.withheld == Withheld(0, 3, 3)
+    assert decoder.fork().step(0).text == "\ufffd" * 4
+    assert decoder.fork().step(3) == Chunk("é", "stop", (2, 3))
+
+
+def test_a_last_token_whose_release_fails_was_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = decoder_of([b"x", b"\xe4", b"y"], StopConditions(stop_regex="ab", max_tokens=2))
+    decoder.step(0)
+    before = decoder.snapshot()
+    with monkeypatch.context() as patched:
+        patched.setattr(regex_matcher, "TIMEOUT", 0.0)
+        with pytest.raises(StopRegexTimeoutError):
+            decoder.step(1)
+    assert decoder.snapshot() == before
+    assert decoder.step(1).text == "\ufffd"
+    assert decoder.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [1, 2, MOST_TALLIED, MOST_TALLIED + 1, MOST_TALLIED + 2, 2 * MOST_TALLIED + 3],
+)
+@pytest.mark.parametrize("id_at_rest", [0, 2])
+def test_the_limit_is_met_to_the_token_however_long_the_stream(limit: int, id_at_rest: int) -> None:
+    """The hot path does not ask for it: its tally reaches zero. 0 is looked up in another way."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"c"])
+    for _ in range(2):
+        decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="x", max_tokens=limit))
+        chunk = decoder.step_batch([id_at_rest] * (limit + 5))
+        assert (decoder.num_tokens, chunk.unread_tokens) == (limit, 5)
+        assert len(chunk.text) == limit
+        assert chunk.finish_reason == "length"
+
+
+def test_equal_ages_of_tokens_that_wait_survive_a_snapshot() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b"\xf0", b"\x9f"], decoder="byte_fallback")
+    conditions = StopConditions("\ufffd\ufffd", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, conditions, [0, 1, 2], byte_fallback="exact")
+    moved = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+    assert moved.snapshot() == decoder.snapshot()
+    assert moved.step(2) == decoder.step(2) == Chunk("", "stop", "\ufffd\ufffd")
+
+
+def test_what_comes_before_a_shown_id_is_matched_where_text_is_rewritten() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b" ", b"x"])
+    conditions = StopConditions(" ", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == Chunk("", "stop", " ")
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+
+
+def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None:
+    tokenizer = Window.from_tokens([b"a", b"\xe4", b"x"])
+    for conditions, expected in (
+        (StopConditions("\ufffd", visible_stop_token_ids=[2]), Chunk("", "stop", "\ufffd")),
+        (StopConditions("y", visible_stop_token_ids=[2]), Chunk("\ufffdx", "stop", 2)),
+    ):
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        assert decoder.route == "window"
+        assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == expected
+
+
+class Window(MockTokenizer):
+    """Knows no rules, so its streams are windowed."""
+
+    rules = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "begun"),
+    [
+        (MockTokenizer.from_tokens([b"a", b" ", b".", b"x"]), " "),
+        (Window.from_tokens([b"a", b" ", b".", b"x"]), " "),
+        (Window.from_tokens([b"a", b"\xe4", b".", b"x"]), "\ufffd"),
+    ],
+    ids=["rewritten", "rewritten window", "window"],
+)
+def test_what_a_sequence_finds_withheld_is_not_taken_for_text_before_it(
+    tokenizer: MockTokenizer, begun: str
+) -> None:
+    conditions = StopConditions(stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    texts = [decoder.step(token_id).text for token_id in (0, 1, 2, 3)]
+    assert ("".join(texts), decoder.finish_reason) == ("a" + begun, "stop")
+
+
+def test_a_sequence_waits_also_where_a_decode_takes_text_back() -> None:
+    class Fickle(Window):
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+            return text.replace("a\ufffd", "\ufffd") if len(token_ids) < 3 else text
+
+    tokenizer = Fickle.from_tokens([b"a", b"\xe4", b".", b"x"])
+    conditions = StopConditions(stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", ""]
+
+
+def test_the_tokens_before_a_stop_in_cleaned_up_text_of_a_window() -> None:
+    tokenizer = Window.from_tokens([b"a", b" '", b"", b"x"])
+    decoder = StopSequenceDecoder(
+        tokenizer, StopConditions(" 'x"), clean_up_tokenization_spaces=True
+    )
+    decoder.step_batch([0, 1, 2, 3])
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+
+
+@pytest.mark.parametrize("byte_fallback", ["eager", "exact"])
+def test_the_tokens_before_a_stop_where_bytes_cannot_be_told_apart(byte_fallback: Any) -> None:
+    rule = ByteFallback(Metaspace("\u2581", prepend=True))
+    tokenizer = MockTokenizer.from_tokens([b"a", b"<0xE4>", b"x"], decoder=rule)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\ufffdx"), byte_fallback=byte_fallback)
+    decoder.step_batch([0, 1, 2])
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
+    shown = StopConditions("\ufffd", visible_stop_token_ids=[2])
+    decoder = StopSequenceDecoder(tokenizer, shown, byte_fallback=byte_fallback)
+    assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == Chunk("", "stop", "\ufffd")
+
+
+@pytest.mark.parametrize("kind", [MockTokenizer, Window])
+def test_a_shown_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_letter(
+    kind: type[MockTokenizer],
+) -> None:
+    tokenizer = kind.from_tokens([b"a", b" ", b".", b"x"])
+    conditions = StopConditions(stop_token_sequences=[[2, 3]], include_stop_str_in_output=True)
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert decoder.step_batch([0, 1, 2, 3]).text == "a.x"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
+
+
+def test_a_stop_that_begins_in_text_let_out_by_what_is_cut_is_none() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"\xff", b"\xe4", b"\xbd\xa0", b"x"])
+    conditions = StopConditions("\ufffd\ufffd", stop_token_sequences=[[2, 3]])
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    chunks = [decoder.step(token_id) for token_id in (0, 1, 2, 3)]
+    assert [chunk.text for chunk in chunks] == ["", "", "\ufffd", "\ufffd"]
+    assert decoder.match is not None
+    assert (decoder.match.stop, decoder.match.start, decoder.match.end) == ((2, 3), 2, 2)
+
+
+def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
+    conditions = StopConditions(
+        stop_token_sequences=[[0, 1, 2]], enable_stops_after="<t>", disable_stops_after="</t>"
+    )
+    decoder = decoder_of([b"A", b"</t><t>", b"C", b"<t>"], conditions)
+    texts = [decoder.step(token_id).text for token_id in (3, 0, 1, 2)]
+    assert texts == ["<t>", "", "A</t><t>", "C"]
+    assert not decoder.finished
+
+
+def test_a_stop_that_was_ignored_is_not_found_again_when_a_sequence_ends_the_stream() -> None:
+    conditions = StopConditions("\ufffd", stop_token_sequences=[[1, 2]], min_tokens=2)
+    decoder = decoder_of([b"\xe4", b"x", b"y"], conditions)
+    texts = [decoder.step(token_id).text for token_id in (0, 1, 2)]
+    assert texts == ["", "\ufffd", ""]
+    assert decoder.match is not None
+    assert (decoder.match.stop, decoder.match.start, decoder.match.end) == ((1, 2), 1, 1)
+
+
+@pytest.mark.parametrize("stop", [{"stop_token_ids": [2]}, {"stop_token_sequences": [[2]]}])
+def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict[str, Any]) -> None:
+    conditions = StopConditions(**stop, include_stop_str_in_output=True)
+    decoder = decoder_of([b"a\xe4", b"\xb8", b"\xad"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", "中"]
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.tokens_before) == (1, 0)
+
+
+def test_the_first_character_of_a_shown_stop_may_be_the_end_of_the_word_before() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a</w>x", b"b"], decoder=BPESuffix())
+    conditions = StopConditions(visible_stop_token_ids=[1])
+    decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
+    assert decoder.step_batch([0, 1]).text == "a xb"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 4, 0)
+
+
+def test_a_stop_id_that_another_stream_reads_as_text_stops() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    for _ in range(2):
+        assert StopSequenceDecoder(tokenizer, StopConditions("x")).step(0) == Chunk("a")
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [0]))
+    assert decoder.step(0) == Chunk("", "stop", 0)
+
+
+def test_a_stop_that_was_ignored_within_a_sequence_survives_a_snapshot() -> None:
+    conditions = StopConditions("b", stop_token_sequences=[[0, 1, 2]], min_tokens=2)
+    decoder = decoder_of([b"a", b"bx", b"c"], conditions)
+    assert [decoder.step(token_id).text for token_id in (0, 1)] == ["", ""]
+    moved = StopSequenceDecoder.restore(decoder.tokenizer, decoder.snapshot())
+    assert moved.snapshot() == decoder.snapshot()
+    assert moved.step(0) == decoder.step(0) == Chunk("abx")
+
+
+def test_the_tokens_before_a_stop_in_a_run_whose_first_space_was_removed() -> None:
+    rules = TextRules(ByteFallback(), strip_left=(" ", 1))
+    pieces = [b"<0x20>", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"x"]
+    tokenizer = MockTokenizer.from_tokens(pieces, decoder=rules)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_fallback="exact")
+    decoder.step_batch([0, 1, 2, 3, 4])
+    assert decoder.match is not None
+    assert (decoder.match.token_index, decoder.match.tokens_before) == (4, 1)
+
+
+def test_a_sequence_may_be_hundreds_of_ids_long() -> None:
+    sequence = [0, 1] * 200
+    decoder = decoder_of([b"a", b"b", b"c"], StopConditions(stop_token_sequences=[[*sequence, 2]]))
+    decoder.step_batch(sequence)
+    snapshot = decoder.snapshot()
+    assert len(json.dumps(snapshot)) < 4_000
+    moved = StopSequenceDecoder.restore(decoder.tokenizer, snapshot)
+    assert moved.jailed == decoder.jailed == "ab" * 200
+    assert moved.step(1).text == decoder.step(1).text == "ab" * 200 + "b"
+
+
+def test_a_special_token_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"<s>"], [1])
+    with caplog.at_level("INFO", logger="streamdec"):
+        for number in range(5):
+            StopSequenceDecoder(tokenizer, StopConditions(["<s>", f"{number}"]))
+    assert len([record for record in caplog.records if "'<s>'" in record.getMessage()]) == 1

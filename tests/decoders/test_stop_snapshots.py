@@ -1,0 +1,328 @@
+"""Snapshots of streams with stops: small, whole, and checked wherever they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.errors import SnapshotError
+from tests.decoders.test_snapshots import mutants, nested, places, texts, values
+
+YOU = "你".encode()
+TOKENS = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>"]
+SKIPPED, LEAD, END = 4, 5, 8
+RAW = MockTokenizer.from_tokens(TOKENS, special_ids=[SKIPPED, END])
+
+
+class Kind(NamedTuple):
+    """A stream under way, and what may come next."""
+
+    conditions: StopConditions
+    before: Sequence[int] = ()
+    after: Sequence[int] = (0, 2, 3)
+    prompt: Sequence[int] = ()
+
+    def stream(self) -> StopSequenceDecoder:
+        stream = StopSequenceDecoder(RAW, self.conditions, self.prompt)
+        stream.step_batch(self.before)
+        return stream
+
+
+USER = StopConditions(stop="\nUser:")
+KINDS = {
+    "fresh": Kind(USER),
+    "jailed": Kind(USER, [0, 2], [3]),
+    "jailed over two tokens": Kind(StopConditions(stop=["a b a", "</s>"]), [0, 1], [0, 0]),
+    "within a character": Kind(USER, [0, LEAD], [6, 7, 2, 3]),
+    "after a prompt": Kind(USER, [6], [7, 2, 3], [0, LEAD]),
+    "a tail that is shown": Kind(StopConditions(visible_stop="a b b"), [0, 1], [1]),
+    "longer than the jail": Kind(StopConditions(stop="bx", visible_stop="a by"), [0, 1], [0]),
+    "a closed gate": Kind(StopConditions(stop="a", enable_stops_after="\nUser:"), [0, 2], [3, 0]),
+    "an open gate": Kind(
+        StopConditions(stop="a", enable_stops_after=2, disable_stops_after="er:"), [2], [3, 0]
+    ),
+    "opened within a character": Kind(
+        StopConditions(stop="你", enable_stops_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
+    ),
+    "a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1, 2], [1, 1]]), [0, 1], [2]),
+    "a sequence and a tail": Kind(
+        StopConditions(stop=" bx", stop_token_sequences=[[0, 1, 2]]), [0, 1], [0]
+    ),
+    "near its limit": Kind(StopConditions(max_tokens=4, min_tokens=2), [0, 0, 0], [0]),
+    "ended by a string": Kind(USER, [0, 2, 3], []),
+    "ended by an id": Kind(StopConditions(stop_token_ids=[1]), [0, 1], []),
+    "ended by a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1]]), [0, 1], []),
+    "ended by its limit": Kind(StopConditions(max_tokens=1), [0], []),
+}
+
+
+def seen(stream: StopSequenceDecoder) -> tuple[Any, ...]:
+    end = (stream.finished, stream.finish_reason, stream.match)
+    return stream.num_tokens, stream.held, stream.jailed, end, stream.snapshot()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
+    stream = KINDS[name].stream()
+    text = json.dumps(stream.snapshot())
+    restored = StopSequenceDecoder.restore(RAW, json.loads(text))
+    assert seen(restored) == seen(stream)
+    for token_id in KINDS[name].after:
+        assert restored.step(token_id) == stream.step(token_id)
+        assert seen(restored) == seen(stream)
+    assert restored.flush("abort") == stream.flush("abort")
+    assert seen(restored) == seen(stream)
+    assert json.loads(text) == KINDS[name].stream().snapshot(), "and the snapshot was not changed"
+
+
+@pytest.mark.parametrize("last", [0, 3])
+def test_what_waited_for_a_sequence_that_another_outlived_is_out(last: int) -> None:
+    conditions = StopConditions(stop_token_sequences=[[0, 1, 9], [1, 2, 3]])
+    stream = StopSequenceDecoder(RAW, conditions)
+    assert [stream.step(token_id).text for token_id in (0, 1, 2)] == ["", "", "a"]
+    restored = StopSequenceDecoder.restore(RAW, json.loads(json.dumps(stream.snapshot())))
+    assert (restored.jailed, restored.snapshot()) == (stream.jailed, stream.snapshot())
+    assert restored.step(last) == stream.step(last)
+    assert restored.match == stream.match
+
+
+@pytest.mark.parametrize("ids", [[0], [0, 3], [0, 2, 3]])
+def test_a_windowed_stream_is_restored_also_after_its_end(ids: list[int]) -> None:
+    class Window(MockTokenizer):
+        rules = None  # type: ignore[assignment]
+
+    tokenizer = Window.from_tokens(TOKENS)
+    stream = StopSequenceDecoder(tokenizer, USER, [0])
+    stream.step_batch(ids)
+    stream.flush("abort")
+    restored = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(stream.snapshot())))
+    assert seen(restored) == seen(stream)
+    assert restored.flush() == stream.flush()
+    for each in (restored, stream):
+        each.reset()
+    assert restored.step(0) == stream.step(0)
+
+
+ORDINARY = [
+    "fresh",
+    "jailed",
+    "jailed over two tokens",
+    "within a character",
+    "a tail that is shown",
+    "near its limit",
+    "ended by a string",
+    "ended by an id",
+    "ended by its limit",
+]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_snapshot_is_at_most_300_bytes(name: str) -> None:
+    assert len(json.dumps(KINDS[name].stream().snapshot())) <= 300
+
+
+@pytest.mark.thorough
+def test_a_long_stream_has_a_short_snapshot() -> None:
+    stream = StopSequenceDecoder(RAW, USER)
+    for _ in range(10_000):
+        stream.step_batch([0, 1, 2, 2, LEAD, 6, 7])
+    stream.step(2)
+    assert stream.jailed == "\nUs"
+    assert len(json.dumps(stream.snapshot())) <= 300
+
+
+# --- from outside ---------------------------------------------------------------------------------
+
+
+def refused(snapshot: Any, tokenizer: Any = RAW) -> str:
+    with pytest.raises(SnapshotError) as raised:
+        StopSequenceDecoder.restore(tokenizer, snapshot)
+    return str(raised.value)
+
+
+@given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
+@pytest.mark.parametrize("name", KINDS)
+def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+    name: str, data: st.DataObject, ids: list[int]
+) -> None:
+    mutant = data.draw(mutants(KINDS[name].stream().snapshot()))
+    try:
+        stream = StopSequenceDecoder.restore(RAW, mutant)
+    except SnapshotError:
+        return
+    assert json.loads(json.dumps(stream.snapshot())) == stream.snapshot()
+    twin = StopSequenceDecoder.restore(RAW, stream.snapshot())
+    assert seen(twin) == seen(stream)
+    if stream.finished or stream.options["unknown_ids"] == "error":
+        return
+    assert twin.step_batch(ids) == stream.step_batch(ids)
+    assert twin.flush() == stream.flush()
+    assert seen(twin) == seen(stream)
+
+
+@given(snapshot=st.dictionaries(texts, values, max_size=4))
+def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[str, Any]) -> None:
+    head = {key: KINDS["fresh"].stream().snapshot()[key] for key in ("format", "machine")}
+    refused(snapshot)
+    refused(head | snapshot)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", KINDS)
+def test_a_deep_or_a_huge_value_anywhere_is_refused_or_harmless(name: str) -> None:
+    usual = KINDS[name].stream().snapshot()
+    for place in range(len([*places(usual)])):
+        for value in (nested(100), nested(5000), 10**5000, 2**70, -1, "x" * 10**5, [0] * 10**4):
+            snapshot = json.loads(json.dumps(usual))
+            holder, key = [*places(snapshot)][place]
+            holder[key] = value
+            with suppress(SnapshotError):
+                stream = StopSequenceDecoder.restore(RAW, snapshot)
+                assert stream.finished or isinstance(stream.step(0).text, str)
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("jailed", {"matching": {"tail": "xy"}}, "tail"),
+    ("jailed", {"matching": {"tail": "\nUser:"}}, "tail"),
+    ("jailed", {"matching": {"tail": 1}}, "tail"),
+    ("jailed", {"matching": {"gate": 1}}, "of these conditions"),
+    ("jailed", {"matching": {"marker": "\nUs"}}, "of these conditions"),
+    ("jailed", {"matching": {"gate": True}}, "a number"),
+    ("jailed", {"matching": {"marker": None}}, "a number"),
+    ("jailed", {"matching": {"jail": ""}}, "jail"),
+    ("jailed", {"matching": []}, "malformed"),
+    ("a closed gate", {"matching": {"gate": 1, "marker": "x"}}, "of these conditions"),
+    ("a closed gate", {"matching": {"gate": 1, "tail": "a"}}, "tail"),
+    ("jailed", {"marks": [[3, 4]]}, "the marks do not fit the text"),
+    ("jailed", {"marks": [[2, 5]]}, "the marks do not fit the text"),
+    ("jailed", {"marks": [[2, 4], [1, 3]]}, "the marks do not fit the text"),
+    ("jailed", {"marks": [[2, 4, 4]]}, "each mark must be a count"),
+    ("jailed", {"marks": [[2.0, 4]]}, "numbers"),
+    ("jailed", {"marks": [[1, 1], [1, 2], [1, 3], [2, 4]]}, "the tail has 3 characters"),
+    ("jailed", {"size": 2, "marks": []}, "the tail has 3 characters, but the text only 2"),
+    (
+        "a tail that is shown",
+        {"size": 2, "marks": []},
+        "the tail has 3 characters, but the text only 2",
+    ),
+    ("jailed", {"size": [1, 2, 3]}, "unpack"),
+    ("jailed", {"size": -1}, "size"),
+    ("jailed", {"size": 4.0}, "size"),
+    ("jailed", {"size": [5, 2]}, "size"),
+    ("jailed", {"size": [5, 21]}, "size"),
+    ("jailed", {"shield": [-3]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [3]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [True]}, "numbers from -2 to 2"),
+    ("jailed", {"shield": 0}, "numbers from -2 to 2"),
+    ("jailed", {"shield": [0, 0]}, "shield must be one index"),
+    ("jailed", {"shield": []}, "shield must be one index"),
+    ("jailed", {"offsets": [1, 3]}, "numbers from 0 to 2"),
+    ("jailed", {"offsets": [1.0, 2]}, "numbers from 0 to 2"),
+    ("jailed", {"offsets": [2, 1]}, "offsets"),
+    ("jailed", {"offsets": [1]}, "unpack"),
+    ("after a prompt", {"offsets": [-3, 0]}, "numbers from -2 to 1"),
+    ("after a prompt", {"offsets": [-2, -1]}, "offsets"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [0]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [True]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [1, 1]}}}, "ages"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"others": [1]}}}, "others"),
+    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [5]}}}, "older than"),
+    ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
+    ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
+    ("jailed", {"conditions": []}, "conditions"),
+    ("jailed", {"live": [0]}, "do not begin a sequence"),
+    ("a sequence", {"live": [0, 1, 2]}, "malformed"),
+    ("a sequence", {"live": [1, 0]}, "do not begin a sequence"),
+    ("a sequence", {"live": [0, True]}, "malformed"),
+    ("a sequence", {"live": "ab"}, "a list of ids"),
+    ("ended by a string", {"live": [0]}, "has ended"),
+    ("near its limit", {"num_tokens": 4}, "limit is 4"),
+    ("near its limit", {"num_tokens": 5}, "limit is 4"),
+    ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),
+    ("near its limit", {"unknown_tokens": 4}, "4 unknown tokens, but only 3"),
+    ("ended by a string", {"end": ["", "stopped", None]}, "finish reason"),
+    ("ended by a string", {"end": [1, "stop", None]}, "finish reason"),
+    ("ended by a string", {"end": ["", "stop", 1.5]}, "not a stop of these"),
+    ("ended by a string", {"end": ["", "stop", True]}, "not a stop of these"),
+    ("ended by an id", {"end": ["", "stop", True]}, "not a stop of these"),
+    ("ended by a string", {"end": None}, "match"),
+    ("ended by a string", {"match": [True, 1, 2]}, "six counts"),
+    ("ended by a string", {"match": [0, 1, 7, 1, 7, 2, 1]}, "six counts"),
+    ("ended by a string", {"match": [False, -1, 7, 1, 7, 2, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, None, 7, 1, 7, 2, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 2.0, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, True, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, "2", 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, False, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 0.0, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, "", 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, -1, 1]}, "numbers"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 3, 1]}, "fit a stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 7, 2, 4]}, "fit a stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 8, 7, 8, 9, 2, 1]}, "fit a stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 1, 6, 2, 1]}, "fit a stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 0, 7, 2, 1]}, "fit a stream of 3 tokens"),
+    ("ended by a string", {"match": [False, 1, 7, 8, 7, 2, 1]}, "fit a stream of 3 tokens"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "what"), WRONG)
+def test_what_no_stream_can_be_is_refused_by_name(
+    name: str, change: dict[str, Any], what: str
+) -> None:
+    assert what in refused(KINDS[name].stream().snapshot() | change)
+
+
+def test_another_machine_or_tokenizer_is_a_mismatch() -> None:
+    snapshot = KINDS["jailed"].stream().snapshot()
+    with pytest.raises(SnapshotError, match="another machine"):
+        StopSequenceDecoder.restore(RAW, snapshot | {"machine": "decode_stream"})
+    with pytest.raises(SnapshotError, match="another tokenizer"):
+        StopSequenceDecoder.restore(MockTokenizer.from_tokens([b"a"]), snapshot)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("jailed", {"size": 3, "marks": [[2, 3]]}),
+        ("jailed", {"marks": [[1, 2], [1, 3], [2, 4]]}),
+        ("jailed", {"shield": [-2]}),
+        ("within a character", {"state": {"pending": "e4", "ages": {"pending": [4]}}}),
+        ("ended by a string", {"match": [False, 1, 7, 1, 7, None, 1]}),
+        ("ended by a string", {"match": [False, 1, 7, 1, 7, 0, 3]}),
+        ("near its limit", {"unknown_tokens": 3}),
+    ],
+)
+def test_values_at_the_bounds_of_these_checks_are_accepted(
+    name: str, change: dict[str, Any]
+) -> None:
+    stream = StopSequenceDecoder.restore(RAW, KINDS[name].stream().snapshot() | change)
+    assert stream.num_tokens == KINDS[name].stream().num_tokens
+
+
+@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
+@pytest.mark.parametrize("field", ["conditions", "state", "matching", "marks", "live", "spans"])
+def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> None:
+    assert refused(KINDS["jailed"].stream().snapshot() | {field: nested(depth)})
+
+
+@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
+def test_a_pool_refuses_deeply_nested_lists(depth: int) -> None:
+    pool = DecoderPool(RAW)
+    pool.add("one", USER)
+    usual = json.loads(json.dumps(pool.snapshot()))
+    for place in range(len([*places(usual)])):
+        snapshot = json.loads(json.dumps(usual))
+        holder, key = [*places(snapshot)][place]
+        holder[key] = nested(depth)
+        with pytest.raises(SnapshotError):
+            DecoderPool.restore(RAW, snapshot)
+    with pytest.raises(SnapshotError):
+        DecoderPool.restore(RAW, nested(depth))  # type: ignore[arg-type]

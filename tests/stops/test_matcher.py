@@ -1,0 +1,96 @@
+"""The matcher alone: against its definition, on small alphabets where everything overlaps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.stops import matcher as module
+from streamdec.stops.matcher import Hit, StopStrings
+
+stops = st.lists(st.text("ab", min_size=1, max_size=5), max_size=5)
+pieces = st.lists(st.text("abc", max_size=4), max_size=12)
+
+
+@pytest.fixture(params=["learning", "bisect"], autouse=True)
+def prefixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ways of asking whether a text is a proper prefix of a stop."""
+    if request.param == "bisect":
+        monkeypatch.setattr(module, "MOST_IN_PREFIXES", -1)
+
+
+def first_stop(text: str, all_stops: set[str]) -> tuple[int, str] | None:
+    """By definition: the earliest end at which some stop is complete, the longest of those."""
+    for end in range(1, len(text) + 1):
+        complete = [stop for stop in all_stops if text[:end].endswith(stop)]
+        if complete:
+            return end, max(complete, key=len)
+    return None
+
+
+def longest_beginning(text: str, all_stops: set[str]) -> str:
+    """The longest end of ``text`` that is a proper prefix of a stop."""
+    beginnings = {stop[:size] for stop in all_stops for size in range(1, len(stop))}
+    ends = (text[start:] for start in range(len(text) + 1))
+    return next(end for end in ends if end in beginnings or not end)
+
+
+@given(hidden=stops, visible=stops, parts=pieces)
+def test_the_first_stop_and_what_may_become_one(
+    hidden: list[str], visible: list[str], parts: list[str]
+) -> None:
+    matcher, every = StopStrings(hidden, visible), {*hidden, *visible}
+    tail = text = ""
+    for part in parts:
+        before, text = text, text + part
+        tail, hit = matcher.step(tail, part)
+        expected = first_stop(text, every)
+        if expected is not None:
+            end, stop = expected
+            assert hit == Hit(stop, stop not in hidden, end - len(before), stop)
+            return
+        assert hit is None
+        assert tail == longest_beginning(text, every)
+        assert matcher.is_tail(tail)
+        assert matcher.jailed(tail) == longest_beginning(text, {*hidden})
+
+
+@given(hidden=stops, parts=pieces, others=pieces)
+def test_ignored_stops_are_ordinary_text(
+    hidden: list[str], parts: list[str], others: list[str]
+) -> None:
+    """And a stop that overlaps them may be complete later."""
+    matcher = StopStrings(hidden)
+    tail = ""
+    for part in parts:
+        tail, hit = matcher.step(tail, part, ignore=True)
+        assert hit is None
+    ignored = "".join(parts)
+    assert tail == longest_beginning(ignored, {*hidden})
+    after = "".join(others)
+    tail, hit = matcher.step(tail, after)
+    complete = [
+        (end, -len(stop), stop)
+        for stop in hidden
+        for end in range(1, len(after) + 1)
+        if (ignored + after[:end]).endswith(stop)
+    ]
+    found = hit and (hit.end, -len(hit.stop), hit.stop)
+    assert found == min(complete, default=None)
+
+
+def test_equal_stops_hidden_and_visible_are_hidden() -> None:
+    assert StopStrings(["ab"], ["ab"]).step("a", "b")[1] == Hit(
+        "ab", visible=False, end=1, text="ab"
+    )
+
+
+def test_a_thousand_stops_that_begin_alike() -> None:
+    matcher = StopStrings([f"<|stop_{n}|>" for n in range(1000)])
+    tail, hit = matcher.step("", "text <|stop_99")
+    assert (tail, hit) == ("<|stop_99", None)
+    assert matcher.jailed(tail) == "<|stop_99"
+    stop = "<|stop_99|>"
+    assert matcher.step(tail, "|>")[1] == Hit(stop, visible=False, end=2, text=stop)
+    assert matcher.step(tail, "x") == ("", None)

@@ -1,0 +1,220 @@
+"""Stop sets: shared by equal conditions, bounded, and right whatever is stored."""
+
+from __future__ import annotations
+
+import gc
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.stops import stop_set as module
+from streamdec.stops import stop_sets
+from streamdec.stops.matcher import Hit
+from streamdec.stops.stop_set import StopSet
+from streamdec.stops.stop_sets import stop_set_for, stop_set_statistics
+from streamdec.tables.decode_options import Options
+from streamdec.tables.letters import NAMED, letters_of
+from streamdec.tables.shared_tables import table_for
+from streamdec.tables.table import Table
+from tests.support.caches import small_caches
+
+WORDS = [b"%d " % n for n in range(200)]
+HALVES = [b"%d \xc3" % n for n in range(200)]
+"""Tokens that leave a part of a character behind."""
+
+
+@pytest.fixture
+def tokenizer() -> MockTokenizer:
+    return MockTokenizer.from_tokens([*WORDS, *HALVES])
+
+
+def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
+    return stop_set_for(tokenizer, table_for(tokenizer), conditions)
+
+
+# --- reading text ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visible", [False, True])
+def test_where_a_stop_ends_counts_from_the_text_that_is_read(
+    tokenizer: MockTokenizer, visible: bool
+) -> None:
+    conditions = StopConditions(visible_stop="stop") if visible else StopConditions("stop")
+    stops = set_of(tokenizer, conditions)
+    first = stops.read(stops.first, "a st")
+    assert first.text == ("a st" if visible else "a ")
+    read = stops.read(first.after, "op and on")
+    assert (read.hit, read.end) == (Hit("stop", visible, 2, "stop"), 2)
+    assert read.text == ("op" if visible else "")
+
+
+def test_where_a_stop_ends_counts_what_a_marker_took(tokenizer: MockTokenizer) -> None:
+    conditions = StopConditions("stop", enable_stops_after="<", disable_stops_after=">")
+    stops = set_of(tokenizer, conditions)
+    read = stops.read(stops.first, "stop <a stop")
+    assert read.hit == Hit("stop", visible=False, end=6, text="stop")
+    assert (read.end, read.text, read.turned) == (12, "stop <a ", True)
+    assert stops.read(stops.first, "stop <a> stop").hit is None
+
+
+def test_text_in_whose_letters_no_stop_begins_passes(tokenizer: MockTokenizer) -> None:
+    stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
+    first = stops.first
+    for text in ("Hello", " world.", "é"):
+        assert letters_of(text) < first.free
+        assert not first.alert & letters_of(text)
+    assert first.free <= letters_of("[1]")  # only its letters show that none of them matters
+    assert not first.alert & letters_of("[1]")
+    for text in ("a\n", "<", ">"):
+        assert first.alert & letters_of(text)
+        assert first.free <= letters_of(text)
+    assert not first.alert & NAMED
+    assert set_of(tokenizer, StopConditions("x", [3])).first.alert & NAMED
+
+
+# --- sharing --------------------------------------------------------------------------------------
+
+
+def test_equal_conditions_share_one_stop_set(tokenizer: MockTokenizer) -> None:
+    one = StopConditions(["a", "b"], stop_token_ids=[3], max_tokens=9)
+    stops = set_of(tokenizer, one)
+    assert set_of(tokenizer, StopConditions.from_json(one.to_json())) is stops
+    assert set_of(tokenizer, StopConditions(["a", "b"], stop_token_ids=[3])) is not stops
+    assert set_of(tokenizer, StopConditions("other")) is not stops
+    assert set_of(tokenizer, one) is stops
+    other_table = table_for(tokenizer, Options(unknown_ids="replace"))
+    assert stop_set_for(tokenizer, other_table, one) is not stops
+
+
+def test_of_too_many_sets_the_least_recently_used_goes(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 3)
+    conditions = [StopConditions(f"stop {n}") for n in range(5)]
+    dropped = stop_set_statistics().dropped
+    first, second, third = (set_of(tokenizer, each) for each in conditions[:3])
+    assert set_of(tokenizer, conditions[0]) is first  # used again: the second is now the oldest
+    set_of(tokenizer, conditions[3])
+    assert set_of(tokenizer, conditions[0]) is first
+    assert set_of(tokenizer, conditions[2]) is third
+    assert stop_set_statistics().dropped == dropped + 1
+    assert set_of(tokenizer, conditions[1]) is not second
+
+
+def test_sets_that_are_too_large_together_make_room(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
+    gc.collect()  # the sets of tables that nobody uses any more count until then
+    before = stop_set_statistics()
+    small = set_of(tokenizer, StopConditions("small"))
+    large = set_of(tokenizer, StopConditions("x" * 120))
+    assert set_of(tokenizer, StopConditions("small")) is not small
+    assert set_of(tokenizer, StopConditions("x" * 120)) is not large
+    huge = set_of(tokenizer, StopConditions("x" * 5_000))
+    assert set_of(tokenizer, StopConditions("x" * 5_000)) is huge, "the last one is kept"
+    after = stop_set_statistics()
+    assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
+
+
+def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
+    usual, other = StopConditions("9 x"), StopConditions("8 x")
+    first, kept = set_of(tokenizer, other), set_of(tokenizer, usual)
+    assert set_of(tokenizer, other) is first
+    assert set_of(tokenizer, usual) is kept
+    before = kept.size
+    StopSequenceDecoder(tokenizer, usual).step_batch([*range(100)])
+    assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 15_000
+    assert set_of(tokenizer, usual) is kept, "it was used last"
+    assert set_of(tokenizer, other) is not first, "there was no room for both"
+
+
+def test_sets_that_are_used_once_stay_within_their_bound(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 100_000)
+    table = table_for(tokenizer)
+    assert isinstance(table, Table)
+    for number in range(40):
+        conditions = StopConditions([f"{digit} {number} x" for digit in range(4)])
+        StopSequenceDecoder(tokenizer, conditions).step_batch([*range(100)])
+        # A set is weighed again when it knows a quarter more texts than before.
+        least = [
+            each.size - each.num_stored * module.STORED_SIZE // 4
+            for each in table.stop_sets._sets.values()
+        ]
+        unnoted = module.STORED_SIZE * module.FIRST_WEIGHING * len(least)
+        assert sum(least) <= 100_000 + unnoted
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_stored_texts_are_bounded_and_the_text_stays_right(most: int) -> None:
+    conditions = StopConditions(["1 2 3 4 ", "é!", "9 9 9"], min_tokens=3)
+    chooser = random.Random(most)
+    jobs = [chooser.choices([1, 2, 3, 9, 10, 11, 201, 202, 209, 300], k=60) for _ in range(40)]
+    jobs.append([5, 1, 2, 3, 4])
+
+    def run(tokenizer: MockTokenizer, job: list[int]) -> tuple[object, ...]:
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        chunks = []
+        for token_id in job:
+            chunks.append(decoder.step(token_id))
+            if decoder.finished:
+                break
+        return chunks, decoder.flush(), decoder.match
+
+    warm = MockTokenizer.from_tokens([*WORDS, *HALVES])
+    expected = [run(warm, job) for job in jobs]
+    assert expected == [run(warm, job) for job in jobs]
+    assert expected[-1][1].finish_reason == "stop"  # type: ignore[attr-defined]
+    with small_caches(most):
+        tokenizer = MockTokenizer.from_tokens([*WORDS, *HALVES])
+        stops = set_of(tokenizer, conditions)
+        for job, want in zip(jobs, expected, strict=True):
+            assert run(tokenizer, job) == want
+            assert stops.num_stored <= most
+
+
+def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 16)
+    before = stop_set_statistics().sets
+    usual = StopConditions(["\nUser:", "9 8 7"])
+    served = set_of(tokenizer, usual)
+    streams = []
+    for caller in range(1, 200):
+        decoder = StopSequenceDecoder(tokenizer, StopConditions(f"{caller} 7 x{caller}"))
+        assert decoder.step_batch([caller, 7, 0]).text == f"{caller} 7 0 "
+        streams.append((caller, decoder))
+        assert set_of(tokenizer, usual) is served
+        assert stop_set_statistics().sets - before <= 16
+    for caller, decoder in streams:
+        assert decoder.step(caller).text == ""
+        assert decoder.flush().text == f"{caller} "
+
+
+def test_threads_share_sets_that_come_and_go(
+    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 4)
+    sets = [StopConditions(stop=[f"{n} {n + 1} ", "é", f"{n}x"]) for n in range(40)]
+    chooser = random.Random(1)
+    jobs = [(chooser.choice(sets), chooser.choices(range(400), k=60)) for _ in range(200)]
+
+    def work(job: tuple[StopConditions, list[int]]) -> tuple[str, object]:
+        decoder = StopSequenceDecoder(tokenizer, job[0])
+        text = decoder.step_batch(job[1]).text
+        return text + decoder.flush().text, decoder.match
+
+    expected = [work(job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, jobs)] == expected

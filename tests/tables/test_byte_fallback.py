@@ -1,0 +1,178 @@
+"""Runs of byte tokens: eager and exact, alone and with Metaspace behind them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
+from streamdec.tables.decode_options import ByteFallbackMode
+from streamdec.tables.token_rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
+from tests.tables.rule_tables import Table, through_json
+
+BAD = "\ufffd".encode()
+
+# --- what is a byte piece -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("piece", "byte"),
+    [("<0xE4>", 0xE4), ("<0xe4>", 0xE4), ("<0x00>", 0), ("<0x+5>", 5), ("<0xFf>", 255)],
+)
+def test_byte_pieces_are_read_as_rust_reads_hexadecimal(piece: str, byte: int) -> None:
+    assert fallback_byte(piece) == byte
+    assert fallback_bytes(piece) == bytes([byte])
+
+
+NO_BYTES = ["", "a", "<0x4>", "<0x041>", "<0xZZ>", "x0x41>", "<0X41>", "<0x41)", "<0x++>", "<0x-5>"]
+NO_BYTES += ["<0x 5>", "<0x5_>", "<0x٣>", "<0xé>", "<0x5+>"]
+
+
+@pytest.mark.parametrize("piece", NO_BYTES)
+def test_other_pieces_are_text(piece: str) -> None:
+    assert fallback_byte(piece) is None
+    assert fallback_bytes(piece) == piece.encode()
+
+
+def test_the_library_agrees_on_every_pair_of_letters() -> None:
+    pairs = [a + b for a in "0+-_ fFgé" for b in "0+-_ fFgé"]
+    for pair in pairs:
+        piece = f"<0x{pair}>"
+        byte = fallback_byte(piece)
+        expected = Table(ByteFallback(), piece).whole()
+        assert expected == (piece if byte is None else bytes([byte]).decode("utf-8", "replace"))
+
+
+# --- exact runs -----------------------------------------------------------------------------------
+
+
+def pieces_of(*parts: bytes | str) -> list[str]:
+    """Bytes as a byte piece each, texts as they are."""
+    pieces: list[str] = []
+    for part in parts:
+        pieces += [part] if isinstance(part, str) else [f"<0x{byte:02X}>" for byte in part]
+    return pieces
+
+
+YOU = "你".encode()
+EXACT: list[tuple[list[str], list[bytes]]] = [
+    (pieces_of(YOU, "a"), [b"", b"", b"", YOU + b"a", b""]),
+    (pieces_of(YOU), [b"", b"", b"", YOU]),
+    (pieces_of(YOU, b"A", "a"), [b"", b"", b"", b"", YOU + b"Aa", b""]),
+    (pieces_of(YOU, b"\xff", b"A", "a"), [b"", b"", b"", BAD * 4, BAD, b"a", b""]),
+    (pieces_of(b"\xff", "a", YOU, "b"), [BAD, b"a", b"", b"", b"", YOU + b"b", b""]),
+    (pieces_of(b"\xe4", "a"), [b"", BAD + b"a", b""]),
+    (pieces_of(b"\xe4\xbd", "a"), [b"", b"", BAD * 2 + b"a", b""]),
+    (pieces_of(YOU, b"\xe4\xbd"), [b"", b"", b"", b"", b"", BAD * 5]),
+    (pieces_of(b"\xe4", "", b"\xbd"), [b"", BAD, BAD, b""]),
+    (pieces_of("\ufffd".encode(), "a"), [b"", b"", b"", BAD + b"a", b""]),
+    (pieces_of(b"\xed", b"\xa0"), [b"", BAD * 2, b""]),
+]
+
+
+@pytest.mark.parametrize(("pieces", "outputs"), EXACT)
+def test_a_run_is_withheld_until_it_closes_or_breaks(
+    pieces: list[str], outputs: list[bytes]
+) -> None:
+    Table(ByteFallback(), *pieces).check(*outputs)
+
+
+def test_a_skipped_special_leaves_a_run_open() -> None:
+    pieces = pieces_of(b"\xe4", "<s>", b"\xbd\xa0")
+    Table(ByteFallback(), *pieces, special=["<s>"]).check(b"", b"", b"", b"", YOU)
+
+
+def test_an_open_run_holds_its_bytes_and_a_broken_one_none() -> None:
+    table = Table(ByteFallback(), *pieces_of(YOU, b"\xe4", b"A"))
+    states = [state for _, state in table.steps()]
+    held = [table.machine.held(state) for state in states]
+    assert held == [YOU[:1], YOU[:2], YOU, YOU + b"\xe4", b""]
+    assert states[-1] == BROKEN
+    assert [table.machine.is_bounded(state) for state in states] == [False] * 4 + [True]
+    assert [table.machine.waiting(state) for state in states] == [1, 2, 3, 4, 0]
+
+
+def test_older_states_of_a_run_stay_what_they_were() -> None:
+    table = Table(ByteFallback(), *pieces_of(YOU), "b")
+    states = [state for _, state in table.steps()]
+    for count, state in enumerate(states[:3], 1):
+        assert table.machine.flush(state) == (YOU if count == 3 else BAD * count)
+
+
+def test_a_shown_unknown_id_closes_a_run() -> None:
+    table = Table(ByteFallback(), *pieces_of(b"\xe4"))
+    machine = table.machine
+    _, state = machine.step(machine.start, 0)
+    assert machine.advance(state, machine.replacement()) == (BAD * 2, None)
+
+
+# --- eager runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pieces", [pieces_of(YOU, "a"), pieces_of(YOU, b"A"), pieces_of("a", YOU, YOU, "b", b"\n")]
+)
+def test_valid_runs_are_the_same_text_under_both_policies(pieces: list[str]) -> None:
+    exact, eager = (
+        Table(ByteFallback(), *pieces, byte_fallback=byte_fallback)
+        for byte_fallback in ("exact", "eager")
+    )
+    assert b"".join(exact.outputs()) == b"".join(eager.outputs()) == exact.whole().encode()
+    assert eager.machine.held(eager.machine.start) == b""
+
+
+# --- runs, then Metaspace -------------------------------------------------------------------------
+
+MARK = "\u2581".encode()
+SPACED: list[tuple[list[str], list[bytes]]] = [
+    (["▁a", "▁b"], [b"a", b" b", b""]),
+    (pieces_of(MARK, "▁b"), [b"", b"", b"", b" b", b""]),
+    (pieces_of("a", MARK, "b"), [b"a", b"", b"", b"", b" b", b""]),
+    (pieces_of(MARK, MARK), [b"", b"", b"", b"", b"", b"", b""]),
+    (pieces_of("", MARK), [b"", b"", b"", b"", b" "]),
+    (pieces_of(b"\xff", MARK, "a"), [BAD, *[BAD] * 3, b"a", b""]),
+]
+
+
+@pytest.mark.parametrize(("pieces", "outputs"), SPACED)
+def test_each_run_goes_through_metaspace_as_one_piece(
+    pieces: list[str], outputs: list[bytes]
+) -> None:
+    Table(ByteFallback(Metaspace()), *pieces).check(*outputs)
+
+
+@pytest.mark.parametrize(
+    "rule", [ByteFallback(Metaspace()), ByteFallback(Metaspace(prepend=False))]
+)
+@given(data=st.data())
+def test_eager_spaced_runs_give_the_same_text_where_every_run_is_valid(
+    rule: DecodingRule, data: st.DataObject
+) -> None:
+    parts: st.SearchStrategy[bytes | str] = st.sampled_from([MARK, YOU, b"A", "▁a", "b", ""])
+    pieces = pieces_of(*data.draw(st.lists(parts, max_size=8)))
+    table = Table(rule, *pieces, byte_fallback="eager")
+    assert b"".join(table.outputs()).decode() == table.whole()
+    for _, state in table.steps():
+        assert through_json(table.machine, state) == state
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+MALFORMED: list[tuple[DecodingRule, ByteFallbackMode, list[object]]] = [
+    (ByteFallback(), "exact", ["", "zz", "ff", "e4f", 1, [], "BROKEN", "e4bda0ff", True]),
+    (ByteFallback(Metaspace()), "exact", [None, [], [0], [3, None], [True, None], [0, "e4"]]),
+    (ByteFallback(Metaspace()), "exact", [[1, "ff"], [1, ""], [-1, None], [1, 1], [1, None, 0]]),
+    (ByteFallback(Metaspace()), "eager", [[1, "ff"], [1, "e4bda0"], [1, 7], [0, "e4"], "ab"]),
+]
+
+
+@pytest.mark.parametrize(("rule", "byte_fallback", "states"), MALFORMED)
+def test_what_is_no_state_is_refused(
+    rule: DecodingRule, byte_fallback: ByteFallbackMode, states: list[object]
+) -> None:
+    table = Table(rule, "a", byte_fallback=byte_fallback)
+    for state in states:
+        with pytest.raises((ValueError, TypeError)):
+            table.machine.load(state)
+    assert through_json(table.machine, table.machine.start) == table.machine.start

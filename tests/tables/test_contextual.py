@@ -1,0 +1,184 @@
+"""Machines whose tokens depend on their neighbours, on a few telling pieces each.
+
+The oracle of every case is the library's own decoder (see ``Table.check``); what is written here is
+when each part of its text comes out.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
+from tests.tables.rule_tables import Table, through_json
+
+# --- the first token and later ones ---------------------------------------------------------------
+
+FIRST_THEN_LATER: list[tuple[DecodingRule, list[str], list[str]]] = [
+    (Joined(), ["a", "b", "", "c"], ["a", " b", " ", " c"]),
+    (Joined(), ["", "b"], ["", " b"]),
+    (Metaspace(), ["▁a▁b", "▁c", "▁"], ["ab", " c", " "]),
+    (Metaspace(), ["▁", "▁a"], ["", " a"]),
+    (Metaspace(prepend=False), ["▁a▁b", "▁c"], [" a b", " c"]),
+    (Metaspace("_"), ["_a", "▁b_"], ["a", "▁b "]),
+    (WordPiece(), ["##a", "##b", "c"], ["##a", "b", " c"]),
+    (WordPiece(), ["a", ".", "?", "n't", "##'s"], ["a", ".", "?", "n't", "'s"]),
+    (WordPiece(), ["do not", "do not ", "'"], ["do not", " don't ", " '"]),
+    (WordPiece(), ["x 's", "y n't ."], ["x's", " yn't."]),
+    (WordPiece("_", cleanup=False), ["_a", "_.", ".", "##b"], ["_a", ".", " .", " ##b"]),
+]
+
+
+@pytest.mark.parametrize(("rule", "pieces", "outputs"), FIRST_THEN_LATER)
+def test_a_token_knows_whether_one_came_before(
+    rule: DecodingRule, pieces: list[str], outputs: list[str]
+) -> None:
+    Table(rule, *pieces).check(*(text.encode() for text in outputs), b"")
+
+
+def test_a_skipped_special_is_not_the_first_token() -> None:
+    Table(Metaspace(), "<s>", "▁a", "<s>", "▁b", special=["<s>"]).check(b"", b"a", b"", b" b", b"")
+
+
+def test_a_shown_unknown_id_is_a_token_that_came() -> None:
+    table = Table(Metaspace(), "▁a")
+    data, state = table.machine.advance(table.machine.start, table.machine.replacement())
+    assert data.decode() == "\ufffd"
+    assert table.machine.step(state, 0)[0] == b" a"
+
+
+# --- the last token -------------------------------------------------------------------------------
+
+WORD_SUFFIX: list[tuple[DecodingRule, list[str], list[str]]] = [
+    (BPESuffix(), ["i</w>", "j", "k</w>", "l</w>"], ["i", " j", "k", " l", ""]),
+    (BPESuffix(), ["</w>", "a"], ["", " a", ""]),
+    (BPESuffix(), ["a", "</w>j"], ["a", "", "j"]),
+    (BPESuffix(), ["a</w>b</w>", "c"], ["a", " b c", ""]),
+    (BPESuffix(), ["a</w>b</w>"], ["a", "b"]),
+    (BPESuffix("|"), ["a||", "|", "b"], ["a", "  ", " b", ""]),
+    (BPESuffix(), ["a </w>"], ["a ", ""]),
+]
+
+
+@pytest.mark.parametrize(("rule", "pieces", "outputs"), WORD_SUFFIX)
+def test_what_a_suffix_becomes_waits_for_the_next_token(
+    rule: DecodingRule, pieces: list[str], outputs: list[str]
+) -> None:
+    Table(rule, *pieces).check(*(text.encode() for text in outputs))
+
+
+# --- repetitions ----------------------------------------------------------------------------------
+
+COLLAPSE: list[tuple[DecodingRule, list[str], list[str]]] = [
+    (CTC(), ["a", "a", "b", "a"], ["a", "", "b", "a"]),
+    (CTC(), ["a", "<pad>", "a", "<pad>", "<pad>"], ["a", "", "a", "", ""]),
+    (CTC(), ["a", "|", "|", "b"], ["a", " ", "", "b"]),
+    (CTC(), ["a", "|.", " .", " 's|"], ["a", " .", ".", "'s "]),
+    (CTC("e", "_", cleanup=False), ["xex", "_", "ae", "a"], ["xx", "_", "a", "a"]),
+    (CTC(metaspace=Metaspace()), ["▁a", "▁a", "▁b"], ["a", "", " b"]),
+    (CTC(metaspace=Metaspace()), ["<pad>", "▁a"], ["", "a"]),
+    (CTC(metaspace=Metaspace()), ["▁", "▁a"], ["", " a"]),
+]
+
+
+@pytest.mark.parametrize(("rule", "pieces", "outputs"), COLLAPSE)
+def test_a_token_equal_to_the_one_before_counts_once(
+    rule: DecodingRule, pieces: list[str], outputs: list[str]
+) -> None:
+    Table(rule, *pieces).check(*(text.encode() for text in outputs), b"")
+
+
+def test_a_skipped_pad_does_not_part_two_equal_tokens() -> None:
+    Table(CTC(), "a", "<pad>", "a", special=["<pad>"]).check(b"a", b"", b"", b"")
+
+
+def test_shown_unknown_ids_are_never_repetitions() -> None:
+    table = Table(CTC(), "a")
+    machine = table.machine
+    state, texts = machine.start, []
+    for _ in range(2):
+        data, state = machine.advance(state, machine.replacement())
+        texts.append(data.decode())
+    assert texts == ["\ufffd", "\ufffd"]
+
+
+# --- the beginning of the text --------------------------------------------------------------------
+
+
+def stripped(count: int, char: str = " ", rule: DecodingRule | None = None) -> TextRules:
+    return TextRules(rule or Concatenation(), strip_left=(char, count))
+
+
+STRIPPED: list[tuple[TextRules, list[str], list[str]]] = [
+    (stripped(1), [" a", " b"], ["a", " b", ""]),
+    (stripped(1), ["  a"], [" a", ""]),
+    (stripped(2), [" ", "", " ", " "], ["", "", "", " ", ""]),
+    (stripped(2), [" ", "a", " "], ["", "a", " ", ""]),
+    (stripped(9), [" ", " "], ["", "", ""]),
+    (stripped(1, "▁"), ["▁a", "▁b"], ["a", "▁b", ""]),
+    (stripped(1, rule=Joined()), ["", "a", "b"], ["", "a", " b", ""]),
+    (stripped(1, rule=BPESuffix()), ["</w>", "</w>"], ["", "", ""]),
+    (stripped(1, rule=BPESuffix()), ["</w>", "a", "</w>"], ["", "a", "", ""]),
+]
+
+
+@pytest.mark.parametrize(("rules", "pieces", "outputs"), STRIPPED)
+def test_the_front_of_the_text_is_stripped_once(
+    rules: TextRules, pieces: list[str], outputs: list[str]
+) -> None:
+    Table(rules, *pieces).check(*(text.encode() for text in outputs))
+
+
+def test_a_character_to_strip_may_come_in_bytes() -> None:
+    rules = TextRules(ByteFallback(), strip_left=("é", 2))
+    both = ["<0xC3>", "<0xA9>", "<0xC3>", "x"]
+    table = Table(rules, *both, byte_fallback="eager")
+    assert table.outputs() == [b"", b"", b"", b"\xc3x", b""]
+    table = Table(TextRules(RawBytes(), strip_left=("é", 1)), b"\xc3", b"\xc3\xa9")
+    table.check(b"", b"\xc3\xc3\xa9", b"")
+    table = Table(TextRules(RawBytes(), strip_left=("é", 1)), b"\xc3")
+    table.check(b"", b"\xc3")
+
+
+def test_the_strip_holds_what_may_still_be_stripped() -> None:
+    table = Table(TextRules(RawBytes(), strip_left=("é", 1)), b"\xc3")
+    [(_, state)] = table.steps()
+    assert table.machine.held(state) == b"\xc3"
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+MALFORMED: list[tuple[DecodingRule | TextRules, list[object]]] = [
+    (Joined(), [None, 0, 1, "true", [], [True]]),
+    (BPESuffix(), [None, "", [], ["", ""] * 2, ["", None], [1, ""], {"0": "", "1": ""}]),
+    (CTC(), [None, [], ["a"], ["a", 1], [1, True], [None, None], ["a", True, 0], "ab"]),
+    (stripped(2), [None, [], [None, 3, ""], [None, -1, ""], [None, True, ""], [None, 1, "zz"]]),
+    (stripped(2), [[None, 1, "20"], [None, 0, "20"], [None, 1, 0], [True, 1, ""], [None, 1]]),
+    (stripped(2, "é"), [[None, 0, "c3"], [None, 1, "c3a9"], [None, 1, "c4"], [None, 1.0, ""]]),
+]
+
+
+@pytest.mark.parametrize(("rules", "states"), MALFORMED)
+def test_what_is_no_state_is_refused(rules: DecodingRule | TextRules, states: list[object]) -> None:
+    table = Table(rules, "a")
+    for state in states:
+        with pytest.raises((ValueError, TypeError)):
+            table.machine.load(state)
+    assert through_json(table.machine, table.machine.start) == table.machine.start
+
+
+@pytest.mark.parametrize("state", [["evil", ""], ["", "evil"], [" a", "b"], ["a", "a"]])
+def test_an_open_end_that_no_suffix_leaves_is_refused(state: list[str]) -> None:
+    table = Table(BPESuffix(), "a")
+    with pytest.raises(ValueError):
+        table.machine.load(state)

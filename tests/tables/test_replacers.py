@@ -1,0 +1,138 @@
+"""Literal replacements against ``str.replace``, one after another, on the finished text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamdec.protocols import LiteralReplace
+from streamdec.tables.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
+from tests import reference
+
+Tails = tuple[str, ...]
+
+CLEAN_UP = Replacers(CLEAN_UP_TOKENIZATION_SPACES)
+LETTERS = " .'ntmsver"
+"""Those of the clean-up; ``? ! ,`` behave as the full stop does, and are drawn below."""
+ALL_LETTERS = LETTERS + "?!,x"
+
+OVERLAPPING = [
+    [("aa", "X")],
+    [("aa", "a")],
+    [("abab", "X")],
+    [("aab", "X")],
+    [(" ' ", "'")],
+    [("a", "")],
+    [("ab", "a"), ("aa", "b"), ("b", "")],
+    [("a", "aa"), ("aab", "X")],
+    [("ab", ""), ("ab", "X")],
+]
+"""Patterns that begin within themselves, and contents that make room for the next pattern."""
+
+
+def replacers_of(rules: Sequence[tuple[str, str]]) -> Replacers:
+    return Replacers([LiteralReplace(*rule) for rule in rules])
+
+
+def whole(replacers: Replacers, text: str) -> str:
+    for rule in replacers.rules:
+        text = text.replace(rule.pattern, rule.content)
+    return text
+
+
+def every_way(replacers: Replacers, letters: str, length: int) -> Iterator[tuple[str, str, Tails]]:
+    """Each text of at most ``length`` letters: what came out letter by letter, and the tails."""
+    reached = [("", "", replacers.start)]
+    for _ in range(length):
+        yield from reached
+        reached = [
+            (text + letter, out + more, tails)
+            for text, out, before in reached
+            for letter in letters
+            for more, tails in [replacers.step(before, letter)]
+        ]
+    yield from reached
+
+
+@pytest.mark.thorough
+def test_all_short_texts_are_cleaned_up_letter_by_letter() -> None:
+    for text, out, tails in every_way(CLEAN_UP, LETTERS, 5):
+        assert out + CLEAN_UP.flush(tails, "") == whole(CLEAN_UP, text), text
+
+
+@pytest.mark.parametrize("rules", OVERLAPPING)
+def test_patterns_that_overlap_are_replaced_leftmost_first(rules: list[tuple[str, str]]) -> None:
+    replacers = replacers_of(rules)
+    letters = "".join(sorted({letter for pattern, _ in rules for letter in pattern} | {"x"}))
+    for text, out, tails in every_way(replacers, letters, 8):
+        assert out + replacers.flush(tails, "") == whole(replacers, text), text
+
+
+@given(data=st.data(), text=st.text(ALL_LETTERS, max_size=60))
+def test_cuts_change_nothing(data: st.DataObject, text: str) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    out, tails = "", CLEAN_UP.start
+    bounds = [0, *cuts, len(text)]
+    for start, end in itertools.pairwise(bounds[:-1]):
+        more, tails = CLEAN_UP.step(tails, text[start:end])
+        out += more
+    out += CLEAN_UP.flush(tails, text[bounds[-2] :])
+    assert out == whole(CLEAN_UP, text)
+
+
+def test_nothing_comes_out_that_a_continuation_would_take_back() -> None:
+    patterns = [rule.pattern for rule in CLEAN_UP.rules]
+    more = ["", "x", *{pattern[i:] for pattern in patterns for i in range(1, len(pattern))}]
+    for text, out, _ in every_way(CLEAN_UP, LETTERS, 4):
+        certain = reference.common_prefix(whole(CLEAN_UP, text + end) for end in more)
+        assert certain.startswith(out), text
+
+
+def test_each_rule_withholds_the_longest_end_of_its_text_that_begins_its_pattern() -> None:
+    for text, _, tails in every_way(CLEAN_UP, LETTERS, 4):
+        read = text
+        for rule, tail in zip(CLEAN_UP.rules, tails, strict=True):
+            left = read.replace(rule.pattern, rule.content)
+            begun = [n for n in range(len(rule.pattern)) if left.endswith(rule.pattern[:n])]
+            assert tail == rule.pattern[: max(begun)], text
+            read = left.removesuffix(tail)
+
+
+@pytest.mark.parametrize("pattern", ["aa", "abab", " ' ", "aab"])
+def test_one_pattern_withholds_the_longest_tail_that_begins_it(pattern: str) -> None:
+    replacers = replacers_of([(pattern, "X")])
+    for text, out, (tail,) in every_way(replacers, "".join(sorted({*pattern, "x"})), 7):
+        left = text.replace(pattern, "X")
+        assert out + tail == left
+        begun = [size for size in range(len(pattern)) if left.endswith(pattern[:size])]
+        assert len(tail) == max(begun)
+
+
+def test_no_rules_withhold_nothing() -> None:
+    replacers = Replacers(())
+    assert replacers.step(replacers.start, " .") == (" .", ())
+    assert replacers.flush((), "") == ""
+
+
+def test_resynchronise_knows_the_tails_after_any_text_that_ends_so() -> None:
+    ends = ["x", "x ", "x '", "don't ", "é n'", "ab '", "", " ", " '", "' n'"]
+    for end in ends:
+        tails = CLEAN_UP.resynchronise(end)
+        letters = {letter for rule in CLEAN_UP.rules for letter in rule.pattern}
+        assert (tails is None) == set(end).issubset(letters)
+        for before in ("", " ", " '", " n", "x ", " ' "):
+            if tails is not None:
+                assert CLEAN_UP.step(CLEAN_UP.start, before + end)[1] == tails
+
+
+def test_tails_are_proper_beginnings_one_for_each_rule() -> None:
+    for _, _, tails in every_way(CLEAN_UP, LETTERS, 3):
+        assert CLEAN_UP.is_tails(tails)
+    replacers = replacers_of([("ab", "X"), ("cd", "Y")])
+    assert replacers.is_tails(("a", "c"))
+    for wrong in [(), ("a",), ("a", "c", ""), ("ab", ""), ("b", ""), ("", "a")]:
+        assert not replacers.is_tails(wrong)

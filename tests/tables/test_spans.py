@@ -1,0 +1,253 @@
+"""Where each token stands, on cases made by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from streamdec import (
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopRegexTimeoutError,
+    StopSequenceDecoder,
+)
+from streamdec.chunks import TokenSpan
+from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
+from streamdec.stops import endings
+from streamdec.tables import utf8
+from streamdec.tables.spans import SpanRecorder
+
+Place = tuple[int, int, int, int]
+"""start and end in code points, then in bytes."""
+
+MUCH = 100
+"""More code points than any stream here has."""
+
+
+def stream_of(
+    rule: str | DecodingRule | TextRules,
+    tokens: Sequence[bytes],
+    special: Sequence[int] = (),
+    prompt: Sequence[int] = (),
+    **options: bool | str,
+) -> DecodeStream:
+    tokenizer = MockTokenizer.from_tokens(tokens, special, rule)
+    return DecodeStream(tokenizer, prompt, spans=True, **options)  # type: ignore[arg-type]
+
+
+def places(stream: DecodeStream, token_ids: Sequence[int]) -> list[Place]:
+    """Of each token in turn; none is handed out twice or out of order."""
+    taken: list[TokenSpan] = []
+    for token_id in token_ids:
+        stream.step(token_id)
+        taken += stream.take_spans()
+    stream.flush()
+    taken += stream.take_spans()
+    assert [span.token_index for span in taken] == list(range(len(token_ids)))
+    return [span[1:] for span in taken]
+
+
+def of_bytes(*tokens: bytes, special: Sequence[int] = ()) -> list[Place]:
+    return places(stream_of("byte_level", tokens, special), range(len(tokens)))
+
+
+def test_an_end_that_raises_leaves_the_spans_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object, **__: object) -> None:
+        raise StopRegexTimeoutError("too slow", "b+")
+
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=2), spans=True)
+    decoder.step(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(endings, "at_release", raises)
+        with pytest.raises(StopRegexTimeoutError):
+            decoder.step(1)
+    assert decoder.step(1).finish_reason == "length"
+    assert [span[:3] for span in decoder.take_spans()] == [(0, 0, 1), (1, 1, 2)]
+
+
+def test_tokens_of_a_shared_character_all_point_at_it() -> None:
+    """The ids of "ございます！" as llama.cpp gave them (abetlen/llama-cpp-python#1037)."""
+    kana = ["ご", "い", "ま", "す", "！"]
+    first, *others = (text.encode() for text in kana)
+    found = of_bytes(first, b"\xe3", b"\x81", b"\x96", *others, b"\n", b"\n", b"I")
+    assert [place[0] for place in found] == [0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [place[1] for place in found] == [1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [place[2] for place in found] == [0, 3, 3, 3, 6, 9, 12, 15, 18, 19, 20]
+
+
+def test_characters_and_bytes_are_two_units() -> None:
+    assert of_bytes("é".encode(), b"x") == [(0, 1, 0, 2), (1, 2, 2, 3)]
+
+
+def test_a_token_covers_every_character_it_gave_a_byte_to() -> None:
+    one, other = b"a\xe4\xbd", b"\xa0b\xc3"
+    assert of_bytes(one, other, b"\xa9") == [(0, 2, 0, 4), (1, 4, 1, 7), (3, 4, 5, 7)]
+
+
+def test_a_replaced_part_belongs_to_whom_its_bytes_were() -> None:
+    assert of_bytes(b"\xe4", b"A") == [(0, 1, 0, 3), (1, 2, 3, 4)]
+    assert of_bytes(b"\xe4\xbd", b"\xff") == [(0, 1, 0, 3), (1, 2, 3, 6)]
+    assert of_bytes(b"\xe4", b"\xbd") == [(0, 1, 0, 3), (0, 1, 0, 3)]
+
+
+def test_a_token_that_gave_nothing_sits_before_the_character_it_interrupts() -> None:
+    found = of_bytes(b"a\xe4", b"<s>", b"\xbd\xa0", b"<s>", b"", special=[1, 3])
+    assert found == [(0, 2, 0, 4), (1, 1, 1, 1), (1, 2, 1, 4), (2, 2, 4, 4), (2, 2, 4, 4)]
+
+
+def test_a_skipped_token_after_what_turns_out_broken_sits_after_it() -> None:
+    found = of_bytes(b"\xe4", b"<s>", b"A", special=[1])
+    assert found == [(0, 1, 0, 3), (1, 1, 3, 3), (1, 2, 3, 4)]
+
+
+def test_a_span_is_handed_out_when_nothing_can_change_it() -> None:
+    stream = stream_of("byte_level", [b"a", b"b\xe4", b"\xbd", b"\xa0"])
+    taken = []
+    for token_id in range(4):
+        stream.step(token_id)
+        taken.append([span.token_index for span in stream.take_spans()])
+    assert taken == [[0], [], [], [1, 2, 3]]
+
+
+def test_the_end_of_a_prompts_character_is_character_0() -> None:
+    stream = stream_of("byte_level", [b"a\xe4", b"\xbd\xa0", b"!"], prompt=[0])
+    assert places(stream, [1, 2]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
+
+
+def test_each_token_of_an_exact_run_has_its_own_byte() -> None:
+    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a", b"\xff"]
+    whole = stream_of("byte_fallback", tokens, byte_fallback="exact")
+    assert places(whole, [3, 0, 1, 2, 3]) == [(0, 1, 0, 1), *[(1, 2, 1, 4)] * 3, (2, 3, 4, 5)]
+    broken = stream_of("byte_fallback", tokens, byte_fallback="exact")
+    found = places(broken, [0, 1, 4, 0, 3])
+    assert found == [(n, n + 1, 3 * n, 3 * n + 3) for n in range(4)] + [(4, 5, 12, 13)]
+
+
+def test_a_run_that_a_prompt_began_is_the_prompts_too() -> None:
+    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a"]
+    stream = stream_of("byte_fallback", tokens, prompt=[0, 1], byte_fallback="exact")
+    assert places(stream, [2, 3]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
+
+
+def test_the_space_of_a_suffix_belongs_to_the_token_before() -> None:
+    stream = stream_of(BPESuffix(), [b"a</w>", b"b", b"c</w>"])
+    assert places(stream, [0, 1, 2]) == [(0, 2, 0, 2), (2, 3, 2, 3), (3, 4, 3, 4)]
+    stream = stream_of(BPESuffix(), [b"</w>", b"b"])
+    assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 2, 1, 2)]
+    stream = stream_of(BPESuffix(), [b"</w>"])
+    assert places(stream, [0]) == [(0, 0, 0, 0)]
+
+
+def test_a_suffix_inside_a_token_leaves_the_end_of_it_waiting() -> None:
+    stream = stream_of(BPESuffix(), [b"k</w>l", b""])
+    assert places(stream, [0, 1]) == [(0, 3, 0, 3), (3, 3, 3, 3)]
+
+
+def test_what_is_stripped_is_nobodys() -> None:
+    rules = TextRules(ByteFallback(), strip_left=(" ", 2))
+    stream = stream_of(rules, [b" ", b" a", b" b"])
+    assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 3, 1, 3)]
+    stream = stream_of(rules, [b"<0x20>", b"<0x41>", b"b"], byte_fallback="exact")
+    assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2)]
+    stream = stream_of(Metaspace(), ["▁a".encode(), "▁b".encode()])
+    assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 3, 1, 3)]
+
+
+def test_a_repetition_that_counts_once_is_empty() -> None:
+    stream = stream_of(CTC(), [b"a", b"b"])
+    assert places(stream, [0, 0, 1]) == [(0, 1, 0, 1), (1, 1, 1, 1), (1, 2, 1, 2)]
+
+
+@pytest.mark.parametrize("unknown", ["skip", "replace"])
+def test_an_unknown_id_is_empty_or_one_character(unknown: str) -> None:
+    stream = stream_of("byte_level", [b"a"], unknown_ids=unknown)
+    size = 3 if unknown == "replace" else 0
+    middle = (1, 1 + size // 3, 1, 1 + size)
+    assert places(stream, [0, 9, 0])[:2] == [(0, 1, 0, 1), middle]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("unknown", ["skip", "error", "replace"])
+def test_an_unknown_stop_id_ends_a_stream_with_spans_too(unknown: str, shown: bool) -> None:
+    """Spans change nothing else (law 0): a stop by id comes before the token's own text."""
+    tokenizer = MockTokenizer.from_tokens([b"a\xc3"])
+    conditions = StopConditions(stop_token_ids=[7], include_stop_str_in_output=shown)
+    options: dict[str, Any] = {"unknown_ids": unknown}
+    plain = StopSequenceDecoder(tokenizer, conditions, **options)
+    decoder = StopSequenceDecoder(tokenizer, conditions, **options, spans=True)
+    assert decoder.step_batch([0, 7]) == plain.step_batch([0, 7])
+    assert decoder.match == plain.match
+    own = int(shown and unknown == "replace")
+    places = [(span.start, span.end) for span in decoder.take_spans()]
+    assert places == [(0, 2), (2, 2 + own)]
+
+
+def test_a_tracker_survives_json_between_any_two_tokens() -> None:
+    told = [
+        (b"a\xe4", 2, True, 0),
+        (b"", 0, False, 0),
+        (b"", 0, True, 1),
+        (b"\xbd\xa0bc", 1, True, 0),
+    ]
+    plain = SpanRecorder(utf8.PER_PART)
+    for data, own, contributes, waiting in told:
+        plain.token(data, own, contributes=contributes, waiting=waiting)
+    expected = plain.take(MUCH)
+    assert len(expected) == 4
+    for cut in range(len(told) + 1):
+        tracker, taken = SpanRecorder(utf8.PER_PART), []
+        for count, (data, own, contributes, waiting) in enumerate(told):
+            if count == cut:
+                taken = tracker.take(MUCH)
+                dumped = json.loads(json.dumps(tracker.dump()))
+                tracker = SpanRecorder.load(utf8.PER_PART, dumped, count)
+            tracker.token(data, own, contributes=contributes, waiting=waiting)
+        assert taken + tracker.take(MUCH) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("at", [0, 0, 0]),
+        ("at", [0, 0, 0, 1.0]),
+        ("at", None),
+        ("tail", "zz"),
+        ("tail", 1),
+        ("open", [[0]]),
+        ("open", [[0, 0, 0, 0, 0, 0, True]]),
+        ("open", "a"),
+        ("waiting", [[]]),
+        ("waiting", 3),
+        ("settled", [[0, 0, 0, 0]]),
+        ("settled", ["aaaaa"]),
+    ],
+)
+def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
+    dumped = SpanRecorder(utf8.PER_PART).dump()
+    with pytest.raises((ValueError, TypeError)):
+        SpanRecorder.load(utf8.PER_PART, dumped | {field: value}, 0)
+    del dumped[field]
+    with pytest.raises(KeyError):
+        SpanRecorder.load(utf8.PER_PART, dumped, 0)
+
+
+@pytest.mark.parametrize("count", range(1, 4))
+@pytest.mark.parametrize("spaces", range(6))
+def test_tokens_whose_text_was_removed_have_empty_spans(count: int, spaces: int) -> None:
+    """In an open run too, of which several tokens may lose their text."""
+    rule = TextRules(ByteFallback(), strip_left=(" ", count))
+    tokenizer = MockTokenizer.from_tokens([b"<0x20>", b"<0x41>", b"b"], decoder=rule)
+    for byte_fallback in ("exact", "eager"):
+        stream = DecodeStream(tokenizer, byte_fallback=byte_fallback, spans=True)
+        stream.step_batch([*[0] * spaces, 1, 2])
+        sizes = [int(place >= count) for place in range(spaces)] + [1, 1]
+        ends = [*itertools.accumulate(sizes)]
+        places = [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        expected = [(index, *place) for index, place in enumerate(places)]
+        assert [span[:3] for span in stream.take_spans()] == expected

@@ -1,0 +1,402 @@
+"""The table of transitions: its bounds, its sharing, and which table serves a tokenizer."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sys
+import warnings
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any, cast
+
+import pytest
+
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    SectionDecoder,
+    StopConditions,
+    StopSequenceDecoder,
+)
+from streamdec.errors import StreamdecWarning
+from streamdec.protocols import ByteFallback, TextRules
+from streamdec.tables import table as module
+from streamdec.tables.byte_table import ByteTable
+from streamdec.tables.decode_options import DEFAULT_OPTIONS, Options
+from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
+from streamdec.tables.shared_tables import route_of, table_for
+from streamdec.tables.table import Row
+from streamdec.tables.window_table import WindowTable
+from tests.support.caches import small_caches
+from tests.support.zoo import UNCOMPILED, ZOO
+
+YOU = "你".encode()
+TOKENS = [b"a", b" b", b"c", *(YOU[i : i + 1] for i in range(3)), b"<s>", "é".encode()]
+LEAD, MIDDLE, LAST, SPECIAL = 3, 4, 5, 6
+
+
+def tokenizer_of(tokens: Sequence[bytes] = TOKENS) -> MockTokenizer:
+    return MockTokenizer.from_tokens(tokens, [SPECIAL] if tokens is TOKENS else ())
+
+
+def table_of(tokenizer: MockTokenizer, options: Options = DEFAULT_OPTIONS) -> ByteTable:
+    found = table_for(tokenizer, options)
+    assert isinstance(found, ByteTable)
+    return found
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2, 10])
+def test_stored_transitions_are_bounded_for_any_ids_and_the_text_stays_right(most: int) -> None:
+    tokens = [f"{n} ".encode() + b"\xc3" for n in range(100)] + [b"\xa9", b"x"]
+    chooser = random.Random(most)
+    ids = [chooser.randrange(104) for _ in range(2_000)]
+    expected = DecodeStream(tokenizer_of(tokens)).step_batch(ids)
+    tokenizer = tokenizer_of(tokens)
+    table = table_of(tokenizer)
+    with small_caches(most):
+        early = DecodeStream(tokenizer)
+        assert early.step_batch(ids[:1_000]) == expected[:1_000]
+        stream = DecodeStream(tokenizer)
+        for place, token_id in enumerate(ids):
+            assert stream.step(token_id) == expected[place]
+            assert table.num_stored <= most + len(table.idle_row) + 1
+        assert early.step_batch(ids[1_000:]) == expected[1_000:]
+
+
+def test_restored_streams_cannot_fill_the_table() -> None:
+    tokenizer = tokenizer_of()
+    stream = DecodeStream(tokenizer)
+    stream.step_batch([0, LEAD])
+    snapshot = stream.snapshot() | {"num_tokens": 2**39}
+    with small_caches(100):
+        for age in range(1, 1_000):
+            changed = {"pending": "e4", "ages": {"pending": [age]}}
+            DecodeStream.restore(tokenizer, snapshot | {"state": changed}).step(LEAD)
+        assert table_of(tokenizer).num_stored <= 101 + len(table_of(tokenizer).idle_row)
+
+
+def test_open_runs_and_what_waited_for_long_are_not_stored() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
+    exact = table_of(tokenizer, Options(byte_fallback="exact"))
+    DecodeStream(tokenizer, byte_fallback="exact").step_batch([3, *[0, 1, 2] * 100])
+    stored = exact.num_stored
+    DecodeStream(tokenizer, byte_fallback="exact").step_batch(
+        [3, *[0, 1, 2] * 400]
+    )  # deeper than recursion
+    assert exact.num_stored == stored
+    tokenizer = tokenizer_of()
+    stream = DecodeStream(tokenizer)
+    stream.step_batch([LEAD, *[SPECIAL] * 100])
+    stored = table_of(tokenizer).num_stored
+    stream.step_batch([SPECIAL] * 1_000)
+    assert table_of(tokenizer).num_stored == stored
+    assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
+
+
+def test_ids_beyond_the_list_are_computed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTED", 4)
+    monkeypatch.setattr(module, "LIST_STEP", 4)
+    tokenizer = tokenizer_of([b"%d" % n for n in range(9)])
+    stream = DecodeStream(tokenizer)
+    assert stream.step_batch([8, 8, 3, 8, 2**32 - 1, 4]) == ["8", "8", "3", "8", "", "4"]
+    assert len(table_of(tokenizer).idle_row) <= 4
+    assert StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=8)).step(8).finish_reason
+
+
+# --- named ids ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_more_ids_than_may_be_marked_stop_all_the_same(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_NAMED", most)
+    tokenizer = tokenizer_of()
+    DecodeStream(tokenizer).step_batch([0, 1, 2, 7])  # stored without a mark
+    conditions = StopConditions("\n", stop_token_ids=[2, 5, 7, 1])
+    for stop in (2, 7, 1):
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        assert decoder.step_batch([0, 0]).text == "aa"
+        assert decoder.step(stop).stop_reason == stop
+    twin = StopSequenceDecoder.restore(
+        tokenizer, StopSequenceDecoder(tokenizer, conditions).snapshot()
+    )
+    assert twin.step_batch([0, 2, 0]).unread_tokens == 1
+
+
+def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
+    tokenizer = tokenizer_of()
+    plain, other = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
+    within = DecodeStream(tokenizer)
+    assert within.step_batch([0, LEAD, MIDDLE]) == ["a", "", ""]
+    for _ in range(2):
+        assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
+        assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+    naming = StopSequenceDecoder(tokenizer, StopConditions("x", [2, LAST]))
+    assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
+    assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+    assert within.step_batch([LAST, 2]) == ["你", "c"]
+    assert naming.step_batch([0, 2, 0]).stop_reason == 2
+    assert other.step(1).stop_reason == 1
+
+
+def test_a_named_id_stops_within_a_character() -> None:
+    tokenizer = tokenizer_of()
+    for _ in range(2):
+        assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"
+        other = StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
+        assert other.step_batch([0, LEAD, MIDDLE, LAST]).text == "a你"
+        for stop, given in ((MIDDLE, [0, LEAD]), (LAST, [0, LEAD, MIDDLE]), (SPECIAL, [0, LEAD])):
+            decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [stop]))
+            assert decoder.step_batch(given).text == "a"
+            chunk = decoder.step(stop)
+            assert (chunk.text, chunk.stop_reason) == ("\ufffd", stop)
+
+
+# --- letters --------------------------------------------------------------------------------------
+
+
+def test_the_letters_of_a_text_are_those_of_its_characters() -> None:
+    every = [chr(code) for code in range(0x250)] + ["你", "😀"]
+    assert letters_of("") == 0
+    for one in every:
+        assert 0 < letters_of(one) <= LETTERS
+        assert letters_of(one) & (MOVES | SLOW | NAMED) == 0
+        assert letters_of(one + "a" + one) == letters_of(one) | letters_of("a")
+    apart = ["\n", " ", "<", "#", "`", "[", "{", "*", "|", '"', "'", "(", ":", ".", ",", "a", "A"]
+    assert len({letters_of(one) for one in apart}) == len(apart)
+    assert letters_of("é") == letters_of("你")
+
+
+# --- transitions ----------------------------------------------------------------------------------
+
+
+def test_a_transition_is_the_same_from_each_row_of_a_state() -> None:
+    tokenizer = tokenizer_of()
+    table = table_of(tokenizer)
+    chunk, letters, _, row = table.transition(table.idle_row, LEAD)
+    assert (chunk.text, bool(letters & MOVES)) == ("", True)
+    assert isinstance(row, Row)
+    assert table.held(table.state(row)) == YOU[:1]
+    assert table.row(table.state(row)) is row
+    again = table.transition(row, MIDDLE)[3]
+    assert again is not None
+    assert table.transition(again, LAST)[0].text == "你"
+    with pytest.raises(KeyError):
+        table.transition(row, 99)
+
+
+MALFORMED: list[Any] = [
+    None, [], 7, {"pending": "41"}, {"pending": "e4bda0"}, {"pending": "e4f"}, {"pending": 4},
+    {"rule": 0}, {"rule": [None]}, {"tails": [""]}, {"tails": None}, {"ages": {"pending": [1]}},
+    {"ages": []}, {"other": 1}, {1: 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", MALFORMED)
+def test_malformed_states_raise(data: Any) -> None:
+    table = table_of(tokenizer_of())
+    assert table.load(json.loads(json.dumps(table.dump(table.idle)))) is table.idle
+    if data == {"ages": []}:
+        assert table.load(data) is table.idle
+        return
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        table.load(data)
+
+
+WRONG: list[tuple[str, type[Exception], list[Any]]] = [
+    ("skip_special_tokens", TypeError, [1, None, "yes"]),
+    ("clean_up_tokenization_spaces", TypeError, [0, None, "no"]),
+    ("byte_fallback", ValueError, ["", "Eager", None, ["eager"], 1]),
+    ("unknown_ids", ValueError, ["", "Skip", None, ["skip"], 1]),
+]
+
+
+@pytest.mark.parametrize(("name", "error", "values"), WRONG)
+def test_options_are_checked_by_name(name: str, error: type[Exception], values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(error, match=f"{name} must be"):
+            table_for(tokenizer_of(), DEFAULT_OPTIONS._replace(**{name: value}))
+
+
+def test_only_tables_that_can_trace_bytes_have_spans() -> None:
+    assert table_of(tokenizer_of()).has_spans
+    assert not table_of(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_spans
+    stripped = TextRules(ByteFallback(), strip_left=("é", 1))
+    assert not table_of(MockTokenizer.from_tokens([b"a"], (), stripped)).has_spans
+
+
+# --- which table ----------------------------------------------------------------------------------
+
+
+def test_a_tokenizer_and_its_options_have_one_table() -> None:
+    tokenizer, twin = tokenizer_of(), tokenizer_of()
+    assert table_of(tokenizer) is table_of(tokenizer)
+    assert table_of(tokenizer) is not table_of(twin)
+    strict = table_of(tokenizer, Options(unknown_ids="error"))
+    assert strict is not table_of(tokenizer)
+    assert strict.rule is table_of(tokenizer).rule
+    assert table_of(tokenizer, Options(skip_special_tokens=False)).rule is not strict.rule
+
+
+@pytest.mark.parametrize("missing", ["decode", "piece", "is_skipped", "sample_ids"])
+def test_rules_without_a_method_of_a_table_decoder_are_an_error_that_names_it(missing: str) -> None:
+    whole = tokenizer_of()
+    has = {"decode", "piece", "is_skipped", "sample_ids", "rules"} - {missing}
+    tokenizer = type("Half", (), {name: getattr(whole, name) for name in has})()
+    with pytest.raises(TypeError, match=rf"Half .*has rules, .*it lacks {missing}$"):
+        DecodeStream(tokenizer)
+
+
+class Lying(MockTokenizer):
+    """Its ``decode`` differs from its pieces at ``d``."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+        return text.replace("d", "D")
+
+
+def test_a_table_that_differs_from_decode_warns_once_and_is_not_used() -> None:
+    tokenizer = Lying.from_tokens([b"a", b"b", b"c", b"d", b"e"])
+    with pytest.warns(StreamdecWarning, match=r"Lying: .*differs from decode\(\) at id 3") as seen:
+        stream = DecodeStream(tokenizer)
+    assert [each.filename for each in seen] == [__file__]
+    assert stream.route == route_of(tokenizer) == "window"
+    assert "".join(stream.step_batch([0, 3, 4])) == "aDe"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert DecodeStream(tokenizer, skip_special_tokens=False).step(3) == "D"
+
+
+def test_a_special_token_that_decode_treats_otherwise_is_noticed() -> None:
+    class Skipping(MockTokenizer):
+        def is_skipped(self, token_id: int) -> bool:
+            return token_id == 1
+
+    with pytest.warns(StreamdecWarning, match="at id 1;"):
+        assert route_of(Skipping.from_tokens([b"a", b"b"])) == "window"
+
+
+@pytest.mark.parametrize("name", ["byte_level", "wordpiece", "byte_fallback_strip", *UNCOMPILED])
+def test_each_tokenizer_takes_its_route_without_a_warning(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tokenizer = HuggingFaceTokenizer((UNCOMPILED if name in UNCOMPILED else ZOO)[name]())
+        assert isinstance(table_for(tokenizer), WindowTable) == (name in UNCOMPILED)
+
+
+@pytest.mark.parametrize("wrong", [None, object(), 3])
+def test_an_object_without_decode_is_a_type_error(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"must have a method decode\(token_ids, \.\.\.\), got"):
+        table_for(wrong)
+
+
+@pytest.mark.parametrize("path", ["path/to/model", Path("path/to/model")])
+def test_a_path_is_answered_with_what_loads_it(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"path/to/model.*load_tokenizer\(path\) returns one"):
+        DecodeStream(path)
+
+
+@pytest.mark.parametrize(("is_fast", "count"), [(True, 1), (False, 0)])
+def test_a_fast_tokenizer_of_transformers_is_pointed_at_its_backend(
+    is_fast: bool, count: int
+) -> None:
+    body = {"decode": MockTokenizer.decode, "is_fast": is_fast, "__module__": "transformers.x"}
+    tokenizer = type("AnyTokenizer", (), body)()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert DecodeStream(tokenizer).route == "window"
+    assert [(each.category, each.filename) for each in caught] == [
+        (StreamdecWarning, __file__)
+    ] * count
+    for each in caught:
+        assert "streamdec.HuggingFaceTokenizer(tokenizer)" in str(each.message)
+
+
+# --- lifetime and threads -------------------------------------------------------------------------
+
+
+class Slotted:
+    """A tokenizer without weak references, as some extension types are."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self) -> None:
+        self._inner = MockTokenizer.from_tokens([b"a", b"b"])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_a_tokenizer_without_weak_references_is_served() -> None:
+    tokenizer = cast(MockTokenizer, Slotted())
+    stream = DecodeStream(tokenizer)
+    assert (stream.route, stream.step(0)) == ("bytes", "a")
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=1))
+    assert decoder.step_batch([0, 1]).finish_reason == "stop"
+    assert DecodeStream.restore(tokenizer, stream.snapshot()).step(1) == "b"
+
+
+def test_a_tokenizer_and_its_tables_go_with_its_last_stream() -> None:
+    tokenizer = tokenizer_of()
+    streams: list[Any] = [DecodeStream(tokenizer, unknown_ids="replace") for _ in range(3)]
+    streams.append(StopSequenceDecoder(tokenizer, StopConditions("x", [1])))
+    between = StopConditions("x", ignore_stops_between=("<t>", "</t>"))
+    streams.append(StopSequenceDecoder(tokenizer, between, [0]))
+    streams.append(SectionDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
+    for stream in streams:
+        stream.step_batch([0, LEAD, MIDDLE, LAST])
+    gone: list[weakref.ref[Any]] = [weakref.ref(tokenizer), weakref.ref(table_of(tokenizer))]
+    del tokenizer, stream
+    gc.collect()
+    assert streams[0].step(0) == "a"
+    assert all(ref() is not None for ref in gone)
+    streams.clear()
+    gc.collect()
+    assert all(ref() is None for ref in gone)
+
+
+@pytest.fixture
+def hasty_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_switches")
+@pytest.mark.parametrize("most", [None, 40])
+def test_threads_that_share_a_table_give_what_each_would_alone(most: int | None) -> None:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"<s>"]
+    chooser = random.Random(0)
+    text = "naïve 你好 😀\ufffd".encode()
+    jobs = [
+        [chooser.choice([*text, 256, 999, chooser.randrange(256)]) for _ in range(1_500)]
+        for _ in range(6)
+    ]
+    expected = [
+        DecodeStream(MockTokenizer.from_tokens(tokens, [256])).step_batch(job) for job in jobs
+    ]
+    with small_caches(most or module.MAX_TRANSITIONS):
+        tokenizer, together = MockTokenizer.from_tokens(tokens, [256]), Barrier(len(jobs))
+
+        def work(job: list[int]) -> list[str]:
+            together.wait()
+            stream, texts = DecodeStream(tokenizer), []
+            for start in range(0, len(job), 500):
+                named = StopConditions("x", stop_token_ids=[job[start] % 256])
+                StopSequenceDecoder(tokenizer, named).step_batch(job[:9])
+                texts += stream.step_batch(job[start : start + 500])
+            return texts
+
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            assert [*pool.map(work, jobs)] == expected

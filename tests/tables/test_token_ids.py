@@ -1,0 +1,102 @@
+"""What counts as a token id, and what is said of what does not."""
+
+from __future__ import annotations
+
+import array
+import enum
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamdec.errors import TokenIdError
+from streamdec.tables.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
+
+
+class Named(enum.IntEnum):
+    SEVEN = 7
+
+
+class Indexed:
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(
+    "seven", [7, Named.SEVEN, Indexed(), *(np.dtype(kind).type(7) for kind in "bBhHiIlLqQ")]
+)
+def test_integers_of_all_kinds_become_plain_ints(seven: Any) -> None:
+    token_id = check_token_id(seven)
+    assert token_id == 7
+    assert type(token_id) is int
+
+
+def test_the_range_is_that_of_32_bits() -> None:
+    assert check_token_id(0) == 0
+    assert check_token_id(MAX_TOKEN_ID) == MAX_TOKEN_ID == 2**32 - 1
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**32, -(10**30), np.int8(-1), np.uint64(2**63)])
+def test_an_integer_out_of_range_is_named_with_its_place(wrong: Any) -> None:
+    with pytest.raises(TokenIdError, match=r"token 3 is out of range: .*0 to 4294967295") as raised:
+        check_token_id(wrong, 3)
+    assert raised.value.token_id is wrong
+    assert raised.value.index == 3
+
+
+@pytest.mark.parametrize("wrong", [1.0, math.nan, "1", b"1", None, [1], 1j, np.float32(1), object])
+def test_what_is_no_integer_is_named_with_its_type(wrong: Any) -> None:
+    with pytest.raises(TokenIdError, match=f"prompt token is of type {type(wrong).__name__}"):
+        check_token_id(wrong, what="prompt token")
+
+
+@pytest.mark.parametrize("wrong", [True, False, np.bool_(1), np.bool_(0)])
+def test_a_bool_is_no_token_id(wrong: Any) -> None:
+    with pytest.raises(TokenIdError, match="token 0 is a bool"):
+        check_token_id(wrong, 0)
+
+
+def test_a_long_object_is_cut_short_in_the_message() -> None:
+    with pytest.raises(TokenIdError) as raised:
+        check_token_id("x" * 10_000)  # type: ignore[arg-type]
+    assert len(str(raised.value)) < 200
+
+
+def test_errors_pickle_with_all_they_know() -> None:
+    error = pickle.loads(pickle.dumps(TokenIdError("m", "x", 4)))
+    assert (str(error), error.token_id, error.index) == ("m", "x", 4)
+
+
+def test_lists_and_tuples_are_not_copied() -> None:
+    for ids in ([1, 2], (1, 2)):
+        assert as_sequence(ids) is ids
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        range(1, 4),
+        iter([1, 2, 3]),
+        (n for n in (1, 2, 3)),
+        array.array("I", [1, 2, 3]),
+        np.array([1, 2, 3]),
+        np.array([1, 2, 3], dtype=np.uint32),
+        memoryview(bytes([1, 2, 3])),
+    ],
+)
+def test_anything_else_is_a_sequence_of_plain_ints(ids: Any) -> None:
+    found = as_sequence(ids)
+    assert [*found] == [1, 2, 3]
+    assert {type(token_id) for token_id in found} == {int}
+    assert (len(found), found[-1], [*found[1:]], [*reversed(found)]) == (3, 3, [2, 3], [3, 2, 1])
+
+
+NO_SEQUENCES: list[Any] = [None, 3, "12", b"12", bytearray(b"12"), {1: 2}, {1, 2}, frozenset([1])]
+
+
+@pytest.mark.parametrize("ids", [*NO_SEQUENCES, np.array(5), np.array([[1, 2]])])
+def test_what_cannot_be_meant_as_ids_is_a_type_error(ids: Any) -> None:
+    with pytest.raises(TypeError):
+        as_sequence(ids)

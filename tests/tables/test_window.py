@@ -1,0 +1,252 @@
+"""The window: how much it decodes, what it withholds, and what it does when text is taken back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamdec.errors import RewriteError
+from streamdec.tables.window import MAX_WINDOW, TokenWindow, WindowMemory
+
+PIECES = [
+    b"a",
+    b" b",
+    b"",
+    b"\xe4",
+    b"\xbd",
+    b"\xa0",
+    b"\xbd\xa0c",
+    b"\xff",
+    "你".encode(),
+    "\ufffd".encode(),
+]
+EMPTY, LEAD, TRAIL, WORD, SPACED = 2, 3, 4, 0, 1
+UNKNOWN = 99
+
+
+class Recording:
+    """Decodes ``PIECES``, unknown ids to nothing, and notes how many ids it was given."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, token_ids: Sequence[int]) -> str:
+        self.sizes.append(len(token_ids))
+        known = [PIECES[i] for i in token_ids if i < len(PIECES)]
+        return b"".join(known).decode("utf-8", "replace")
+
+
+def run(
+    decode: Callable[[Sequence[int]], str], token_ids: Sequence[int]
+) -> tuple[str, WindowMemory]:
+    window = TokenWindow(decode)
+    text, memory = "", window.prime(())
+    for token_id in token_ids:
+        more, memory = window.step(memory, token_id)
+        text += more
+    return text, memory
+
+
+token_ids = st.lists(st.one_of(st.integers(0, len(PIECES) - 1), st.just(UNKNOWN)))
+runs = st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(1, 80)), max_size=6).map(
+    lambda parts: [token_id for token_id, length in parts for _ in range(length)]
+)
+
+
+@given(ids=st.lists(st.sampled_from([0, 1, 2, 8, 9]), max_size=40))
+def test_whole_characters_come_out_and_the_whole_is_the_decode(ids: list[int]) -> None:
+    decode = Recording()
+    text, memory = run(decode, ids)
+    assert text + TokenWindow(decode).flush(memory) == decode(ids)
+
+
+@given(ids=token_ids)
+def test_over_few_tokens_the_whole_is_the_decode(ids: list[int]) -> None:
+    decode = Recording()
+    text, memory = run(decode, ids[: MAX_WINDOW // 2])
+    assert text + TokenWindow(decode).flush(memory) == decode(ids[: MAX_WINDOW // 2])
+
+
+def test_an_unfinished_character_is_withheld_and_what_stands_before_it_is_not() -> None:
+    window = TokenWindow(Recording())
+    text, memory = window.step(window.prime(()), 8)
+    assert text == "你"
+    for token_id, expected in ((LEAD, ""), (EMPTY, ""), (6, "你c"), (1, " b")):
+        text, memory = window.step(memory, token_id)
+        assert text == expected
+
+
+def test_a_genuine_replacement_character_comes_out_with_the_next_token() -> None:
+    """A black box does not say whether U+FFFD is text or an unfinished character."""
+    window = TokenWindow(Recording())
+    first, memory = window.step(window.prime(()), 9)
+    second, memory = window.step(memory, WORD)
+    assert (first, second) == ("", "\ufffda")
+    _, memory = window.step(memory, 9)
+    assert window.flush(memory) == "\ufffd"
+
+
+def test_at_most_three_replacement_characters_are_withheld() -> None:
+    text, memory = run(Recording(), [9] * 10)
+    assert text == "\ufffd" * 7
+    assert TokenWindow(Recording()).flush(memory) == "\ufffd" * 3
+
+
+def test_a_prompt_is_never_given_again() -> None:
+    window = TokenWindow(Recording())
+    for prompt in ([8, 0, 1], [8, LEAD, 6], [WORD, *[EMPTY] * 50], [EMPTY] * 50, [8] * 100, []):
+        assert window.step(window.prime(prompt), 1)[0] == " b"
+
+
+def test_of_a_prompt_only_the_replacement_characters_at_its_end_are_withheld() -> None:
+    window = TokenWindow(Recording())
+    for prompt, begun in (([0, LEAD], 1), ([0, 9], 1), ([0, *[TRAIL] * 40], 3)):
+        assert window.step(window.prime(prompt), 1)[0] == "\ufffd" * begun + " b"
+
+
+def test_a_character_that_a_prompt_began_comes_out_whole() -> None:
+    window = TokenWindow(Recording())
+    assert window.step(window.prime([0, LEAD]), 6)[0] == "你c"
+
+
+def spaces_between(token_ids: Sequence[int]) -> str:
+    """A word's space is left out if nothing precedes; 0 is a word without letters, others none."""
+    words = [token_id for token_id in token_ids if token_id in (0, 1)]
+    return "".join(" " * bool(place) + "a" * word for place, word in enumerate(words))
+
+
+@pytest.mark.parametrize("silent", [[], [7] * 20, [7, 8, 9] * 40, [0] * 200])
+def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
+    for before in ([0, *silent], [*silent, 0]):
+        window = TokenWindow(lambda ids: spaces_between(ids).rstrip(" "))
+        assert window.step(window.prime(before), 1)[0].endswith(" a")
+        text, memory = run(window.decode, before)
+        assert (text + window.step(memory, 1)[0]).endswith(" a")
+
+
+def widest(ids: Sequence[int]) -> int:
+    decode = Recording()
+    run(decode, ids)
+    return max(decode.sizes, default=0)
+
+
+def test_one_step_decodes_what_is_near() -> None:
+    assert widest([0, 1, 8] * 50) <= 2
+
+
+QUADRATIC_ELSEWHERE = [[token_id] * 1000 for token_id in (TRAIL, EMPTY, UNKNOWN, LEAD, 9)]
+
+
+@pytest.mark.parametrize("ids", QUADRATIC_ELSEWHERE)
+def test_runs_without_a_whole_character_decode_boundedly(ids: list[int]) -> None:
+    decode = Recording()
+    window = TokenWindow(decode)
+    memory = window.prime(())
+    for token_id in ids:
+        decode.sizes.clear()
+        _, memory = window.step(memory, token_id)
+        assert sum(decode.sizes) <= 2 * MAX_WINDOW**2
+        assert len(memory.given) <= 3 * MAX_WINDOW
+    assert widest(ids) <= MAX_WINDOW
+
+
+INSIDE = 6
+"""Begins within a character, so that no context may begin with it."""
+
+
+@given(ids=runs, prompt=runs)
+@example(ids=[*[EMPTY] * (MAX_WINDOW - 1), WORD, WORD], prompt=[])
+@example(ids=[WORD, *[INSIDE] * MAX_WINDOW], prompt=[])
+def test_no_decode_sees_more_than_the_window(ids: list[int], prompt: list[int]) -> None:
+    decode = Recording()
+    window = TokenWindow(decode)
+    memory = window.prime(prompt)
+    for token_id in ids:
+        _, memory = window.step(memory, token_id)
+    window.flush(memory)
+    assert max(decode.sizes, default=0) <= MAX_WINDOW
+
+
+def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
+    """The first token of a text loses its space, as those of many tokenizers do."""
+
+    def decode(token_ids: Sequence[int]) -> str:
+        return Recording()(token_ids).removeprefix(" ")
+
+    for size in (*range(5), *range(MAX_WINDOW - 5, MAX_WINDOW + 5), *range(60, 200, 7)):
+        ids = [WORD, *[INSIDE] * size, SPACED]
+        text, memory = run(decode, ids)
+        assert text + TokenWindow(decode).flush(memory) == decode(ids)
+
+
+def taking_back(ids: Sequence[int]) -> str:
+    """``a`` until a 2 comes, then ``b``."""
+    return ("b" if 2 in ids else "a") * len(ids)
+
+
+def test_text_that_is_taken_back_is_an_error_and_the_memory_stays() -> None:
+    window = TokenWindow(taking_back)
+    text, memory = window.step(window.prime(()), 0)
+    before = window.dump(memory)
+    for _ in range(2):
+        with pytest.raises(RewriteError, match=r"changed text .* 'a' became 'bb'"):
+            window.step(memory, 2)
+    assert text == "a"
+    assert window.dump(memory) == before
+    assert window.step(memory, 0)[0] == "a"
+
+
+@given(ids=token_ids)
+def test_a_memory_survives_json(ids: list[int]) -> None:
+    window = TokenWindow(Recording())
+    memory = window.prime(ids[: len(ids) // 2])
+    for token_id in ids[len(ids) // 2 :]:
+        _, memory = window.step(memory, token_id)
+        assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
+
+
+def test_a_memory_survives_json_while_text_is_missing() -> None:
+    """Two line feeds are no text: what was given comes back with the next id."""
+    window = TokenWindow(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
+    memory, texts = window.prime(()), []
+    for token_id in map(ord, "a\n\n\nb"):
+        text, memory = window.step(memory, token_id)
+        texts.append(text)
+        assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
+    assert texts == ["a", "\n", "", "", "b"]
+
+
+REFUSED: list[dict[str, object]] = [
+    {"context": [0, -1]},
+    {"context": [0.0]},
+    {"context": [True]},
+    {"context": "ab"},
+    {"context": None},
+    {"context": [0] * (MAX_WINDOW + 1), "given": "a"},
+    {"pending": [2**32]},
+    {"pending": 7},
+    {"given": None},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_no_memory_is_refused(change: dict[str, object]) -> None:
+    window = TokenWindow(Recording())
+    _, memory = window.step(window.prime(()), WORD)
+    with pytest.raises((ValueError, TypeError)):
+        window.load(window.dump(memory) | change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"given": ""}, {"given": "x"}, {"context": [], "pending": [], "given": "x"}]
+)
+def test_a_given_text_that_is_not_the_windows_is_refused(change: dict[str, object]) -> None:
+    window = TokenWindow(Recording())
+    _, memory = window.step(window.prime(()), WORD)
+    with pytest.raises(ValueError):
+        window.load(window.dump(memory) | change)

@@ -1,0 +1,244 @@
+"""The windowed route as a stream takes it, over tokenizers that only have ``decode``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
+from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError
+from streamdec.tables.decode_options import Options
+from streamdec.tables.window_table import WindowTable
+from tests.support.zoo import UNCOMPILED, ZOO
+
+WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
+
+
+class SlowTokenizer:
+    """A slow tokenizer of transformers, as far as its ``decode`` goes: it cleans up unless told."""
+
+    def __init__(self) -> None:
+        self.cleaned: set[bool] = set()
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+        **_kwargs: Any,
+    ) -> str:
+        assert isinstance(token_ids, list)
+        self.cleaned.add(bool(clean_up_tokenization_spaces is None or clean_up_tokenization_spaces))
+        words = [WORDS[i] for i in token_ids if not (skip_special_tokens and WORDS[i] == "<s>")]
+        text = "".join(words)
+        return text.replace(" .", ".").replace(" n't", "n't") if True in self.cleaned else text
+
+
+SENTENCE = [7, 1, 2, 4, 5, 7, 2, 3]
+
+
+def test_a_slow_tokenizer_streams_and_is_told_not_to_clean_up() -> None:
+    tokenizer = SlowTokenizer()
+    stream = DecodeStream(tokenizer)
+    assert stream.route == "window"
+    texts = stream.step_batch(SENTENCE)
+    assert texts == ["", "Hello", " world", " don", " n't", "", " world", " ."]
+    assert stream.flush() == ""
+    assert tokenizer.cleaned == {False}
+
+
+def test_specials_are_skipped_by_its_own_decode() -> None:
+    stream = DecodeStream(SlowTokenizer(), skip_special_tokens=False)
+    assert stream.step_batch([7, 1]) == ["<s>", "Hello"]
+
+
+def test_clean_up_is_done_on_the_stream() -> None:
+    stream = DecodeStream(SlowTokenizer(), clean_up_tokenization_spaces=True)
+    texts = "".join(stream.step_batch(SENTENCE)) + stream.flush()
+    assert texts == "Hello world donn't world."
+    assert DecodeStream(SlowTokenizer(), [1], clean_up_tokenization_spaces=True).step(3) == "."
+
+
+def test_a_prompts_last_space_is_withheld_from_the_clean_up() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x ", b"."])
+    bare = DecodeStream(Bare(tokenizer), [0], clean_up_tokenization_spaces=True)
+    compiled = DecodeStream(tokenizer, [0], clean_up_tokenization_spaces=True)
+    assert bare.step(1) == compiled.step(1) == "."
+
+
+@pytest.mark.parametrize(("spaces", "withheld"), [(6, 6), (9, 9), (40, 10)])
+def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
+    spaces: int, withheld: int
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b" ", b"."])
+    bare, compiled = (
+        DecodeStream(decoder, [0, *[1] * spaces], clean_up_tokenization_spaces=True)
+        for decoder in (Bare(tokenizer), tokenizer)
+    )
+    assert compiled.step(2) == " " * (withheld - 1) + "."
+    assert bare.step(2) == " " * (withheld - 1) + "."
+
+
+class Bare:
+    """A tokenizer stripped of all but ``decode``."""
+
+    def __init__(self, tokenizer: MockTokenizer | Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+        return text
+
+
+def test_a_raw_tokenizer_of_the_library_streams_over_a_window() -> None:
+    tokenizer = ZOO["byte_level_trained"]()
+    text = "Größe 你好 😀 doesn't jump"
+    ids = tokenizer.encode(text).ids
+    with pytest.warns(StreamdecWarning, match="HuggingFaceTokenizer"):
+        stream = DecodeStream(tokenizer)
+    assert stream.route == "window"
+    texts = stream.step_batch(ids)
+    assert "".join(texts) + stream.flush() == text
+    assert not any("\ufffd" in text for text in texts)
+    assert max(map(len, texts)) < len(text) / 2
+
+
+def test_both_routes_say_the_same_of_real_text() -> None:
+    tokenizer = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
+    ids = tokenizer.encode("naïve café, 世界 🇪🇺 \ufffd genuine").ids
+    for cut in range(len(ids)):
+        held = DecodeStream(tokenizer, ids[:cut]).held
+        if tokenizer.decode(ids[:cut]).endswith("\ufffd") and not held:
+            continue  # a genuine U+FFFD: decode alone cannot tell it from an unfinished character
+        compiled = DecodeStream(tokenizer, ids[:cut])
+        bare = DecodeStream(Bare(tokenizer._tokenizer), ids[:cut])
+        assert bare.route == "window"
+        more = "".join(bare.step_batch(ids[cut:])) + bare.flush()
+        assert more == "".join(compiled.step_batch(ids[cut:])) + compiled.flush()
+
+
+TEXT_PIECES = ["▁a", "l", "e", "y", "é", "你", "b▁c", "d▁"]
+
+
+@pytest.mark.parametrize("name", UNCOMPILED)
+@given(
+    pieces=st.lists(st.sampled_from(TEXT_PIECES), min_size=1, max_size=30), cut=st.integers(0, 3)
+)
+def test_what_cannot_be_compiled_says_its_whole_decode_on_ordinary_text(
+    name: str, pieces: list[str], cut: int
+) -> None:
+    tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
+    ids = [token_id for piece in pieces if (token_id := tokenizer.token_to_id(piece)) is not None]
+    assert len(ids) == len(pieces)
+    stream = DecodeStream(tokenizer)
+    assert stream.route == "window"
+    assert "".join(stream.step_batch(ids)) + stream.flush() == tokenizer.decode(ids)
+    primed = DecodeStream(tokenizer, ids[:cut])
+    continued = "".join(primed.step_batch(ids[cut:])) + primed.flush()
+    if name != "strip_stop" and ids[cut:]:
+        assert tokenizer.decode(ids).endswith(continued)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(byte_fallback="exact"),
+        Options(unknown_ids="replace"),
+        Options(unknown_ids="error"),
+    ],
+)
+def test_options_that_need_a_table_are_refused(options: Options) -> None:
+    with pytest.raises(ValueError, match="windowed route"):
+        WindowTable(SlowTokenizer(), options)
+
+
+def test_unknown_ids_are_an_error_where_the_tokenizer_tells_them() -> None:
+    tokenizer = HuggingFaceTokenizer(UNCOMPILED["regex_after_fuse"]())
+    known = tokenizer.token_to_id("l")
+    assert known is not None
+    stream = DecodeStream(tokenizer, unknown_ids="error")
+    with pytest.raises(TokenIdError) as raised:
+        stream.step_batch([known, 99_999])
+    assert (raised.value.token_id, raised.value.index) == (99_999, 1)
+    assert stream.num_tokens == 1
+    skipping = DecodeStream(tokenizer)
+    assert skipping.step_batch([known, 99_999, known]) == ["l", "", "l"]
+    assert skipping.unknown_tokens == 1
+
+
+class Fickle:
+    """``decode`` changes what it said once a 2 comes."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return ("b" if 2 in token_ids else "a") * len(token_ids)
+
+
+def test_text_taken_back_is_an_error_and_the_stream_stays_as_it_was() -> None:
+    stream = DecodeStream(Fickle())
+    with pytest.raises(RewriteError) as raised:
+        stream.step_batch([0, 0, 2, 0])
+    assert raised.value.chunk is not None
+    assert raised.value.chunk.text == "aa"
+    assert stream.num_tokens == 2
+    assert stream.held == b""
+    assert stream.step(1) == "a"
+
+
+class Waiting(Fickle):
+    """``decode`` takes text back, but its end may yet become a character."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return super().decode(token_ids) + "\ufffd" * (2 in token_ids)
+
+
+def test_what_a_flush_would_refuse_to_give_is_not_held() -> None:
+    stream = DecodeStream(Waiting())
+    assert stream.step_batch([0, 2]) == ["a", ""]
+    assert (stream.held, stream.pending_text) == (b"", "")
+    with pytest.raises(RewriteError):
+        stream.flush()
+    assert not stream.finished
+
+
+def test_bad_ids_are_refused_before_decode_sees_them() -> None:
+    stream = DecodeStream(SlowTokenizer())
+    for bad in (-1, True, "1", 2**32):
+        with pytest.raises(TokenIdError):
+            stream.step(bad)  # type: ignore[arg-type]
+    with pytest.raises(TokenIdError):
+        DecodeStream(SlowTokenizer(), [1, -1])
+
+
+def test_offsets_move_as_the_reference_windows_do() -> None:
+    stream = DecodeStream(SlowTokenizer(), [1, 2, 2, 2, 2, 2, 2])
+    assert (stream.prefix_offset, stream.read_offset) == (2, 7)
+    stream.step_batch([0, 0])
+    assert (stream.prefix_offset, stream.read_offset) == (2, 7)
+    stream.step(2)
+    assert (stream.prefix_offset, stream.read_offset) == (7, 10)
+
+
+def test_bytes_and_spans_need_the_other_route() -> None:
+    with pytest.raises(ValueError, match="bytes route"):
+        DecodeStream(SlowTokenizer()).step_bytes(1)
+    with pytest.raises(ValueError, match="bytes route"):
+        DecodeStream(SlowTokenizer()).flush_bytes()
+    with pytest.raises(ValueError, match="bytes route"):
+        DecodeStream(SlowTokenizer(), spans=True)
+
+
+class NoOptions:
+    """A tokenizer whose ``decode`` takes ids alone."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return ""
+
+
+def test_a_decode_without_skip_special_tokens_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
+        DecodeStream(NoOptions())  # type: ignore[arg-type]
