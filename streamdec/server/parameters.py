@@ -239,9 +239,7 @@ ANTHROPIC = Api(
         "reasoning_effort": Refusal(_TEMPLATE),
         "chat_template": Refusal("only /v1/chat/completions has this parameter"),
         "add_generation_prompt": Refusal("only /v1/chat/completions has this parameter", (True,)),
-        "continue_final_message": Refusal(
-            "only /v1/chat/completions has this parameter", (False,)
-        ),
+        "continue_final_message": Refusal("only /v1/chat/completions has this parameter", (False,)),
         "echo": Refusal("this server does not repeat the last message", (False,)),
         "add_special_tokens": Refusal("the chat template writes the special tokens", (False,)),
     },

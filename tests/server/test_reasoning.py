@@ -257,9 +257,7 @@ NAMED = [[*THINK], [[*PLAN], [*THINK]]]
 def test_this_also_holds_for_markers_that_the_request_names(
     tmp_path: Any, known: Any, pairs: Any, added: str, question: str, content: str
 ) -> None:
-    message = answer_of(
-        tmp_path, added, question, known, stop="STOP", ignore_stops_between=pairs
-    )
+    message = answer_of(tmp_path, added, question, known, stop="STOP", ignore_stops_between=pairs)
     assert message["content"] == content
 
 
@@ -384,7 +382,9 @@ def test_anthropics_client(
 def test_channels_of_several_special_tokens(tmp_path: Any, is_streamed: bool) -> None:
     """The answer has the forms of gpt-oss, in special tokens of the demo's tokenizer."""
     tokenizer = tokenizer_in(tmp_path)
-    analysis, end, final = (f"<|im_start|>{name}<|im_end|>" for name in ("analysis", "end", "final"))
+    analysis, end, final = (
+        f"<|im_start|>{name}<|im_end|>" for name in ("analysis", "end", "final")
+    )
     markers = (analysis, f"{end}{final}")
 
     async def engine(*_: Any) -> AsyncIterator[int]:
