@@ -8,8 +8,8 @@ import pytest
 
 from streamdec import MockTokenizer, SectionDecoder, StopConditions, StopSequenceDecoder
 
-TOKENS = [b"a", b"b", b"d", b"x", b"ab", b"z", b"", b"cd"]
-A, B, D, X, AB, Z, SKIPPED, CD = range(len(TOKENS))
+TOKENS = [b"a", b"b", b"d", b"x", b"ab", b"z", b"", b"cd", b"b"]
+A, B, D, X, AB, Z, SKIPPED, CD, OTHER_B = range(len(TOKENS))
 TOKENIZER = MockTokenizer.from_tokens([each or b"<s>" for each in TOKENS], special_ids=[SKIPPED])
 
 
@@ -54,6 +54,11 @@ def test_a_marker_does_not_continue_behind_an_id_that_is_a_marker() -> None:
 def test_a_marker_does_not_continue_in_the_text_of_an_id_that_is_a_marker() -> None:
     decoder = decoder_of(("ab", "cd"), (B, "d"), stop="bz")
     assert shown(decoder, A, B, X) == [([], "a"), ([(None, "a")], "b"), ([("r", "x")], "")]
+    decoder = decoder_of(("abb", "cd"), (OTHER_B, "d"), stop="bbz")
+    assert shown(decoder, A, B, OTHER_B, X) == [
+        *(([], "a"), ([], "ab"), ([(None, "a")], "bb")),
+        ([(None, "b"), ("r", "x")], ""),
+    ]
 
 
 @pytest.mark.parametrize("size", range(7))
