@@ -29,7 +29,7 @@ def shown(decoder: SectionDecoder, *ids: int) -> list[tuple[list[tuple[Any, str]
 
 
 def test_a_marker_may_continue_in_what_a_stop_withholds() -> None:
-    begun = [([], "a"), ([], "ab")]
+    begun: list[Any] = [([], "a"), ([], "ab")]
     decoder = decoder_of(("abd", "cd"), stop="bz")
     assert shown(decoder, A, B, D, X) == [*begun, ([], ""), ([("r", "x")], "")]
     decoder = decoder_of(("abd", "cd"), stop="bz")
