@@ -184,7 +184,7 @@ _OPTIONS = {
         "--starts-inside/--starts-outside",
         default=None,
         help="Whether the text begins between the two texts of --ignore-stops-between. The "
-        "default depends on the prompt.",
+        "prompt decides by default; without a prompt the text begins outside.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",

@@ -51,6 +51,9 @@ _TO_BE_TOLD = 5.0
 """How many seconds the clients of aborted streams have to read the last events."""
 
 
+_Pairs = tuple[tuple[str | int, str | int], ...]
+
+
 class Abortable(Protocol):
     """The answer to a request, which can be ended early."""
 
@@ -151,8 +154,14 @@ class Front:
         """
         text = self._rendered(chat)
         ids = self._encoded(text, "messages", add_special_tokens=False)
-        markers = self.reasoning_markers
-        if not markers or asked.conditions.starts_inside is not None:
+        conditions, markers = asked.conditions, tuple(self.reasoning_markers)
+        pairs = conditions.ignore_stops_between
+        if conditions.starts_inside is not None:
+            if pairs == markers:
+                return ids, asked
+            pairs = ()
+        asks_sections = asked.separates_reasoning and asked.starts_in is None
+        if not (pairs or asks_sections):
             return ids, asked
         try:
             before = self._rendered(chat.without_answer)
@@ -160,22 +169,19 @@ class Front:
             return ids, asked
         added = text[len(commonprefix([before, text])) :]  # noqa: RUF071 (letters, not paths)
         added_ids = self.tokenizer.encode(added, add_special_tokens=False).ids
-        state = PromptMarkers(markers, self.tokenizer).state_after(self.tokenizer, added_ids)
-        conditions = asked.conditions
-        if conditions.ignore_stops_between == tuple(markers):
-            first = self._markers_from(state)
+        if pairs:
+            state = self._state_after(added_ids, pairs)
             conditions = replace(
-                conditions, ignore_stops_between=first, starts_inside=state != OPEN
+                conditions,
+                ignore_stops_between=_first(state, pairs),
+                starts_inside=state != OPEN,
             )
-        return ids, replace(asked, conditions=conditions, starts_in=state)
+        starts_in = self._state_after(added_ids, markers) if asks_sections else asked.starts_in
+        return ids, replace(asked, conditions=conditions, starts_in=starts_in)
 
-    def _markers_from(self, state: int | None) -> tuple[tuple[str | int, str | int], ...]:
-        """Return the reasoning markers, with the pair ``state`` first.
-
-        ``starts_inside=True`` makes a stream begin inside the first pair.
-        """
-        markers = list(self.reasoning_markers)
-        return (markers.pop(state - 1), *markers) if state else tuple(markers)
+    def _state_after(self, token_ids: Sequence[int], pairs: _Pairs) -> int:
+        """The pair of markers inside which a stream begins after these ids, from 1; OPEN: none."""
+        return PromptMarkers(pairs, self.tokenizer).state_after(self.tokenizer, token_ids)
 
     def check_chat(self, chat: Chat) -> None:
         """Raise RequestError if ``chat`` has no template, or its own and that is not allowed."""
@@ -284,7 +290,7 @@ class Front:
         }
         if not asked.separates_reasoning:
             return StopSequenceDecoder(self.tokenizer, asked.conditions, prompt, **options)
-        sections = {REASONING: self._markers_from(asked.starts_in)}
+        sections = {REASONING: _first(asked.starts_in, tuple(self.reasoning_markers))}
         starts = None if asked.starts_in is None else asked.starts_in != OPEN
         return SectionDecoder(
             self.tokenizer,
@@ -332,3 +338,12 @@ class Front:
         self._all_ended = anyio.Event()
         if self._answering:
             await self._all_ended.wait()
+
+
+def _first(state: int | None, pairs: _Pairs) -> _Pairs:
+    """Return ``pairs`` with the pair number ``state`` first; in their order without one.
+
+    ``starts_inside=True`` makes a stream begin inside the first pair.
+    """
+    rest = list(pairs)
+    return (rest.pop(state - 1), *rest) if state else pairs

@@ -17,7 +17,7 @@ from streamdec.server.bodies import check_inner
 from streamdec.server.engines import SamplingParams
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
-from streamdec.server.parameters import OWN
+from streamdec.server.parameters import ANTHROPIC, OWN
 from streamdec.server.problems import RequestError, shown
 from streamdec.stops.conditions import StopConditions
 
@@ -115,7 +115,9 @@ def generation_of(
     if best_of is not None and best_of != n:
         message = "best_of must equal n: this server does not rank samples"
         raise RequestError(message, param="best_of", code="unsupported_parameter")
-    conditions = _conditions(fields, limits, eos_token_ids, reasoning_markers)
+    conditions = _conditions(
+        fields, limits, eos_token_ids, reasoning_markers, separates_reasoning=separates_reasoning
+    )
     stream = fields.flag("stream")
     if fields.get("stream_options") is not None and not stream:
         message = "stream_options is for requests with stream: true"
@@ -152,7 +154,15 @@ def generation_of(
         skip_special_tokens=fields.flag("skip_special_tokens", default=True),
         return_token_ids=fields.flag("return_token_ids"),
         separates_reasoning=separates_reasoning,
+        starts_in=_start_of_reasoning(fields, conditions) if separates_reasoning else None,
     )
+
+
+def _start_of_reasoning(fields: Fields, conditions: StopConditions) -> int | None:
+    """Return where the reasoning starts if the request says it and names no markers of its own."""
+    if fields.get("starts_inside") is None or conditions.ignore_stops_between:
+        return None
+    return int(fields.flag("starts_inside"))
 
 
 def served_model(fields: Fields, served: Sequence[str]) -> str:
@@ -169,6 +179,8 @@ def _conditions(
     limits: ServerLimits,
     eos_token_ids: Sequence[int],
     reasoning_markers: Sequence[tuple[str | int, str | int]],
+    *,
+    separates_reasoning: bool,
 ) -> StopConditions:
     for name in ("max_tokens", "max_completion_tokens"):
         fields.integer(name, 1, limits.max_tokens)
@@ -189,6 +201,8 @@ def _conditions(
     gate: dict[str, Any] = {key: fields.get(key) for key in OWN}
     if all(gate[key] is None for key in OWN if key != "starts_inside"):
         gate["ignore_stops_between"] = reasoning_markers
+    if separates_reasoning and not gate["ignore_stops_between"]:
+        gate["starts_inside"] = None  # only the reasoning has a start
     try:
         return from_vllm(
             given, eos_token_ids=eos_token_ids, **gate, max_stop_length=limits.stop_characters
@@ -324,8 +338,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     if stops is not None and len(stops) > limits.stops:
         message = f"stop_sequences must not have more than {limits.stops} stops, not {len(stops)}"
         raise RequestError(message, param="stop_sequences")
-    names = ("model", "max_tokens", "stream", "temperature", "top_p", "top_k", *OWN)
-    rest = {name: body[name] for name in names if name in body}
+    rest = {name: value for name, value in body.items() if name in ANTHROPIC.read}
     if stops:
         rest["stop"] = stops
     system, messages = fields.get("system"), fields.get("messages")
@@ -337,7 +350,8 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
         message = "tool_choice: this server does not force tool calls; use none or auto"
         raise RequestError(message, param="tool_choice", code="unsupported_parameter")
     tools = [_as_function(tool) for tool in fields.objects("tools") or ()]
-    chat = {"tools": tools, "tool_choice": choice}
+    variables = fields.mapping("chat_template_kwargs")
+    chat = {"tools": tools, "tool_choice": choice, "chat_template_kwargs": variables}
     if isinstance(messages, list):
         messages = [*above, *map(_with_reasoning, messages)]
         return read_chat({**chat, "messages": messages}, limits), rest

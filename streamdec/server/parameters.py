@@ -214,17 +214,34 @@ RESPONSES = Api(
 )
 """``/v1/responses``."""
 ANTHROPIC = Api(
-    frozenset({
-        "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",
-        "stop_sequences", "temperature", "top_p", "top_k", "thinking", *OWN,
-    }),
-    frozenset({
-        "metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics",
-        "user_profile_id", "workspace_id",
-    }),
+    (_SAMPLING - {"n", "best_of", "logprobs", "return_token_ids", "stop", "stream_options"})
+    | {
+        *("messages", "system", "tools", "tool_choice", "stop_sequences", "thinking"),
+        "chat_template_kwargs",
+    },
+    (_HARMLESS | {"stream_options"})
+    | {
+        *("cache_control", "inference_geo", "speed", "diagnostics"),
+        *("user_profile_id", "workspace_id"),
+    },
     {
+        **{name: why for name, why in _REFUSED.items() if name not in ("thinking", "tool_choice")},
         "container": Refusal(_SERVICE),
         "output_config": Refusal(_FORM, ({},)),
+        **_all(("n", "best_of"), "a message has one sample", 1),
+        "logprobs": Refusal(_NO_PART, (False,)),
+        "top_logprobs": Refusal(_NO_PART, (0,)),
+        "return_token_ids": Refusal(_NO_PART, (False,)),
+        "stop": Refusal("use stop_sequences instead", ([],)),
+        "max_completion_tokens": Refusal("use max_tokens instead"),
+        "separate_reasoning": Refusal("use thinking instead"),
+        "include_reasoning": Refusal("use thinking instead", (True,)),
+        "reasoning_effort": Refusal(_TEMPLATE),
+        "chat_template": Refusal("only /v1/chat/completions has this parameter"),
+        "add_generation_prompt": Refusal("only /v1/chat/completions has this parameter", (True,)),
+        "continue_final_message": Refusal("only /v1/chat/completions has this parameter", (False,)),
+        "echo": Refusal("this server does not repeat the last message", (False,)),
+        "add_special_tokens": Refusal("the chat template writes the special tokens", (False,)),
     },
-)  # fmt: skip
+)
 """Anthropic's ``/v1/messages``."""

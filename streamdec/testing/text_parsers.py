@@ -126,9 +126,9 @@ def _numbered(texts: Iterable[Text]) -> Iterator[tuple[str, Text]]:
     yield from ((f"text {place}", text) for place, text in enumerate(texts))
 
 
-def _pieces_of(name: str, text: Text) -> list[str]:
+def _pieces_of(name: str, text: Any) -> list[str]:
     """Return the parts of a text that are never cut."""
-    pieces = [*text]
+    pieces = [*text] if isinstance(text, Iterable) else [text]
     if not all(isinstance(piece, str) for piece in pieces):
         raise TypeError(f"{name} must be a string or a list of strings, got {text!r:.80}")
     if "" in pieces or not pieces:

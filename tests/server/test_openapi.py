@@ -29,7 +29,7 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 NEEDS: dict[str, dict[str, Any]] = {
     "top_logprobs": {"logprobs": True, "include": ["message.output_text.logprobs"]},
-    "min_tokens": {"max_tokens": None, "max_output_tokens": None},
+    "min_tokens": {"max_tokens": LIMITS.max_tokens, "max_output_tokens": LIMITS.max_tokens},
 }
 """What a parameter needs beside it."""
 
@@ -93,9 +93,8 @@ def test_it_has_every_parameter_that_is_read() -> None:
 def test_the_bounds_are_those_of_the_server(
     server: Served, path: str, name: str, value: Any, is_within: bool
 ) -> None:
-    needs = NEEDS.get(name, {})
-    if name == "top_logprobs":
-        needs = {each: needs[each] for each in needs if each in properties_of(path)}
+    read = properties_of(path)
+    needs = {each: value for each, value in NEEDS.get(name, {}).items() if each in read}
     response = server.post(path, **{**GOOD[path], **needs, name: value})
     assert response.status_code == (200 if is_within else 400), response.text
     if not is_within:

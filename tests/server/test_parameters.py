@@ -150,3 +150,29 @@ def test_anthropics_parameters(server: Served, name: str) -> None:
     assert response.json()["error"]["message"].startswith(f"{name}: ")
     for value in (None, *ANTHROPIC.refused[name].unless):
         assert server.post("/v1/messages", **{**body, name: value}).status_code == 200
+
+
+MESSAGE: Any = {"messages": HI, "max_tokens": 50, "model": "tiny"}
+
+
+@pytest.mark.parametrize("name", sorted(ANTHROPIC.refused))
+def test_a_parameter_that_changes_a_message_is_refused(server: Served, name: str) -> None:
+    plain = server.post("/v1/messages", **MESSAGE).json()["content"]
+    for value in (None, *ANTHROPIC.refused[name].unless):
+        response = server.post("/v1/messages", **MESSAGE, **{name: value})
+        assert response.status_code == 200, response.text
+        assert response.json()["content"] == plain
+    response = server.post("/v1/messages", **MESSAGE, **{name: IGNORED_ONCE.get(name, 17)})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith(f"{name}: ")
+
+
+def test_every_parameter_of_a_chat_is_known_for_messages() -> None:
+    assert known(CHAT) - known(ANTHROPIC) == set()
+
+
+def test_messages_have_the_parameters_of_sampling_and_of_the_template(server: Served) -> None:
+    more = {"chat_template_kwargs": {"shout": True}, "skip_special_tokens": False, "seed": 7}
+    answer = server.post("/v1/messages", **MESSAGE, **more).json()
+    assert answer["content"][0]["text"] == "<|im_start|>user: Hi<|im_end|>!<|im_start|>assistant: "
+    assert server.engine.runs[0].params.seed == 7

@@ -240,6 +240,68 @@ def test_a_marker_in_a_message_does_not_say_where_the_answer_begins(
         assert message["content"] == ("" if reasoning else "echo")
 
 
+PLAN = ("<plan>", "</plan>")
+NAMED = [[*THINK], [[*PLAN], [*THINK]]]
+"""Markers as a request names them."""
+
+
+@pytest.mark.parametrize("pairs", NAMED)
+@pytest.mark.parametrize("known", [(), [THINK]])
+@pytest.mark.parametrize(
+    ("added", "question", "content"),
+    [
+        ("assistant: ", "What does <think> mean?", "a "),
+        ("assistant: <think>\n", "What does </think> mean?", "a STOP b"),
+    ],
+)
+def test_this_also_holds_for_markers_that_the_request_names(
+    tmp_path: Any, known: Any, pairs: Any, added: str, question: str, content: str
+) -> None:
+    message = answer_of(tmp_path, added, question, known, stop="STOP", ignore_stops_between=pairs)
+    assert message["content"] == content
+
+
+def answer_of(
+    folder: Any, added: str, question: str, markers: Any, *, separates: bool = False, **more: Any
+) -> dict[str, Any]:
+    """The answer "a STOP b" to a question, after which the template adds ``added``."""
+    template = GENERATES + f"{{% if add_generation_prompt %}}{added}{{% endif %}}"
+    tokenizer = tokenizer_in(folder, template)
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        for each in tokenizer.encode("a STOP b").ids:
+            yield each
+
+    app = create_app(tokenizer, engine, reasoning_markers=markers, separate_reasoning=separates)
+    body = {"messages": [{"role": "user", "content": question}], **more}
+    with TestClient(app) as client:
+        answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    message: dict[str, Any] = answer.json()["choices"][0]["message"]
+    return message
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_where_the_markers_of_a_request_start_does_not_change_the_reasoning(
+    tmp_path: Any, starts: bool
+) -> None:
+    gate = {"stop": "STOP", "ignore_stops_between": PLAN, "starts_inside": starts}
+    message = answer_of(tmp_path, "bot: ", "Why <think>?", [THINK], separates=True, **gate)
+    assert message.get("reasoning_content") is None
+    assert message["content"] == ("a STOP b" if starts else "a ")
+
+
+@pytest.mark.parametrize("gate", [{"ignore_stops_between": []}, {"enable_stops_after": "a"}])
+@pytest.mark.parametrize(("starts", "kind"), [(True, "reasoning_content"), (False, "content")])
+def test_where_the_reasoning_starts_may_be_said_if_stops_count_in_it(
+    tmp_path: Any, gate: dict[str, Any], starts: bool, kind: str
+) -> None:
+    more = {"stop": "STOP", "starts_inside": starts, **gate}
+    added = "bot: " if starts else "bot: <think>"
+    message = answer_of(tmp_path, added, "Why?", [THINK], separates=True, **more)
+    assert (message.get("reasoning_content", "") + message["content"], message[kind]) == ("a ",) * 2
+
+
 @pytest.mark.parametrize("added", ["<think>", "<plan>"])
 def test_the_answer_begins_in_the_section_that_the_template_opens(
     tmp_path: Any, added: str
@@ -314,6 +376,34 @@ def test_anthropics_client(
     assert blocks == [("text", "user: "), ("thinking", "a STOP"), ("text", " b ")]
     assert [each.signature for each in message.content if each.type == "thinking"] == [message.id]
     assert message.stop_sequence == "STOP"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_channels_of_several_special_tokens(tmp_path: Any, is_streamed: bool) -> None:
+    """The answer has the forms of gpt-oss, in special tokens of the demo's tokenizer."""
+    tokenizer = tokenizer_in(tmp_path)
+    analysis, end, final = (
+        f"<|im_start|>{name}<|im_end|>" for name in ("analysis", "end", "final")
+    )
+    markers = (analysis, f"{end}{final}")
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        for each in tokenizer.encode(f"{analysis}Hm STOP{end}{final}4 STOP").ids:
+            yield each
+
+    app = create_app(tokenizer, engine, reasoning_markers=[markers], separate_reasoning=True)
+    extra = {"skip_special_tokens": False}
+    with served(app) as url, Anthropic(api_key="none", base_url=url, max_retries=0) as client:
+        assert chat(url, "?", is_streamed=is_streamed, extra_body=extra) == ("Hm STOP", "4 ")
+        options: Any = {"model": "model", "max_tokens": 50, "stop_sequences": ["STOP"]}
+        options |= {"messages": [{"role": "user", "content": "?"}], "extra_body": extra}
+        if is_streamed:
+            with client.messages.stream(**options) as events:
+                message = events.get_final_message()
+        else:
+            message = client.messages.create(**options)
+    blocks = [(each.type, getattr(each, each.type)) for each in message.content]
+    assert blocks == [("thinking", "Hm STOP"), ("text", "4 ")]
 
 
 def test_thinking_blocks_of_the_conversation_are_reasoning_for_the_template(tmp_path: Any) -> None:

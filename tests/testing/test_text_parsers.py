@@ -237,6 +237,7 @@ def test_equal_seeds_try_equal_cuts() -> None:
         ((3, ["a"]), "make_parser must be callable, got 3"),
         ((Whole, "text"), r"got one text: write \[text\]"),
         ((Whole, [["a", 1]]), "text 0 must be a string or a list of strings"),
+        ((Whole, ["a", 3]), "text 1 must be a string or a list of strings, got 3"),
     ],
 )
 def test_what_is_no_parser_or_no_text_is_refused(arguments: Any, message: str) -> None:

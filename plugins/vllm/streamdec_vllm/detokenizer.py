@@ -68,6 +68,10 @@ def _pairs(given: Any) -> Sections:
     flat = [
         each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
     ]
+    if len(flat) % 2:
+        raise ValueError(
+            f"{FIELD}: expected pairs of an opening and a closing marker, got {given!r:.80}"
+        )
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 

@@ -324,6 +324,7 @@ def test_a_request_with_wrong_markers_is_left_to_vllm(
 ) -> None:
     assert text_with(library, extra_args={streamdec_vllm.FIELD: ["("]}) == STOCK
     assert any("decodes a request" in line for line in logged(log))
+    assert f"{streamdec_vllm.FIELD}: expected pairs" in log.text
 
 
 # --- what is left to vLLM's own class -------------------------------------------------------------
@@ -388,6 +389,7 @@ def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
     assert a == b
     assert b.text == "one "
     assert any("decodes a request" in line for line in logged(log))
+    assert f"{streamdec_vllm.FIELD}: expected pairs" in log.text
 
 
 # --- nothing is raised into the engine ------------------------------------------------------------
