@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from openai import OpenAI
 from starlette.testclient import TestClient
 
-from streamdec.cli.serve import serve
+from streamdec.cli.command_group import commands
 from streamdec.errors import SourceError
 from streamdec.server import ServerLimits, create_app
 from streamdec.server.generation_requests import read_messages
@@ -464,7 +464,7 @@ def test_a_server_without_markers_refuses_to_separate(server: Served) -> None:
 def test_separate_reasoning_needs_markers(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="needs reasoning_markers"):
         create_app(tokenizer, EchoEngine(), separate_reasoning=True)
-    result = CliRunner().invoke(serve, ["--separate-reasoning"])
+    result = CliRunner().invoke(commands, ["serve", "--separate-reasoning"])
     assert result.exit_code == 2
     assert "--separate-reasoning needs --reasoning-markers" in result.output
 
@@ -505,7 +505,7 @@ def test_bad_markers_raise_before_the_first_request(
     ],
 )
 def test_the_command_refuses_bad_markers(given: list[str], told: str) -> None:
-    result = CliRunner().invoke(serve, ["--reasoning-markers", *given])
+    result = CliRunner().invoke(commands, ["serve", "--reasoning-markers", *given])
     assert result.exit_code == 2
     assert told in result.output
 
@@ -518,5 +518,5 @@ def test_markers_of_the_command_have_escapes(monkeypatch: pytest.MonkeyPatch) ->
         raise SourceError("enough")
 
     monkeypatch.setattr("streamdec.server.create_app", create)
-    CliRunner().invoke(serve, ["--reasoning-markers", "<think>", r"</think>\n\n"])
+    CliRunner().invoke(commands, ["serve", "--reasoning-markers", "<think>", r"</think>\n\n"])
     assert made["reasoning_markers"] == (("<think>", "</think>\n\n"),)

@@ -10,7 +10,7 @@ from anthropic import Anthropic
 from click.testing import CliRunner
 
 import streamdec.server
-from streamdec.cli.serve import serve
+from streamdec.cli.command_group import commands
 from streamdec.server import create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
@@ -137,6 +137,6 @@ def test_a_server_without_a_key_that_others_can_reach_warns(
 ) -> None:
     monkeypatch.setattr(streamdec.server, "serve", lambda *_, **__: 0)
     monkeypatch.delenv("STREAMDEC_API_KEY", raising=False)
-    result = CliRunner().invoke(serve, options)
+    result = CliRunner().invoke(commands, ["serve", *options])
     assert result.exit_code == 0
     assert ("Warning: anyone who can reach" in result.stderr) == warns

@@ -12,7 +12,7 @@ from openai import OpenAI
 from starlette.testclient import TestClient
 
 import streamdec.server
-from streamdec.cli.serve import serve
+from streamdec.cli.command_group import commands
 from streamdec.server import SamplingParams, create_app
 from tests.server.serving import served
 
@@ -86,5 +86,7 @@ def test_the_option_reaches_the_server(policy: str | None, monkeypatch: Any) -> 
 
     monkeypatch.setattr(streamdec.server, "create_app", create)
     monkeypatch.setattr(streamdec.server, "serve", lambda *_, **__: 0)
-    result = CliRunner().invoke(serve, [] if policy is None else ["--unknown-ids", policy])
+    result = CliRunner().invoke(
+        commands, ["serve"] if policy is None else ["serve", "--unknown-ids", policy]
+    )
     assert (result.exit_code, given) == (0, [policy or "skip"])
