@@ -341,7 +341,7 @@ class Front:
 
 
 def _first(state: int | None, pairs: _Pairs) -> _Pairs:
-    """Return ``pairs`` with the pair number ``state`` first; in their order without one.
+    """Return ``pairs`` with pair number ``state`` (from 1) moved to the front, if there is one.
 
     ``starts_inside=True`` makes a stream begin inside the first pair.
     """

@@ -159,7 +159,7 @@ def generation_of(
 
 
 def _start_of_reasoning(fields: Fields, conditions: StopConditions) -> int | None:
-    """Return where the reasoning starts if the request says it and names no markers of its own."""
+    """Return where the reasoning starts if the request says it and names no other markers."""
     if fields.get("starts_inside") is None or conditions.ignore_stops_between:
         return None
     return int(fields.flag("starts_inside"))
