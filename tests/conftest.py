@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -35,3 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if callspec and any(map(is_shared, callspec.params.values())):
             item.add_marker("thorough")
     items.sort(key=lambda item: item.path.name not in LAWS)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps collections of garbage short: they leave out what was made until now.
+
+    That is a million objects of modules and tests. Collections are thousands, and some tests
+    start one.
+    """
+    gc.freeze()

@@ -258,15 +258,6 @@ def test_a_child_is_not_believed_that_a_template_takes_something_else(
 # --- the child process ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", autouse=True)
-def old_objects_are_left_alone() -> Iterator[None]:
-    """What health() collects is what a test made, not what pytest has."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def pool() -> Iterator[ChildPool]:
     """A pool of two; afterwards this process has what it had before."""
