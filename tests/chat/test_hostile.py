@@ -508,7 +508,7 @@ os.kill(os.getpid(), 9)
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
     )
     child = Path(f"/proc/{int(run.stdout)}")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60  # after which it is taken to hang
     while child.exists() and time.monotonic() < deadline:
         state = (child / "stat").read_text().rpartition(")")[2].split()[0]
         if state == "Z":  # ended; whoever took it over has not asked yet
