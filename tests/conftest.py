@@ -43,10 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LAWS)
 
 
-def pytest_collection_finish() -> None:
-    """Keeps collections of garbage short: they leave out what was made until now.
+@pytest.fixture(scope="module", autouse=True)
+def _collections_are_short() -> None:
+    """Lets collections of garbage leave out what was made until now.
 
-    That is a million objects of modules and tests. Collections are thousands, and some tests
-    start one.
+    That is a million objects of modules and tests, and there are thousands of collections. A server
+    that ends in this process undoes it.
     """
-    gc.freeze()
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
