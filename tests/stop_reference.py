@@ -352,12 +352,17 @@ class IdStop(NamedTuple):
 
 
 def _encoded_alone(tokenizer: MockTokenizer, text: str) -> int | None:
-    """The id of ``text``, if the tokenizer encodes it so between other letters."""
-    with contextlib.suppress(EncodeError):
-        ids = tokenizer.encode(f"a{text}a", add_special_tokens=False).ids
-        found = tokenizer.token_to_id(text)
-        return found if found in ids else None
-    return None
+    """The id of ``text``, if the tokenizer encodes it so wherever law 12 asks."""
+    found = tokenizer.token_to_id(text)
+    if found is None or text[0].isalnum() or text[-1].isalnum():
+        return None
+    for other in ["a", " ", "\n", ".", "<"]:
+        with contextlib.suppress(EncodeError):
+            ids = tokenizer.encode(other + text + other, add_special_tokens=False).ids
+            if list(ids).count(found) != 1:
+                return None
+    ids = tokenizer.encode(text * 3, add_special_tokens=False).ids
+    return found if list(ids).count(found) == 3 else None
 
 
 class _Replay:

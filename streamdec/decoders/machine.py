@@ -168,7 +168,8 @@ class Machine(Walk):
     @property
     def has_context(self) -> bool:
         """Whether the prompt left something that the generated text depends on."""
-        return bool(self._primed != self._table.prime(()))
+        begins_elsewhere = self._start is not self._stops.first
+        return begins_elsewhere or bool(self._primed != self._table.prime(()))
 
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``; True if it cannot tell."""

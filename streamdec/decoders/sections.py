@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streamdec.chunks import NOTHING, Chunk, in_section
@@ -58,7 +58,14 @@ class Sections:
         texts = [marker for pair in pairs for marker in pair]
         skipped = skipped_ids(tokenizer, table, texts)
         if table.options.skip_special_tokens:
-            _warn_of_skipped_parts(tokenizer, [each for each in texts if each not in skipped])
+            told = [each for each in texts if each not in skipped]
+            for marker, part in unfindable(tokenizer, told):
+                warnings.warn(
+                    f"sections: the marker {marker!r:.80} has the text of {part!r:.40}, a special "
+                    "token that is skipped, so it is not found; give skip_special_tokens=False",
+                    StreamdecWarning,
+                    stacklevel=4,
+                )
         self.gate = Gate(pairs, OPEN, skipped)
         self.names = (None, *(name for name, _ in named))
         """The section of each state of the gate."""
@@ -66,8 +73,11 @@ class Sections:
         self.prompt_markers = PromptMarkers(pairs, tokenizer)
 
 
-def _warn_of_skipped_parts(tokenizer: Any, markers: Iterable[str | int]) -> None:
-    """Warn of texts that have the text of a skipped special token: they are not found."""
+def unfindable(tokenizer: Any, markers: Iterable[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the markers that are not found if special tokens are skipped, each with such a token.
+
+    They are texts of such a token and more. A marker that is one such token is found by its id.
+    """
     needed = "special_tokens", "token_to_id", "is_skipped"
     special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
     if special_tokens is None or token_to_id is None or is_skipped is None:
@@ -75,14 +85,11 @@ def _warn_of_skipped_parts(tokenizer: Any, markers: Iterable[str | int]) -> None
     ids = {name: token_to_id(name) for name in special_tokens.all if name}
     skipped = [name for name, i in ids.items() if i is not None and is_skipped(i)]
     for marker in markers:
-        part = next((name for name in skipped if isinstance(marker, str) and name in marker), None)
+        if not isinstance(marker, str) or marker in skipped:
+            continue
+        part = next((name for name in skipped if name in marker), None)
         if part is not None:
-            warnings.warn(
-                f"sections: the marker {marker!r:.80} has the text of {part!r:.40}, a special "
-                "token that is skipped, so it is not found; give skip_special_tokens=False",
-                StreamdecWarning,
-                stacklevel=5,
-            )
+            yield marker, part
 
 
 _kept: weakref.WeakKeyDictionary[Table, dict[Any, Sections]] = weakref.WeakKeyDictionary()

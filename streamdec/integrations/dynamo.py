@@ -80,8 +80,8 @@ class TextWorker:
         wire: called with the request; returns what turns chunks into objects. Without it objects
             have ``text``, ``finish_reason`` and ``stop_reason``, and ``section`` in a section.
         conditions: called with the request; returns its StopConditions.
-        prompt_token_ids: called with the request; returns the ids of the prompt, if it may end
-            inside a character.
+        prompt_token_ids: called with the request; returns the ids of the prompt. Needed if the
+            prompt may end inside a character, and for sections that it may have opened.
         options: of decoding and of the stream, as :func:`streamdec.stream` takes them; also
             ``sections`` and ``keep_markers``.
 

@@ -57,7 +57,9 @@ def create_app(
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
         reasoning_markers: the markers around the model's reasoning, such as
             ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
-            ignored, unless a request overrides this (``ignore_stops_between``).
+            ignored, unless a request overrides this (``ignore_stops_between``). If a marker
+            contains a special token and more, requests do not skip special tokens unless they say
+            so (``skip_special_tokens``).
         separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
             messages have ``thinking`` blocks, without the markers. A chat may override this.
         api_keys: the keys, of which requests need one; none if requests need no key. Paths with

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from os.path import commonprefix
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ import anyio
 
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.sections import unfindable
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
@@ -111,6 +113,9 @@ class Front:
         self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
         self.admission = Admission(limits, self.gate)
         self.vocab_size = self.tokenizer.vocab_size
+        markers = chain(*self.reasoning_markers)
+        self.skips_special_tokens = not any(unfindable(self.tokenizer, markers))
+        """Whether requests skip special tokens if they do not say so."""
         self.gives_logprobs = bool(getattr(self.engine, "logprobs", False))
         self._answering: set[Abortable] = set()
         self._all_ended: anyio.Event | None = None

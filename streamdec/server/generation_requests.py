@@ -106,6 +106,7 @@ def generation_of(
     reasoning_markers: Sequence[tuple[str | int, str | int]] = (),
     logprobs: int | None,
     separates_reasoning: bool = False,
+    skips_special_tokens: bool = True,
 ) -> Generation:
     """Read a request, with the field names of OpenAI's API and of vLLM's."""
     fields = Fields(body)
@@ -151,7 +152,7 @@ def generation_of(
         include_usage=options.flag("include_usage"),
         continuous_usage_stats=options.flag("continuous_usage_stats"),
         logprobs=logprobs,
-        skip_special_tokens=fields.flag("skip_special_tokens", default=True),
+        skip_special_tokens=fields.flag("skip_special_tokens", default=skips_special_tokens),
         return_token_ids=fields.flag("return_token_ids"),
         separates_reasoning=separates_reasoning,
         starts_in=_start_of_reasoning(fields, conditions) if separates_reasoning else None,
@@ -211,8 +212,6 @@ def _conditions(
         message = str(error)
         word = re.match(r"\w+", message)
         param = word[0] if word and word[0] in (*_VLLM_KEYS, *OWN) else None
-        if param is None and "max_stop_length" in message:
-            param = "stop"
         raise RequestError(message, param=param) from None
 
 

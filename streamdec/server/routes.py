@@ -306,6 +306,7 @@ class Routes:
             reasoning_markers=front.reasoning_markers,
             logprobs=logprobs,
             separates_reasoning=separates_reasoning,
+            skips_special_tokens=front.skips_special_tokens,
         )
 
     def _check_samples(self, count: int) -> None:

@@ -7,10 +7,11 @@ the key of a cache and travel inside a snapshot.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import chain
 from typing import Any, Self, SupportsIndex, TypeGuard
 
 from streamdec.stops.patterns import StopPattern, read_patterns
@@ -118,7 +119,7 @@ class StopConditions(_Fields):
     >>> StopConditions("#" * 1000, max_stop_length=256)
     Traceback (most recent call last):
         ...
-    ValueError: a stop of 1000 code points or ids exceeds max_stop_length (256)
+    ValueError: stop: 1000 code points or ids exceed max_stop_length (256)
     """
 
     __slots__ = ()
@@ -179,18 +180,25 @@ class StopConditions(_Fields):
         self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
     ) -> None:
         """Raise ValueError if a stop, or all stops together, are longer than that."""
-        markers = [marker for marker in self.markers if isinstance(marker, str)]
-        texts = (*self.stop, *self.visible_stop, *markers, *self.stop_token_sequences)
-        lengths = [*map(len, texts)]
-        longest = max([*lengths, *(pattern.longest for pattern in patterns)], default=0)
-        together = sum(lengths) + sum(len(pattern.source) for pattern in patterns)
-        for what, name, length, limit in (
-            ("a stop", "max_stop_length", longest, most),
-            ("all stops together", "max_total_length", together, most_together),
+        lengths = [*self._lengths()]
+        together = sum(length for _, length in lengths) + sum(len(p.source) for p in patterns)
+        lengths += [("stop_regex", pattern.longest) for pattern in patterns]
+        longest = max(lengths, key=operator.itemgetter(1), default=("stop", 0))
+        for bound, limit, (name, length) in (
+            ("max_stop_length", most, longest),
+            ("max_total_length", most_together, ("all stops together", together)),
         ):
-            if limit is not None and length > _count(name, limit, least=0):
-                verb = "exceeds" if what == "a stop" else "exceed"
-                raise ValueError(f"{what} of {length} code points or ids {verb} {name} ({limit})")
+            if limit is not None and length > _count(bound, limit, least=0):
+                raise ValueError(f"{name}: {length} code points or ids exceed {bound} ({limit})")
+
+    def _lengths(self) -> Iterator[tuple[str, int]]:
+        """Yield the lengths of stops and of markers, each with the name of its argument."""
+        for name in ("stop", "visible_stop", "stop_token_sequences"):
+            yield from ((name, len(each)) for each in getattr(self, name))
+        for name in ("enable_stops_after", "disable_stops_after", "ignore_stops_between"):
+            markers = getattr(self, name)
+            each = chain(*markers) if isinstance(markers, tuple) else (markers,)
+            yield from ((name, len(marker)) for marker in each if isinstance(marker, str))
 
     @property
     def markers(self) -> tuple[str | int, ...]:

@@ -179,7 +179,7 @@ class PromptMarkers:
 
 
 def _only_token(tokenizer: Any, text: str) -> int | None:
-    """Return the id of the token that is ``text``, if ``text`` is never encoded otherwise.
+    """Return the id of the token that is ``text``, if guarantee 12 finds it by that id.
 
     A word may always be part of a longer token. Other texts are encoded beside some letters.
     """
@@ -191,8 +191,8 @@ def _only_token(tokenizer: Any, text: str) -> int | None:
     for beside in ("a", " ", "\n", ".", "<", text):
         try:
             ids = encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
-        except StreamdecError:
-            return None
+        except StreamdecError:  # the tokenizer has no token for the letter
+            continue
         if [*ids].count(token_id) != (3 if beside == text else 1):
             return None
     return token_id

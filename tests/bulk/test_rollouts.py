@@ -101,8 +101,10 @@ def test_each_row_is_what_a_stream_gives(
     it = subject(name)
     spans = spans and has_spans(it.tokenizer)
     rows = data.draw(st.lists(token_ids(it), max_size=6))
-    prompts = data.draw(st.none() | st.lists(token_ids(it), min_size=len(rows), max_size=len(rows)))
     ids = [i for row in rows for i in row] or it.usual[:3]
+    prompt = token_ids(it) | st.just(ids[:1])
+    sections = [(ids[0], each) for each in ids if each != ids[0]][:1]
+    prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
     text = it.tokenizer.decode(ids) or "a"
     start = data.draw(st.integers(0, len(text) - 1))
     kinds = [
@@ -114,6 +116,7 @@ def test_each_row_is_what_a_stream_gives(
             include_stop_str_in_output=data.draw(st.booleans()),
             min_tokens=data.draw(st.integers(0, 2)),
             max_tokens=data.draw(st.none() | st.integers(2, 9)),
+            ignore_stops_between=data.draw(st.sampled_from([[], sections])),
         )
         for _ in range(2)
     ]
@@ -225,6 +228,14 @@ def test_a_prompt_is_what_the_row_goes_on_from() -> None:
     rows, prompts = [[5, 0], [5, 0], [0]], [[4], [], [0]]
     found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
     assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
+
+
+@both_ways
+def test_a_row_begins_in_the_section_that_its_prompt_opened() -> None:
+    conditions = StopConditions(" you", ignore_stops_between=[(2, 3)])
+    prompts = [[2], [2, 3], [0], []]
+    found = decode_rollouts([[0, 1, 0]] * 4, TOKENIZER, conditions, prompt_token_ids=prompts)
+    assert [each.text for each in found] == ["Hi youHi", "Hi", "Hi", "Hi"]
 
 
 @both_ways

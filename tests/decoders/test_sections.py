@@ -94,7 +94,7 @@ def test_the_order_of_sections_is_kept() -> None:
         (
             {"ignore_stops_between": ("a" * 9, "b"), "max_stop_length": 8},
             ValueError,
-            "a stop of 9 code points",
+            "ignore_stops_between: 9 code points",
         ),
     ],
 )

@@ -403,11 +403,11 @@ def test_json_is_checked_like_arguments() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"max_stop_length": 3}, "a stop of 4 code points or ids exceeds max_stop_length (3)"),
-        ({"max_stop_length": 0}, "a stop of 4 code points or ids exceeds max_stop_length (0)"),
+        ({"max_stop_length": 3}, "visible_stop: 4 code points or ids exceed max_stop_length (3)"),
+        ({"max_stop_length": 0}, "visible_stop: 4 code points or ids exceed max_stop_length (0)"),
         (
             {"max_total_length": 6},
-            "all stops together of 7 code points or ids exceed max_total_length (6)",
+            "all stops together: 7 code points or ids exceed max_total_length (6)",
         ),
     ],
 )
@@ -419,18 +419,22 @@ def test_bounds_count_code_points_of_hidden_and_visible(
 
 
 @pytest.mark.parametrize(
-    ("conditions", "too_short"),
+    ("conditions", "too_short", "longest"),
     [
-        ({"stop_token_sequences": [[1, 2, 3, 4]]}, 3),
-        ({"stop": "ab", "stop_token_sequences": [[1, 2], [3]]}, 1),
-        ({"stop": "x", "enable_stops_after": "1234"}, 3),
-        ({"stop": "xyz", "disable_stops_after": "12"}, 2),
+        ({"stop_token_sequences": [[1, 2, 3, 4]]}, 3, "stop_token_sequences"),
+        ({"stop": "ab", "stop_token_sequences": [[1, 2], [3]]}, 1, "stop"),
+        ({"stop": "x", "enable_stops_after": "1234"}, 3, "enable_stops_after"),
+        ({"stop": "xyz", "disable_stops_after": "12"}, 2, "stop"),
+        ({"stop": "x", "ignore_stops_between": [("1", 7), ("2", "34")]}, 1, "ignore_stops_between"),
+        ({"stop": "x", "stop_regex": "[ab]{4}"}, 3, "stop_regex"),
     ],
 )
-def test_bounds_count_sequences_and_markers_too(conditions: dict[str, Any], too_short: int) -> None:
-    within = StopConditions(**conditions, max_stop_length=4, max_total_length=5)
+def test_bounds_count_all_kinds_and_name_the_longest(
+    conditions: dict[str, Any], too_short: int, longest: str
+) -> None:
+    within = StopConditions(**conditions, max_stop_length=4, max_total_length=8)
     assert within == StopConditions(**conditions)
-    with pytest.raises(ValueError, match="exceeds max_stop_length"):
+    with pytest.raises(ValueError, match=f"^{longest}: .* exceed max_stop_length"):
         StopConditions(**conditions, max_stop_length=too_short)
     with pytest.raises(ValueError, match="exceed max_total_length"):
         StopConditions(**conditions, max_total_length=3)
