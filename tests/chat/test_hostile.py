@@ -587,7 +587,8 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
 def test_values_cross_as_they_are(pool: ChildPool) -> None:
     template = "{{ x }}{{ x|string|length }}"
     keys = {1: "a", None: 2, False: 3, (1, 2): 4, 1.5: 5}
-    for value in ((1, ("a",)), keys, 10**50, -0.0, "\ud800", [[]] * 3):
+    values: list[Any] = [(1, ("a",)), keys, 10**50, -0.0, "\ud800", [[]] * 3]
+    for value in values:
         here = render_once(template, {**CONTEXT, "x": value}, profile="classic")
         assert rendered(pool, template, x=value) == here
 
