@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +86,11 @@ def read_sources() -> dict[str, str]:
     return {module_name(path.relative_to(ROOT)): path.read_text("utf-8") for path in paths}
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def module_name(path: Path) -> str:
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -92,7 +98,7 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     typing_only = {id(inner) for node in ast.walk(tree) for inner in guarded_nodes(node)}
     for node in ast.walk(tree):
         for imported in names_of(node, modules):
@@ -131,12 +137,14 @@ def faults_of(sources: Mapping[str, str]) -> list[str]:
     )
 
 
+@cache
 def home_of(module: str) -> str | None:
     """The package or module of LAYERS that ``module`` belongs to."""
     homes = (home for layer in LAYERS for home in layer)
     return next((home for home in homes if is_within(module, home)), None)
 
 
+@cache
 def layer_of(module: str) -> int | None:
     if module == "streamdec":
         return len(LAYERS)
@@ -197,7 +205,7 @@ def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
     for module, source in sources.items():
         if not is_of_core(module):
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Attribute):
                 names.add(node.attr)
             elif isinstance(node, ast.FunctionDef):
@@ -215,8 +223,12 @@ def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
 
     A name that the module sets on its own objects is its own.
     """
-    attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
-    own = {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cls")}
+    attributes = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Attribute)]
+    own = {
+        node.attr
+        for node in attributes
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    }
     for node in attributes:
         if node.attr in private - own:
             yield f"{module}:{node.lineno} reads {ast.unparse(node)}"
@@ -302,6 +314,6 @@ def test_a_read_of_a_private_attribute_is_found() -> None:
 
 def test_every_module_begins_with_what_it_is() -> None:
     silent = [
-        name for name, source in read_sources().items() if not ast.get_docstring(ast.parse(source))
+        name for name, source in read_sources().items() if not ast.get_docstring(parsed(source))
     ]
     assert silent == []

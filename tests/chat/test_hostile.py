@@ -42,7 +42,7 @@ SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 
 NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
 ENVIRONMENT: Any = make_environment("classic", now=NOW)
-QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.5, answer=1 << 20)
+QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.25, answer=1 << 20)
 """What an attack may take here; the limits are of the same kind as those of users."""
 SAMPLE = ("pow buffer-append flood2 parens-max").split()
 """Attacks of each kind, which are tried in each run."""
