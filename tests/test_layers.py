@@ -86,11 +86,6 @@ def read_sources() -> dict[str, str]:
     return {module_name(path.relative_to(ROOT)): path.read_text("utf-8") for path in paths}
 
 
-@cache
-def parsed(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
 def module_name(path: Path) -> str:
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -98,7 +93,7 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    tree = parsed(source)
+    tree = ast.parse(source)
     typing_only = {id(inner) for node in ast.walk(tree) for inner in guarded_nodes(node)}
     for node in ast.walk(tree):
         for imported in names_of(node, modules):
@@ -205,7 +200,7 @@ def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
     for module, source in sources.items():
         if not is_of_core(module):
             continue
-        for node in ast.walk(parsed(source)):
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Attribute):
                 names.add(node.attr)
             elif isinstance(node, ast.FunctionDef):
@@ -223,7 +218,7 @@ def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
 
     A name that the module sets on its own objects is its own.
     """
-    attributes = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Attribute)]
+    attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
     own = {
         node.attr
         for node in attributes
@@ -314,6 +309,6 @@ def test_a_read_of_a_private_attribute_is_found() -> None:
 
 def test_every_module_begins_with_what_it_is() -> None:
     silent = [
-        name for name, source in read_sources().items() if not ast.get_docstring(parsed(source))
+        name for name, source in read_sources().items() if not ast.get_docstring(ast.parse(source))
     ]
     assert silent == []
