@@ -244,7 +244,7 @@ def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
     rules = subject.tokenizer.rules
     words = itertools.cycle(subject.words[:7])
     silent = [i for i in (*subject.skipped[:1], *subject.unknown[:1]) if subject.words]
-    for token_id, length in itertools.product(silent, range(1, 41)):
+    for token_id, length in itertools.product(silent, [*range(1, 13), 16, 17, 33, 40]):
         ids = [next(words), *[token_id] * length, next(words), token_id, next(words)]
         laws.whole_decode(subject, ids, **exact(subject))
         if not (rules and rules.replaces):  # then text is withheld that the window gives
@@ -343,7 +343,8 @@ def test_window_law_6_runs_of_silent_ids(subject: Subject) -> None:
     words = [[i] for i in subject.words[:2]]
     bytes_of = [subject.byte_ids.get(byte, -1) for byte in "😀".encode()]
     spelled = [] if {-1, *subject.skipped} & {*bytes_of} else [bytes_of * 2]
-    for length, part in itertools.product(range(50, 70), [*words, *spelled]):
+    lengths = [50, *range(54, 58), *range(61, 67), 69]
+    for length, part in itertools.product(lengths, [*words, *spelled]):
         silent = subject.unknown[:1] * length
         laws.window_continues(subject, [], [*silent, *part, *silent[:9], *part])
         laws.window_continues(subject, [*part, *silent], [*part, *silent[:9], *part])

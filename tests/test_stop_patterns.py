@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import regex
-from hypothesis import given, reject
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -225,6 +225,8 @@ def test_dead_ends_may_be_withheld_but_nothing_is_given_out_too_early(situation:
     sources=st.lists(patterns(), min_size=1, max_size=2),
     pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
 )
+@example(sources=["(?<!^a)ab"], pieces=[("aab", False)])
+@example(sources=["(?<!^a)b[ab]+"], pieces=[("a", False), ("bbaa", False)])
 def test_the_matcher_in_long_texts(sources: list[str], pieces: list[tuple[str, bool]]) -> None:
     """What is cut off is never taken for nothing; what was ignored is not found later."""
     matcher = matcher_of((), (), read_patterns(sorted(sources), MOST))

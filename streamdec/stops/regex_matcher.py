@@ -65,10 +65,15 @@ class _Regex:
         # Only partial matches are wanted, and ``(?!)`` makes every complete one fail.
         self._begun = _compiled(pattern, f"{pattern.inner_open_ended}(?!)").search
         self._has_place = pattern.spelled != pattern.inner
+        self._from_place = 0
         if self._has_place:
             # A match begins at the place; or, if ``^`` is in a look-behind, after it.
-            name = "search" if pattern.looks_to_place else "match"
-            spellings = (pattern.spelled, rf"{pattern.spelled}\Z", f"{pattern.open_ended}(?!)")
+            name, at_end = "match", rf"{pattern.spelled}\Z"
+            if pattern.looks_to_place:
+                # Nearer to the place, only a search from the place knows whether ``^`` holds.
+                self._from_place = pattern.reach + 1
+                name, at_end = "search", rf"(?=(?s:.){{0,{pattern.longest}}}\Z){at_end}"
+            spellings = (pattern.spelled, at_end, f"{pattern.open_ended}(?!)")
             finds = (getattr(_compiled(pattern, spelled), name) for spelled in spellings)
             self._place_anywhere, self._place_at_end, self._place_begun = finds
 
@@ -80,8 +85,9 @@ class _Regex:
         ``text`` begins with the text of ``tail``. The first match is the one that ends first. If
         several end there, it is the longest.
         """
-        floor = tail.floor
-        first = self._find(self._anywhere, text, max(seen + 1 - self.longest, floor), deadline)
+        floor, inner_floor = tail.floor, self._inner_floor(tail)
+        start = max(seen + 1 - self.longest, inner_floor)
+        first = self._find(self._anywhere, text, start, deadline)
         at_place = self._has_place and tail.is_place
         if at_place:
             at_place = self._find(self._place_anywhere, text, floor, deadline) is not None
@@ -93,7 +99,7 @@ class _Regex:
                 found = self._find(self._place_at_end, text, floor, deadline, end=end)
                 if found is not None and end - found.start() <= self.longest:
                     return found.start(), end
-            start = max(end - self.longest, least)
+            start = max(end - self.longest, least, inner_floor)
             found = self._find(self._at_end, text, start, deadline, end=end)
             if found is not None:
                 return found.start(), end
@@ -102,13 +108,19 @@ class _Regex:
     def begun(self, tail: RegexTail, deadline: float) -> int:
         """Return how many last letters of the tail's text may become a match."""
         text, floor = tail.text, tail.floor
+        start = max(len(text) + 1 - self.longest, floor)
         if self._has_place and tail.is_place and len(text) > floor:
             found = self._find(self._place_begun, text, floor, deadline, partial=True)
             if found is not None and len(text) - found.start() < self.longest:
                 return len(text) - found.start()
-        start = max(len(text) + 1 - self.longest, floor)
+            if found is None:
+                start = max(start, self._inner_floor(tail))
         found = self._find(self._begun, text, start, deadline, partial=True)
         return 0 if found is None else len(text) - found.start()
+
+    def _inner_floor(self, tail: RegexTail) -> int:
+        """Return the first place in the text of ``tail`` from which no ``^`` can be seen."""
+        return tail.floor + self._from_place * tail.is_place
 
     def _find(
         self,

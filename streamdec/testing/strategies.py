@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 from hypothesis import strategies as st
 
 from streamdec.testing.subjects import Subject
+
+# Strategies are kept, because hypothesis examines each new one, which takes longer than a draw.
+_kept = lru_cache(maxsize=256)
 
 
 def token_ids(
@@ -20,6 +24,13 @@ def token_ids(
 
     With ``known``, all ids have a token. Without ``special``, none may be skipped.
     """
+    return _token_ids(subject, known, special, max_size)
+
+
+@_kept
+def _token_ids(
+    subject: Subject, known: bool, special: bool, max_size: int
+) -> st.SearchStrategy[list[int]]:
     kinds = [subject.usual, subject.usual, subject.partial]
     if special:
         kinds.append(subject.special)
@@ -44,6 +55,13 @@ def running_text(
     At most ``max_size`` of these parts. Without ``silent`` there are no runs without text, which
     consist of unknown ids and, with ``skip_special_tokens``, of special ids.
     """
+    return _running_text(subject, skip_special_tokens, silent, max_size)
+
+
+@_kept
+def _running_text(
+    subject: Subject, skip_special_tokens: bool, silent: bool, max_size: int
+) -> st.SearchStrategy[list[int]]:
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
     skipped = set(subject.skipped if skip_special_tokens else ())
     unseen_ids = [*subject.unknown, *sorted(skipped)]
@@ -69,7 +87,12 @@ def _joined(parts: st.SearchStrategy[list[int]], max_size: int) -> st.SearchStra
 
 def cuts(token_ids: Sequence[int]) -> st.SearchStrategy[list[int]]:
     """Generate at most eight ascending places to divide ``token_ids`` into calls."""
-    return st.lists(st.integers(0, len(token_ids)), max_size=8).map(sorted)
+    return _cuts(len(token_ids))
+
+
+@_kept
+def _cuts(length: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, length), max_size=8).map(sorted)
 
 
 def divided(token_ids: Sequence[int]) -> st.SearchStrategy[list[list[int]]]:

@@ -168,8 +168,8 @@ def test_the_first_text_of_an_answer_is_what_is_timed(monkeypatch: pytest.Monkey
 def test_a_child_tells_what_loading_takes(frontend: Frontend) -> None:
     for backend in (child.LIBRARY, "huggingface", "fastokens"):
         loaded = child.load(frontend.subject.path, backend, "some text")
-        assert 0 < loaded.seconds < 60
-        assert 0 < loaded.first_seconds < loaded.seconds + 60
+        assert loaded.seconds > 0
+        assert loaded.first_seconds > 0
         if loaded.loaded_bytes is not None and loaded.used_bytes is not None:
             assert 0 < loaded.loaded_bytes < 10**9
 

@@ -68,7 +68,7 @@ def test_the_environment_changes_nothing_in_a_pipe(variable: str) -> None:
 
 def test_pieces_are_flushed_as_they_come_and_characters_are_whole() -> None:
     """Every read ends between two characters, and the first comes long before the end."""
-    process = subprocess.Popen(command("demo", "--rate", "400"), cwd=ROOT, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command("demo", "--rate", "2000"), cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout
     with process.stdout as out:
         pieces = list(iter(lambda: os.read(out.fileno(), 65536), b""))

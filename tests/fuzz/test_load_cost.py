@@ -1,14 +1,12 @@
-"""The fuzz target of loading sees what a load costs, and no edited seed costs too much."""
+"""The fuzz target of loading sees what a load costs. `test_targets.py` runs its seeds."""
 
 from __future__ import annotations
 
 import ctypes
-import random
 
 import pytest
 
 from fuzz import load_cost
-from fuzz.harness import attempt
 from fuzz.load_cost import BASE_MEMORY, SHAPES, TARGET, CostError, within
 
 
@@ -42,9 +40,10 @@ def test_what_costs_too_much_is_found(work: object, said: str) -> None:
         within(work, 100)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_cost, "BASE_SECONDS", 0.0)
-    with pytest.raises(CostError, match=r"the child ended with status 9 .* after [12]\."):
+    with pytest.raises(CostError, match="the child ended with status 9 "):
         within(_spin, 0)
 
 
@@ -55,13 +54,3 @@ def test_what_costs_little_is_no_finding() -> None:
 def test_every_shape_is_a_seed() -> None:
     seeds = b"".join(TARGET.seeds().values())
     assert [shape for shape in SHAPES if f'"{shape}"'.encode() not in seeds] == []
-
-
-@pytest.mark.parametrize("name", TARGET.seeds())
-def test_an_edited_seed_costs_no_more_than_its_size_allows(name: str) -> None:
-    choose = random.Random(name)
-    data, edit = TARGET.seeds()[name], TARGET.edit
-    assert edit is not None
-    for _ in range(3):
-        data = edit(data, choose)
-        assert attempt(TARGET, data) is None, data

@@ -38,7 +38,14 @@ SECONDS = 120.0
 # --- the corpus -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+COSTS = {"load_cost", "pattern_cost"}
+"""Targets with slow seeds. The quick tests of loading and of patterns check the same limits."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.thorough) if each in COSTS else each for each in NAMES],
+)
 def test_the_law_holds_of_every_seed(name: str) -> None:
     target = target_named(name)
     found = {

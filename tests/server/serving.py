@@ -114,8 +114,8 @@ class EchoEngine:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Waits for it."""
-    deadline = time.monotonic() + 10
+    """Waits for it; after a minute it is taken to hang."""
+    deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline, "it never was"
         time.sleep(0.005)

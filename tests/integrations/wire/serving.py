@@ -7,7 +7,6 @@ import contextlib
 import queue
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,7 +56,6 @@ class Engine:
     """Which other one must be closed before this one gives anything."""
     logprob: float = -0.25
     num_asked: int = 0
-    closed_at: float | None = None
     closed: threading.Event = field(default_factory=threading.Event)
     begun: threading.Event = field(default_factory=threading.Event)
 
@@ -79,7 +77,6 @@ class Engine:
             if self.finish_reason is not None:
                 yield {"token_ids": [], "finish_reason": self.finish_reason}
         finally:
-            self.closed_at = time.monotonic()
             self.closed.set()
 
 
