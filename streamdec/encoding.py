@@ -77,6 +77,17 @@ class Encoding:
     ((1, 2, 3), 3, 12)
     """
 
+    # One of the two is None until it is asked for.
+    _data: bytes | None = None
+    _ids: tuple[int, ...] | None = None
+    _source: EncodingSource | None
+    text: str | None
+    """The text that was encoded; None if it was not given."""
+    add_special_tokens: bool = False
+    """Whether special tokens were added around it."""
+    special: Special = "parse"
+    """How special tokens in it were encoded."""
+
     def __init__(
         self,
         ids: Iterable[int] | bytes,
@@ -86,46 +97,46 @@ class Encoding:
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> None:
-        self._data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
-        if len(self._data) % 4:
-            raise ValueError(f"ids need a multiple of four bytes, got {len(self._data)}")
-        self._ids: tuple[int, ...] | None = None
+        data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
+        if len(data) % 4:
+            raise ValueError(f"ids need a multiple of four bytes, got {len(data)}")
+        self._data = data
         self._source = source
         self.text = text
-        """The text that was encoded; None if it was not given."""
         self.add_special_tokens = add_special_tokens
-        """Whether special tokens were added around it."""
-        self.special: Special = special
-        """How special tokens in it were encoded."""
+        self.special = special
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The token ids, as integers; ``buffer`` has them without a copy."""
         if self._ids is None:
             # Not a cached_property, which takes a lock in 3.11; nor an iteration over the buffer.
-            self._ids = struct.unpack(f"<{len(self._data) // 4}I", self._data)
+            data = bytes(self)
+            self._ids = struct.unpack(f"<{len(data) // 4}I", data)
         return self._ids
 
     @property
     def buffer(self) -> memoryview:
         """The ids without a copy, read-only, of format ``"I"`` (numpy: ``np.asarray(buffer)``)."""
-        return memoryview(_native(self._data)).cast("I")
+        return memoryview(_native(bytes(self))).cast("I")
 
     def __bytes__(self) -> bytes:
         """The ids, four bytes each, little-endian."""
+        if self._data is None:
+            self._data = _little_endian(array("I", self._ids or ()))
         return self._data
 
     def __len__(self) -> int:
-        return len(self._data) // 4
+        return len(bytes(self)) // 4
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.buffer)
 
     def __eq__(self, other: object) -> bool:
-        return self._data == other._data if isinstance(other, Encoding) else NotImplemented
+        return bytes(self) == bytes(other) if isinstance(other, Encoding) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._data)
+        return hash(bytes(self))
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.buffer[:8]))
@@ -171,6 +182,19 @@ class Encoding:
         if self._source is None:
             raise LookupError("this encoding has no tokenizer; pickling removes it")
         return self._source
+
+
+def encoding_of(ids: list[int], text: str, source: EncodingSource) -> Encoding:
+    """Return the encoding of ids that a library gave, with special tokens parsed: unchecked.
+
+    The constructor takes as long as a library does for a short text.
+    """
+    made = _new(Encoding)
+    made._ids, made._source, made.text = tuple(ids), source, text
+    return made
+
+
+_new = Encoding.__new__
 
 
 def _little_endian(ids: array[int]) -> bytes:

@@ -1,8 +1,8 @@
 """The library fastokens (extra ``fast``), the part that is used: text to ids.
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
-little-endian. It always calls the batch function, which releases the GIL; ``encode`` of fastokens
-holds it for texts under 32 KiB.
+little-endian. It calls the batch function, which releases the GIL; ``encode`` of fastokens holds it
+for texts under 32 KiB, so only short texts are encoded with it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ class FastEncoder:
         self._encode: Callable[[list[str], bool, bool], tuple[bytes, bytes]] = (
             tokenizer.encode_batch_flat
         )
+        self.encode_short: Callable[[str], Any] = tokenizer.encode
+        """The library's call for a single text. The result has ``ids``."""
+
+    def ids_alone(self, text: str) -> list[int]:
+        """Return what ``encode_short`` gives for ``text``."""
+        found: list[int] = guarded(self.encode_short, text).ids
+        return found
 
     def ids(
         self,

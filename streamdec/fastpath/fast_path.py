@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from tokenizers import Tokenizer
 
 from streamdec import hooks
-from streamdec.encoding import Encoding, Special
+from streamdec.encoding import Encoding, Special, encoding_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
@@ -41,6 +41,8 @@ MODES: tuple[FastMode, ...] = get_args(FastMode)
 """The values of ``fast``."""
 _LISTED = ", ".join(MODES)
 _INLINE_CHARS = 32_768
+_SHORT = 2_048
+"""Code points that are encoded without releasing the GIL: a few microseconds."""
 _DIFFERING_KEPT = 10
 _PENDING = "fastokens is being built and compared in the background"
 _OFF = "fastokens is switched off"
@@ -89,6 +91,8 @@ class FastPath(BaseTokenizer):
     """What was requested, what encodes, and why. It is replaced when that changes."""
     _options = FastOptions("off")
     _fast: FastEncoder | None = None
+    _encode_short: Callable[[str], Any] | None = None
+    """Encodes one text and returns an object with ``ids``; None if fastokens is not in use."""
     _settled = threading.Event()
     """Set once it is decided which library encodes."""
     _pid = -1
@@ -126,7 +130,7 @@ class FastPath(BaseTokenizer):
         added tokens whose ids differ from those in the file.
         """
         self._options = options
-        self._fast = None
+        self._fast = self._encode_short = None
         self._settled = threading.Event()
         self._pid = os.getpid()
         if options.fast == "off":
@@ -185,7 +189,7 @@ class FastPath(BaseTokenizer):
             self._fall_back(check, error)
         else:
             self.inline_chars = _INLINE_CHARS
-            self._fast = encoder
+            self._fast, self._encode_short = encoder, encoder.encode_short
             reason = f"the same ids for {check.probes} strings"
             report = self._report_on(check, reason)
             self.report = replace(report, active="fastokens", guarded=GUARDED)
@@ -218,6 +222,30 @@ class FastPath(BaseTokenizer):
         return self._options.fast == "background" and not threading.main_thread().is_alive()
 
     # --- encoding ---------------------------------------------------------------------------------
+
+    def encode(
+        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
+    ) -> Encoding:
+        """See :meth:`streamdec.Tokenizer.encode`."""
+        # For a short text, all that a batch needs would take longer than fastokens itself.
+        short = self._encode_short
+        if (
+            short is not None
+            and type(text) is str
+            and len(text) <= _SHORT
+            and special == "parse"
+            and GUARDED not in text
+            and self._cache is None
+            and not hooks.installed
+            and not add_special_tokens
+        ):
+            try:
+                return encoding_of(short(text).ids, text, self)
+            except (KeyboardInterrupt, SystemExit, GeneratorExit):
+                raise
+            except BaseException:  # noqa: BLE001 (as in guarded; reported below)
+                pass
+        return super().encode(text, add_special_tokens=add_special_tokens, special=special)
 
     def _fast_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -320,7 +348,7 @@ class AssembledFastPath(FastPath):
 
     def __getstate__(self) -> dict[str, Any]:
         """What was loaded: without the trial, and without what was computed from it."""
-        kind, trial = type(self), ("_fast", "_settled", "_pid")
+        kind, trial = type(self), ("_fast", "_encode_short", "_settled", "_pid")
         state = {
             name: value
             for name, value in self.__dict__.items()

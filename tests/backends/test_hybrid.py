@@ -266,6 +266,27 @@ def test_other_ways_of_encoding_are_compared_on_some_texts(
     assert tokenizer.report.probes // 2 > seen or way == "special"
 
 
+@needs_fastokens
+def test_a_text_alone_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fastokens encodes one text with another function than a batch."""
+    monkeypatch.setattr(FastEncoder, "ids_alone", lambda *_: [0])
+    tokenizer = HybridTokenizer(byte_level(), fast="now")
+    assert tokenizer.report.active == "huggingface"
+    assert "gives other ids" in tokenizer.report.reason
+
+
+@needs_fastokens
+def test_a_short_text_gives_the_encoding_of_a_batch() -> None:
+    (batched,) = hybrid().encode_batch(["the quick Größe"])
+    alone = hybrid().encode("the quick Größe")
+    assert hash(alone) == hash(batched)
+    assert (bytes(alone), alone.ids, len(alone)) == (bytes(batched), batched.ids, len(batched))
+    for each in (alone, pickle.loads(pickle.dumps(alone))):
+        assert (each.text, each.special, each.add_special_tokens) == (batched.text, "parse", False)
+        assert [*each] == [*batched.ids]
+    assert type(alone.ids) is tuple
+
+
 def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> None:
     data = json.loads(byte_level())
     token = data["added_tokens"][0]
@@ -287,6 +308,9 @@ def test_a_failure_later_on_drops_no_request(
     def failing(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("no more threads")
 
+    monkeypatch.setattr(tokenizer, "_encode_short", failing)
+    assert tokenizer.encode("the quick") == slow().encode("the quick")
+    assert not caplog.text
     monkeypatch.setattr(FastEncoder, "ids", failing)
     assert tokenizer.encode("the quick") == slow().encode("the quick")
     assert "no more threads" in caplog.text

@@ -208,13 +208,17 @@ ENCODING = ["encode", "batch", "scaling", "concurrent-encode", "threads-encode",
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hybrid loses the last id of every text."""
-    batch_ids = HybridTokenizer._batch_ids
+    batch_ids, encode = HybridTokenizer._batch_ids, HybridTokenizer.encode
 
     def lossy(self: HybridTokenizer, *args: Any, **options: Any) -> Sequence[Sequence[int] | bytes]:
         found = batch_ids(self, *args, **options)
         return [bytes(Encoding(ids))[:-4] for ids in found]
 
+    def lossy_alone(self: HybridTokenizer, text: str, **options: Any) -> Encoding:
+        return Encoding(bytes(encode(self, text, **options))[:-4], text, self)
+
     monkeypatch.setattr(HybridTokenizer, "_batch_ids", lossy)
+    monkeypatch.setattr(HybridTokenizer, "encode", lossy_alone)
 
 
 @pytest.mark.parametrize("name", ENCODING)

@@ -5,7 +5,7 @@ To add one, add a class here and a line in :class:`Frontend`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,9 +17,10 @@ from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.benchmarks.frontend.prompts import TEXTS, Reel
 from tests.benchmarks.subjects import Subject
 
-__all__ = ["HF_BATCH", "HUGGINGFACE", "HYBRID", "Encoder", "Frontend"]
+__all__ = ["FASTOKENS", "HF_BATCH", "HUGGINGFACE", "HYBRID", "Encoder", "Frontend"]
 
 HF_BATCH = "HF encode_batch_fast"
+FASTOKENS = "fastokens encode"
 HUGGINGFACE = "streamdec, huggingface"
 HYBRID = "streamdec, hybrid"
 ENCODE_BOUNDS = {"ByteLevel": 15.0, "ByteFallback": 4.0}
@@ -74,6 +75,21 @@ class Streamdec:
         return [result.ids for result in results]
 
 
+class Fastokens:
+    """``fastokens``, with its fastest call for a single text."""
+
+    name = FASTOKENS
+
+    def __init__(self, encode: Callable[[str], Any]) -> None:
+        self._encode = encode
+
+    def encode(self, texts: Sequence[str]) -> Sequence[Any]:
+        return [self._encode(text) for text in texts]
+
+    def ids(self, results: Sequence[Any]) -> list[Sequence[int]]:
+        return [result.ids for result in results]
+
+
 class Frontend:
     """A tokenizer as a frontend uses it. Each contestant loads it again, so none has seen a text.
 
@@ -114,6 +130,15 @@ class Frontend:
     def rivals(self) -> list[Encoder]:
         """The encoders that the hybrid is compared with."""
         return [LibraryBatch(self.library), self.huggingface]
+
+    @cached_property
+    def of_short_texts(self) -> list[Encoder]:
+        """All encoders, and fastokens itself if it encodes for this file."""
+        if not self.is_fast:
+            return self.encoders
+        encoder = self._load("now").fast_encoder
+        assert encoder is not None
+        return [*self.encoders, Fastokens(encoder.encode_short)]
 
     @cached_property
     def encoders(self) -> list[Encoder]:
