@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -131,12 +132,14 @@ def faults_of(sources: Mapping[str, str]) -> list[str]:
     )
 
 
+@cache
 def home_of(module: str) -> str | None:
     """The package or module of LAYERS that ``module`` belongs to."""
     homes = (home for layer in LAYERS for home in layer)
     return next((home for home in homes if is_within(module, home)), None)
 
 
+@cache
 def layer_of(module: str) -> int | None:
     if module == "streamdec":
         return len(LAYERS)
@@ -216,7 +219,11 @@ def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
     A name that the module sets on its own objects is its own.
     """
     attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
-    own = {node.attr for node in attributes if ast.unparse(node.value) in ("self", "cls")}
+    own = {
+        node.attr
+        for node in attributes
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    }
     for node in attributes:
         if node.attr in private - own:
             yield f"{module}:{node.lineno} reads {ast.unparse(node)}"

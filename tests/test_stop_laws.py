@@ -530,13 +530,8 @@ GATES = [
 ROWS = [*WHICH, *LIMITS, *ENDS, *BYTES, *SEQUENCES, *GATES]
 
 
-@pytest.fixture(params=ROWS, ids=lambda row: row.name.replace(" ", "_"))
-def row(request: pytest.FixtureRequest) -> Row:
-    drawn: Row = request.param
-    return drawn
-
-
-def test_the_reference_gives_the_answers_worked_out_by_hand(row: Row) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name.replace(" ", "_"))
+def test_reference_and_engine_give_the_answers_worked_out_by_hand(row: Row) -> None:
     situation = row.situation
     steps, ends, unknown = reference(
         situation.table,
@@ -551,12 +546,9 @@ def test_the_reference_gives_the_answers_worked_out_by_hand(row: Row) -> None:
     assert all(b.startswith(a) for a, b in itertools.pairwise(texts))
     assert ends[-1]["length"] == row.last
     assert (steps[-1].finish_reason is None) == (row.flush is not None)
-
-
-def test_the_engine_gives_the_answers_worked_out_by_hand(row: Row) -> None:
-    laws.as_the_reference(row.situation)
-    decoder = laws.setup_of(row.situation).decoder()
-    assert [decoder.step(token_id).text for token_id in row.situation.ids[: len(row.gives)]] == [
+    laws.as_the_reference(situation)
+    decoder = laws.setup_of(situation).decoder()
+    assert [decoder.step(token_id).text for token_id in situation.ids[: len(row.gives)]] == [
         *row.gives
     ]
     last = decoder.flush("length")

@@ -42,9 +42,9 @@ SANDBOX_VIOLATION = "CHAT_TEMPLATE_SANDBOX_VIOLATION"
 
 NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates tell local time
 ENVIRONMENT: Any = make_environment("classic", now=NOW)
-QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.5, answer=1 << 20)
+QUICK = ChildLimits(cpu_seconds=1, wall_seconds=0.25, answer=1 << 20)
 """What an attack may take here; the limits are of the same kind as those of users."""
-SAMPLE = ("pow nested-range buffer-append flood2 parens-max").split()
+SAMPLE = ("pow buffer-append flood2 parens-max").split()
 """Attacks of each kind, which are tried in each run."""
 REFUSED = sorted(
     {*attacks.ESCAPES, *attacks.MUTATIONS} - {"env", "mutate-set", "class-getitem", "dict-item"}
@@ -258,6 +258,13 @@ def test_a_child_is_not_believed_that_a_template_takes_something_else(
 # --- the child process ----------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _old_objects_are_left_alone() -> None:
+    """What health() collects is what a test made, not what earlier ones left."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def pool() -> Iterator[ChildPool]:
     """A pool of two; afterwards this process has what it had before."""
@@ -265,7 +272,7 @@ def pool() -> Iterator[ChildPool]:
     pool = ChildPool(2)
     yield pool
     pool.close()
-    assert health() == before
+    assert_as(before)
 
 
 def health() -> tuple[int, list[int], int]:
@@ -273,6 +280,12 @@ def health() -> tuple[int, list[int], int]:
     gc.collect()
     descriptors = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else 0
     return descriptors, children_of(os.getpid()), threading.active_count()
+
+
+def assert_as(before: tuple[int, list[int], int]) -> None:
+    """Nothing is left. (What earlier tests left may have ended since.)"""
+    descriptors, children, threads = health()
+    assert (children, descriptors <= before[0], threads <= before[2]) == (before[1], True, True)
 
 
 def children_of(parent: int) -> list[int]:
@@ -363,7 +376,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
         assert attacker.idle == [], "its child is not used again"
     assert rendered(attacker, "{{ 1 + 1 }}")[0] == "2", "the next rendering gets another child"
     attacker.close()
-    assert health() == before
+    assert_as(before)
     assert resident() - memory < 50 << 20
 
 
@@ -435,7 +448,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
     """What a template could say that got out of its sandbox and owns the child."""
     before = health()
     monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
-    pool = ChildPool(1, ChildLimits(wall_seconds=1.0 if name in ("silence", "deafness") else 20.0))
+    pool = ChildPool(1, ChildLimits(wall_seconds=0.3 if name in ("silence", "deafness") else 20.0))
     try:
         with pytest.raises(ChatTemplateError) as raised:
             rendered(pool, "a", pad="x" * (1 << 21 if name == "deafness" else 1))
@@ -443,7 +456,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
         assert pool.idle == [] or "error" in name
     finally:
         pool.close()
-    assert health() == before
+    assert_as(before)
 
 
 def test_a_child_that_says_more_than_it_was_asked_is_not_asked_again(
@@ -571,15 +584,13 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     assert max(counts) <= 2
 
 
-@pytest.mark.parametrize(
-    "value",
-    [(1, ("a",)), {1: "a", None: 2, False: 3, (1, 2): 4, 1.5: 5}, 10**50, -0.0, "\ud800", [[]] * 3],
-    ids=repr,
-)
-def test_values_cross_as_they_are(pool: ChildPool, value: object) -> None:
+def test_values_cross_as_they_are(pool: ChildPool) -> None:
     template = "{{ x }}{{ x|string|length }}"
-    here = render_once(template, {**CONTEXT, "x": value}, profile="classic")
-    assert rendered(pool, template, x=value) == here
+    keys = {1: "a", None: 2, False: 3, (1, 2): 4, 1.5: 5}
+    values: list[Any] = [(1, ("a",)), keys, 10**50, -0.0, "\ud800", [[]] * 3]
+    for value in values:
+        here = render_once(template, {**CONTEXT, "x": value}, profile="classic")
+        assert rendered(pool, template, x=value) == here
 
 
 def test_what_is_no_plain_data_does_not_cross(pool: ChildPool) -> None:

@@ -54,10 +54,9 @@ CASES = {case.id: ours(case) for case in bug_cases() if not case.stop}
 THEIRS = {row["id"]: theirs(row) for row in shared_rows() if not row.get("stop")}
 
 
-@pytest.fixture(params=[*CASES, *(f"shared/{name}" for name in THEIRS)])
+@pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
-    name: str = request.param
-    return THEIRS[name[7:]] if name.startswith("shared/") else CASES[name]
+    return CASES[request.param]
 
 
 def test_our_cases_have_all_of_the_collection() -> None:
@@ -65,13 +64,10 @@ def test_our_cases_have_all_of_the_collection() -> None:
     assert THEIRS.items() <= CASES.items()
 
 
-def test_one_by_one(case: Case) -> None:
+def test_one_by_one_and_all_at_once(case: Case) -> None:
     stream = case.stream()
     assert "".join([stream.step(token_id) for token_id in case.ids]) + stream.flush() == case.text
     assert stream.num_tokens == len(case.tokens)
-
-
-def test_all_at_once(case: Case) -> None:
     stream = case.stream()
     assert "".join(stream.step_batch(case.ids)) + stream.flush() == case.text
 

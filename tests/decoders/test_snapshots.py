@@ -334,13 +334,13 @@ INTEGERS = [
 ]
 
 
-@pytest.mark.parametrize("wrong", [True, 1.0, "1", None, [1]])
 @pytest.mark.parametrize(("field", "row", "place"), INTEGERS)
-def test_spans_are_integers(field: str, row: int | None, place: int, wrong: object) -> None:
-    snapshot = with_spans()
-    numbers = snapshot["spans"][field]
-    (numbers if row is None else numbers[row])[place] = wrong
-    assert "integers" in refused(snapshot)
+def test_spans_are_integers(field: str, row: int | None, place: int) -> None:
+    for wrong in (True, 1.0, "1", None, [1]):
+        snapshot = with_spans()
+        numbers = snapshot["spans"][field]
+        (numbers if row is None else numbers[row])[place] = wrong
+        assert "integers" in refused(snapshot), wrong
 
 
 @pytest.mark.parametrize("field", ["at", "open", "settled"])

@@ -1,7 +1,7 @@
 """Other systems' bugs, one row each, fed in every way.
 
-They are the bug cases of the conformance kit, and the rows of the folder beside the repository
-where there is one. Bytes are in hex there, one entry a token.
+They are the bug cases of the conformance kit, which has all rows of the folder beside the
+repository. Bytes are in hex there, one entry a token.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def _shared(row: dict[str, Any]) -> Case:
     name = "visible_stop" if row["stop_visible"] else "stop"
     said = row["note"].rpartition("[matched=")[2].removesuffix("]")
     return Case(
-        name=f"shared-{row['id']}",
+        name=row["id"],
         tokens=_bytes(row["token_bytes"]),
         text=row["expected_text"],
         finish=row["expected_finish"],
@@ -85,7 +85,7 @@ def _shared_rows() -> Iterator[Case]:
         yield from (_shared(json.loads(line)) for line in SHARED.read_text("utf-8").splitlines())
 
 
-ROWS = [*map(_ours, bug_cases()), *_shared_rows()]
+ROWS = [*map(_ours, bug_cases())]
 
 
 def _without_empty_stops(case: Case) -> Case:
@@ -128,8 +128,9 @@ def fed(decoder: StopSequenceDecoder, groups: Sequence[Sequence[int]]) -> str:
     return text
 
 
-def test_one_by_one(case: Case) -> None:
-    decoder = case.decoder(case.tokenizer())
+def test_one_by_one_all_at_once_and_in_random_groups(case: Case) -> None:
+    tokenizer, chance = case.tokenizer(), random.Random(case.name)
+    decoder = case.decoder(tokenizer)
     text = ""
     for token_id in case.ids:
         if not decoder.finished:
@@ -137,17 +138,10 @@ def test_one_by_one(case: Case) -> None:
             text += chunk.text
             assert chunk.finish_reason == decoder.finish_reason
     check(case, decoder, text)
-
-
-def test_all_at_once(case: Case) -> None:
-    decoder = case.decoder(case.tokenizer())
+    decoder = case.decoder(tokenizer)
     chunk = decoder.step_batch(case.ids)
     assert chunk.unread_tokens == len(case.ids) - decoder.num_tokens
     check(case, decoder, chunk.text)
-
-
-def test_in_random_groups(case: Case) -> None:
-    tokenizer, chance = case.tokenizer(), random.Random(case.name)
     for _ in range(10):
         cuts = sorted(chance.sample(range(len(case.ids) + 1), chance.randint(0, len(case.ids))))
         bounds = [0, *cuts, len(case.ids)]
@@ -167,7 +161,11 @@ def test_a_snapshot_between_any_two_tokens(case: Case) -> None:
 
 
 def test_the_rows_are_there() -> None:
-    """Each row of the shared folder has its counterpart among ours."""
-    ours = {case.id for case in bug_cases()}
-    assert len(ours) >= 78
-    assert ours >= {case.name.removeprefix("shared-") for case in _shared_rows()}
+    """Each row of the shared folder is among ours, and says the same."""
+    ours = {case.name: case for case in ROWS}
+    assert len(ours) >= 81
+    for case in _shared_rows():
+        found = ours[case.name]
+        assert replace(found, conditions={}, prompt=[]) == replace(case, conditions={})
+        for name, stop in case.conditions.items():
+            assert found.conditions[name] == stop

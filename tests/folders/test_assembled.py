@@ -33,10 +33,12 @@ def special(content: str, special: bool = True) -> dict[str, Any]:
     return {"content": content, "special": special, "normalized": False}
 
 
-def test_the_fields_of_a_model_are_those_of_the_library() -> None:
-    contents = [sentencepiece(**OPTIONS), sentencepiece(model_type="unigram", vocab_size=120)]
-    contents += [path.read_bytes() for path in shared("*/*.model*") if "sp" in path.parent.name]
-    for content in contents:
+@pytest.mark.parametrize(
+    "path", [None, *(path for path in shared("*/*.model*") if "sp" in path.parent.name)]
+)
+def test_the_fields_of_a_model_are_those_of_the_library(path: Path | None) -> None:
+    small = [sentencepiece(**OPTIONS), sentencepiece(model_type="unigram", vocab_size=120)]
+    for content in [path.read_bytes()] if path else small:
         processor = library.SentencePieceProcessor(model_proto=content)
         proto = ModelProto.parse(content)
         assert len(proto.pieces) == processor.GetPieceSize()

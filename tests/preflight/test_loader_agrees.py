@@ -25,10 +25,7 @@ from tests.preflight.test_snapshot_tokens import DATA, write_loaded
 Added = dict[int, tuple[Any, ...]]
 
 
-def loaded(folder: Path, **options: Any) -> Added:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StreamdecWarning)
-        tokenizer = load_tokenizer(folder, fast="off", **options)
+def added_of(tokenizer: LoadedTokenizer) -> Added:
     assert isinstance(tokenizer, HybridTokenizer)
     tokens = tokenizer._tokenizer.get_added_tokens_decoder()
     found = {
@@ -57,9 +54,8 @@ def check(folder: Path) -> bool:
     tokens = Tokens(Snapshot(folder))
     if tokens.loaded is None:
         return False
-    assert inspected(folder, apply_tokenizer_config=False) == loaded(
-        folder, apply_tokenizer_config=False
-    )
+    plain = quietly(folder, apply_tokenizer_config=False)
+    assert inspected(folder, apply_tokenizer_config=False) == added_of(plain)
     if tokens.is_remote:
         return False
     tokenizer = quietly(folder)
@@ -68,14 +64,13 @@ def check(folder: Path) -> bool:
     assert changes is not None
     if changes.not_followed:
         return False
-    assert ids_and_special(loaded(folder)) == ids_and_special(inspected(folder))
-    check_roles(folder)
+    assert ids_and_special(added_of(tokenizer)) == ids_and_special(inspected(folder))
+    check_roles(folder, tokenizer)
     return True
 
 
-def check_roles(folder: Path) -> None:
+def check_roles(folder: Path, tokenizer: LoadedTokenizer) -> None:
     """Loader, chat and preflight give the same token and id to each role."""
-    tokenizer = quietly(folder)
     seen = special_tokens_of(folder)
     report = inspect(folder, render=False)
     for name in ROLES:
@@ -87,10 +82,10 @@ def check_roles(folder: Path) -> None:
             assert (text, tokenizer.token_to_id(text)) == (token.text, token.id)
 
 
-def quietly(folder: Path) -> LoadedTokenizer:
+def quietly(folder: Path, **options: Any) -> LoadedTokenizer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
-        return load_tokenizer(folder, fast="off")
+        return load_tokenizer(folder, fast="off", **options)
 
 
 FOLDERS = sorted((*SHARED.glob("*/"), *SHARED.parent.glob("tokenizers/*/")))
@@ -99,10 +94,10 @@ FOLDERS = sorted((*SHARED.glob("*/"), *SHARED.parent.glob("tokenizers/*/")))
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_all_folders_have_one_answer(folder: Path) -> None:
     try:
-        quietly(folder)
+        tokenizer = quietly(folder)
     except TokenizerLoadError:  # no vocabulary, or several files of one kind
         return
-    check_roles(folder)
+    check_roles(folder, tokenizer)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['class']}-{row['form']}")
@@ -113,7 +108,7 @@ def test_all_classes_have_one_answer(row: dict[str, Any], tmp_path: Path) -> Non
         changes = tokenizer.tokenizer_config_changes
         assert check(tmp_path) != bool(changes and changes.not_followed)
     else:
-        check_roles(tmp_path)
+        check_roles(tmp_path, tokenizer)
 
 
 @pytest.mark.thorough

@@ -126,11 +126,14 @@ def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_strea
 def test_a_chat_may_leave_it_out(
     separating: str, asked_only: str, text: str, parts: tuple[str, str], is_streamed: bool
 ) -> None:
-    for url in (separating, asked_only):
-        for more in ({}, {"separate_reasoning": False}, {"separate_reasoning": True}):
-            extra = {"include_reasoning": False, **more}
-            found = chat(url, text, is_streamed=is_streamed, extra_body=extra)
-            assert found == ("", parts[1])
+    for url, more in (
+        (separating, {}),
+        (separating, {"separate_reasoning": False}),
+        (asked_only, {}),
+        (asked_only, {"separate_reasoning": True}),
+    ):
+        extra = {"include_reasoning": False, **more}
+        assert chat(url, text, is_streamed=is_streamed, extra_body=extra) == ("", parts[1])
 
 
 def raw(url: str, **more: Any) -> tuple[int, str]:

@@ -20,14 +20,11 @@ def test_each_has_a_name_of_its_own() -> None:
     assert len({case.id for case in bug_cases()}) == len(bug_cases()) >= 81
 
 
-def test_it_says_where_it_is_from(case: BugCase) -> None:
+def test_it_says_where_it_is_from_and_what_python_and_a_search_say(case: BugCase) -> None:
+    """An oracle that knows no stream: the bytes that are shown, decoded at once, and cut."""
     source = case.source.removeprefix("derived from ")
     assert re.match(r"[\w.-]+/[\w.-]+[# ]|derived", source)
     assert re.fullmatch(r"[A-Z0-9].*\.", case.note)
-
-
-def test_its_text_is_what_python_and_a_search_say(case: BugCase) -> None:
-    """An oracle that knows no stream: the bytes that are shown, decoded at once, and cut."""
     shown = [token for place, token in enumerate(case.tokens) if place not in case.skipped]
     text = b"".join(shown).decode("utf-8", "replace")
     # Nothing may stop within what the first tokens, which are never a part of a stop here, say.

@@ -18,7 +18,7 @@ BYTES = MockTokenizer.from_tokens([bytes([33 + n % 90]) for n in range(700)])
 
 
 @pytest.mark.parametrize("each", ALL)
-def test_the_ids_and_the_end_are_found(each: Recorded) -> None:
+def test_the_ids_and_the_end_are_found_and_a_stream_ends_as_the_engine_did(each: Recorded) -> None:
     reader = OutputReader(**each.options)
     deltas = [reader.read(output) for output in each.outputs]
     assert [int(i) for delta in deltas for i in delta.token_ids] == each.token_ids
@@ -26,9 +26,6 @@ def test_the_ids_and_the_end_are_found(each: Recorded) -> None:
     assert {delta.finish_reason for delta in ends} == {each.finish_reason}
     assert {delta.stop_reason for delta in ends} == {each.stop_reason}
 
-
-@pytest.mark.parametrize("each", ALL)
-def test_a_stream_of_them_ends_as_the_engine_did(each: Recorded) -> None:
     async def engine() -> AsyncIterator[Any]:
         for output in each.outputs:
             yield output

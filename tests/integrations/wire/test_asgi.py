@@ -13,9 +13,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, TokenQueue, stream
+from streamdec.integrations import _sending
 from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
-from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
@@ -343,7 +343,12 @@ def test_a_queue_collects_one_event_where_the_server_cannot_tell(loop: str) -> N
 
 
 @both_loops
-def test_an_engine_is_held_back_when_too_much_waits(loop: str) -> None:
+def test_an_engine_is_held_back_when_too_much_waits(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4_096
+    monkeypatch.setattr(_sending, "MAX_BEHIND", most)
+
     async def main() -> None:
         client, engine = Stuck(), Told(0, is_endless=True)
         response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
@@ -354,7 +359,7 @@ def test_an_engine_is_held_back_when_too_much_waits(loop: str) -> None:
             client.is_behind = True
             await anyio.wait_all_tasks_blocked()  # which it never is while the engine is read
             held = engine.num_read
-            assert held * len("Hello") <= MAX_BEHIND + 100
+            assert held * len("Hello") <= most + 100
             client.go.set()
             while engine.num_read < 3 * held:
                 await checkpoint()
