@@ -114,9 +114,12 @@ def test_the_files_of_a_folder_that_are_looked_into(tmp_path: Path) -> None:
 
 
 def test_the_names_of_a_folder_that_preflight_reads(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
     for number in range(MAX_ENTRIES + 5):
-        (tmp_path / str(number)).touch()
-    assert len(open_snapshot(tmp_path).names) == MAX_ENTRIES
+        (inner / str(number)).touch()
+    assert len(open_snapshot(inner).names) == MAX_ENTRIES
+    assert len(open_snapshot(tmp_path).names_in("inner")) == MAX_ENTRIES
 
 
 def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:
