@@ -161,9 +161,7 @@ class _Speller:
         return "".join(reversed(found))
 
     def _part(self, name: str, value: Any, place: _Place) -> str:
-        self._parts += place.times
-        if self._parts > MAX_PARTS:
-            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        self._count(place.times)
         match name:
             case "LITERAL":
                 return _letter(value)
@@ -214,9 +212,9 @@ class _Speller:
     def _repeat(self, value: Any, place: _Place) -> str:
         least, most, inner = value
         times = place.times * max(least, 1)
-        if times > MAX_PARTS:
-            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        before = self._parts
         spelled = self._spell(inner, place._replace(times=times))
+        self._count(times - (self._parts - before))  # an empty group is written out, too
         if self._is_open and not (len(inner) == 1 and inner[0].name in CHARACTERS):
             spelled = UNTESTED + spelled
         return f"(?:{spelled}){{{least},{'' if most == inf else most}}}"
@@ -249,6 +247,12 @@ class _Speller:
         self._look_back(back)
         spelled = self._spell(inner, place._replace(back=back, follow=0))
         return f"(?<={spelled})" if wanted else f"(?<!{spelled})"
+
+    def _count(self, parts: int) -> None:
+        """Count ``parts`` more; a negative number counts as none. Raises _RefusedError."""
+        self._parts += max(parts, 0)
+        if self._parts > MAX_PARTS:
+            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
 
     def _look_back(self, width: int) -> None:
         self.reach = max(self.reach, width)
