@@ -206,6 +206,9 @@ def test_nobody_waits_forever_and_who_goes_makes_room(tokenizer: Any) -> None:
 
 def test_an_engine_says_how_many_it_runs(tokenizer: Any) -> None:
     engine: Any = EchoEngine()
+    engine.max_concurrency = 100
+    with another(tokenizer, engine=engine, limits=ServerLimits(concurrent=5)) as (_, _, front):
+        assert (front.limits.concurrent, front.limits.samples) == (5, 5)
     engine.max_concurrency = 3
     with another(tokenizer, engine=engine) as (_, http, front):
         assert (front.limits.concurrent, front.limits.samples) == (3, 3)
