@@ -18,7 +18,7 @@ from streamdec.server import ServerLimits, bodies
 from streamdec.server.admission import LARGE, Admission, Place
 from streamdec.server.bodies import arrived, object_of
 from streamdec.server.problems import RequestError
-from streamdec.server.slots import Gate
+from streamdec.server.slots import Slots
 
 
 class Body:
@@ -40,7 +40,7 @@ class Body:
 
 
 def admission_of(limits: ServerLimits) -> Admission:
-    return Admission(limits, Gate(limits.concurrent, limits.waiting, limits.waiting_seconds))
+    return Admission(limits, Slots(limits.concurrent, limits.waiting_seconds))
 
 
 def test_large_bodies_wait_for_one_another_unread() -> None:
