@@ -31,7 +31,7 @@ from streamdec.server.engines import Engine
 from streamdec.server.generation_requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
-from streamdec.server.slots import Gate
+from streamdec.server.slots import Slots
 from streamdec.stops.gate import OPEN, PromptMarkers
 from streamdec.streams.text_stream import TextStream, stream
 from streamdec.tables.decode_options import UnknownIds
@@ -110,8 +110,8 @@ class Front:
         # A request with more samples would never get room.
         samples = min(self.limits.samples, concurrent)
         self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
-        self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
-        self.admission = Admission(limits, self.gate)
+        self.slots = Slots(limits.concurrent, limits.waiting_seconds)
+        self.admission = Admission(limits, self.slots)
         self.vocab_size = self.tokenizer.vocab_size
         markers = chain(*self.reasoning_markers)
         self.skips_special_tokens = not any(unfindable(self.tokenizer, markers))
@@ -331,7 +331,7 @@ class Front:
 
     async def shut_down(self, grace: float) -> None:
         """Reject new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
-        self.gate.close()
+        self.slots.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()
         for answer in self._answering:

@@ -88,8 +88,8 @@ def test_a_client_that_takes_nothing_makes_room(tokenizer: Any) -> None:
     with connected(tokenizer, size=4096) as (client, front):
         body = b'{"prompt": "One", "stream": true, "n": 16}'
         client.sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        until(lambda: front.gate.num_running == 16)
-        until(lambda: front.gate.num_running == 0)
+        until(lambda: front.slots.num_running == 16)
+        until(lambda: front.slots.num_running == 0)
         assert b"[DONE]" not in rest_of(client)
 
 
