@@ -17,6 +17,7 @@ from streamdec import (
     DecoderPool,
     DecodeStream,
     FinishReason,
+    SectionDecoder,
     StopSequenceDecoder,
     TokenQueue,
     iter_chunks,
@@ -219,11 +220,22 @@ class Mute(StopSequenceDecoder):
         return chunk if self.num_tokens <= 40 else Chunk()
 
 
+class MuteSections(SectionDecoder):
+    """Loses its text after 40 tokens."""
+
+    __slots__ = ()
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        chunk = super().step(token_id)
+        return chunk if self.num_tokens <= 40 else Chunk()
+
+
 @pytest.mark.parametrize("name", STOP_CASES)
 def test_a_wrong_decoder_with_stops_fails(
     name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_machine(monkeypatch, "StopSequenceDecoder", Mute)
+    monkeypatch.setattr(entrants, "SectionDecoder", MuteSections)
     failures = measured(subjects[0], name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)

@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 import pytest
 
 from streamdec import DecodeStream, Encoding, HybridTokenizer
-from streamdec.bench.clock import Samples
-from tests.benchmarks import texts
 from tests.benchmarks.__main__ import Suite, main
-from tests.benchmarks.frontend import child, common, first_token, thread_cases
+from tests.benchmarks.frontend import child, common, first_token
 from tests.benchmarks.frontend.cases import CASES, Effort
 from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Frontend
-from tests.benchmarks.frontend.prompts import Reel
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import trained
 from tests.benchmarks.test_benchmarks import replace_machine
@@ -63,42 +58,6 @@ def measured(frontend: Frontend, *names: str) -> Report:
     return report
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def test_windows_use_up_a_text_and_never_come_twice() -> None:
-    text = texts.words(2_000, 1)
-    reel = Reel(text)
-    windows = [reel.window(150) for _ in range(60)]
-    whole = len(text) // 150
-    assert "".join(windows[:whole]) == text[: whole * 150]
-    assert len({*windows}) == 60
-    assert all(len(window) == 150 for window in windows)
-
-
-def test_windows_have_about_as_many_tokens_as_asked_for(frontends: list[Frontend]) -> None:
-    for frontend in frontends:
-        for kind in ("code", "prose", "words"):
-            (text,) = frontend.windows(kind, 4_000, 1)
-            assert len(frontend.expected(text)) == pytest.approx(4_000, rel=0.35)
-
-
-# --- clocks ---------------------------------------------------------------------------------------
-
-
-def test_times_are_taken_on_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    wall, cpu = iter([100, 160, 200, 230]), iter([10, 50, 60, 70])
-    monkeypatch.setattr(common, "perf_counter_ns", lambda: next(wall))
-    monkeypatch.setattr(common, "process_time_ns", lambda: next(cpu))
-    timed = common.Timed(("one", "two"))
-    assert timed.take("one", lambda: "result", parts=2) == "result"
-    timed.take("two", lambda: None)
-    times = timed.times(7.0)
-    assert (times.wall.time("one").median, times.cpu.time("one").median) == (30, 20)
-    assert (times.wall.time("two").median, times.cpu.time("two").median) == (30, 10)
-    assert times.tokens == 7
-
-
 class Fake:
     """Gives the ids of one word after the other; keeps what it was asked."""
 
@@ -131,57 +90,7 @@ def test_all_encoders_get_the_same_texts_once_and_are_compared(frontend: Fronten
     assert report.failures[0] == "trained-bytelevel, here, wrong: at id 1 [], not [2]"
 
 
-def test_threads_do_all_of_the_work_once_and_raise() -> None:
-    done: list[int] = []
-    thread_cases._in_threads(done.append, range(50), 4)
-    assert sorted(done) == [*range(50)]
-    with pytest.raises(ZeroDivisionError):
-        thread_cases._in_threads(lambda divisor: 1 // divisor, [1, 0, 2], 2)
-
-
-def test_tasks_encode_every_text_once() -> None:
-    asked: list[str] = []
-
-    async def encode(text: str) -> Sequence[int]:
-        asked.append(text)
-        await asyncio.sleep(0)
-        return [len(text)]
-
-    found: list[Sequence[int]] = [()] * 5
-    asyncio.run(thread_cases._tasks(encode, ["a", "bb", "ccc", "dd", "e"], found, 2))
-    assert found == [[1], [2], [3], [2], [1]]
-    assert sorted(asked) == ["a", "bb", "ccc", "dd", "e"]
-
-
-def test_the_first_text_of_an_answer_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = count(10)
-    monkeypatch.setattr(first_token, "perf_counter", lambda: next(clock))
-    answer = first_token.Answer()
-    for text in ("", "a", "", "b"):
-        answer.take(text, 7)
-    assert (answer.seconds, answer.text) == (3, "ab")
-
-
 # --- in its own process ---------------------------------------------------------------------------
-
-
-def test_a_child_tells_what_loading_takes(frontend: Frontend) -> None:
-    for backend in (child.LIBRARY, "huggingface", "fastokens"):
-        loaded = child.load(frontend.subject.path, backend, "some text")
-        assert loaded.seconds > 0
-        assert loaded.first_seconds > 0
-        if loaded.loaded_bytes is not None and loaded.used_bytes is not None:
-            assert 0 < loaded.loaded_bytes < 10**9
-
-
-def test_a_child_hashes_the_ids_of_the_first_round(frontend: Frontend) -> None:
-    rounds = [[["one text", "another"], ["a third"]], [["x"], ["y"]]]
-    answer = child.encode_batches(frontend.subject.path, "fastokens", rounds)
-    texts = [text for batch in rounds[0] for text in batch]
-    expected = [child.hash_of(Encoding(frontend.expected(text))) for text in texts]
-    assert answer.hashes == expected
-    assert {n: len(times) for n, times in answer.seconds.items()} == {1: 2, 2: 2}
-    assert {n: len(times) for n, times in answer.free_seconds.items()} == {1: 2, 2: 2}
 
 
 def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
@@ -283,19 +192,6 @@ def test_a_wrong_text_of_an_answer_fails(
     assert measured(frontend, "first-token").failures
 
 
-def test_a_machine_without_two_free_cores_is_named(
-    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crowded(path: Path, backend: str, rounds: Sequence[Any]) -> child.Batches:
-        answer = real(path, backend, rounds)
-        return answer._replace(free_seconds={1: [1.0], 2: [0.8]})
-
-    real = child.encode_batches
-    monkeypatch.setattr(child, "encode_batches", crowded)
-    notes = measured(frontend, "async-threads").notes
-    assert any(note.endswith("two did 1.25 times as much as one") for note in notes)
-
-
 def test_each_case_begins_with_tokenizers_that_have_seen_nothing(frontend: Frontend) -> None:
     met: list[Frontend] = []
 
@@ -335,17 +231,3 @@ def test_without_fastokens_there_is_nothing_to_compare(
     with pytest.raises(SystemExit):
         main(["--suite", "frontend", "--tokenizer", path])
     assert "pip install 'streamdec[fast]'" in capsys.readouterr().err
-
-
-def test_ratios_of_threads_are_gains(frontend: Frontend) -> None:
-    report = Report()
-    times = {"a, 1 thread": [4.0], "a, 2 threads": [2.0], "b, 1 thread": [8.0]}
-    wall = Samples({**times, "b, 2 threads": [8.0]})
-    thread_cases._add_threads(frontend, wall, ["a", "b"], (1, 2), report, "case", "texts/s")
-    ratios = {figure.what: figure.value for figure in report.figures if figure.unit == "x"}
-    assert ratios == {
-        "a, 2 threads' speed / one's": 2,
-        "b, 2 threads' speed / one's": 1,
-        "b / a, 1 thread": 2,
-        "b / a, 2 threads": 4,
-    }

@@ -132,7 +132,10 @@ def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(
-            command("demo", "--rate", "1"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command("demo", "--rate", "20"),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
     finally:
         signal.signal(signal.SIGINT, before)
