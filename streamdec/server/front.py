@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from os.path import commonprefix
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
+from streamdec.locks import cached_property
 from streamdec.server.admission import Admission
 from streamdec.server.engine_run import EngineRun
 from streamdec.server.engines import Engine
