@@ -23,6 +23,7 @@ from streamdec.stops.patterns import read_pattern
 ATOMS = (
     *("x", "y", "[xy]", "(?:x)", "(?:x|y)", "(?:xx?)", "x?", "x*", "x+", "(?:x+)+", "(?:x*y*)*"),
     *("x{10}", "(?:x{3}){3}", "x{200}", "(?i:x)", "[^z]", "(?:xy|yx)", "(?:x|xy)*", ".", r"\w"),
+    *("()", "(?:)", "(?:){300}", "(?:(?:){60}){60}"),
 )
 MOST_COUNT, MOST_PARTS, MOST_PIECES, MOST_SIZE = 4_000, 4, 12, 2_500
 GRACE = 0.3

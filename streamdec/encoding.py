@@ -10,8 +10,9 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol, final
+
+from streamdec.locks import cached_property
 
 __all__ = ["Encoding", "EncodingSource", "Special", "SpecialTokens"]
 

@@ -1,4 +1,4 @@
-"""Locks that are free again after a fork.
+"""Locks that are free again after a fork, and cached properties without a lock.
 
 A forked child has copies of the parent's locks, but only the thread that forked. A lock that
 another thread held would never be released. The standard library's logging makes new locks in the
@@ -7,9 +7,32 @@ same way.
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import threading
 import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # pyright compares the declared members of a protocol: with functools.cached_property a class
+    # would not be a Tokenizer.
+    from builtins import property as cached_property
+elif sys.version_info >= (3, 12):
+    from functools import cached_property  # noqa: TID251
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801, TID251 (a decorator)
+        """The one of Python 3.12: that of 3.11 takes a lock, which a forked child would inherit."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is None:
+                return self
+            found = instance.__dict__[self.attrname] = self.func(instance)
+            return found
+
+
+__all__ = ["Lock", "cached_property"]
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 

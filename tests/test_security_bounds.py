@@ -37,6 +37,9 @@ def model_in(folder: Path) -> Path:
         (f"(?:ab){{{MAX_PARTS // 2 - 1}}}", f"(?:ab){{{MAX_PARTS // 2}}}c"),
         ("(?:x{100}){39}", "(?:x{100}){41}"),
         ("x" + "[ab]?" * 1_000, "x" + "[ab]?" * (MAX_PARTS + 1)),
+        # An engine writes out empty groups, too: these ended the process, or took all memory.
+        ("x" + "(?:){40}" * 40, "x" + "(?:){4000}" * 48),
+        ("x(?:(?:){60}){60}", "x(?:){4294967000}"),
     ],
 )
 def test_the_parts_of_a_pattern(within: str, beyond: str) -> None:
@@ -111,9 +114,12 @@ def test_the_files_of_a_folder_that_are_looked_into(tmp_path: Path) -> None:
 
 
 def test_the_names_of_a_folder_that_preflight_reads(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
     for number in range(MAX_ENTRIES + 5):
-        (tmp_path / str(number)).touch()
-    assert len(open_snapshot(tmp_path).names) == MAX_ENTRIES
+        (inner / str(number)).touch()
+    assert len(open_snapshot(inner).names) == MAX_ENTRIES
+    assert len(open_snapshot(tmp_path).names_in("inner")) == MAX_ENTRIES
 
 
 def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ TABLES = (
 )
 LEADING = (
     r"\b", r"\B", "^", "(?m:^)", "(?<=a)", "(?<!b)", "(?<=-a)", "(?<!(?<=a)b)", "(?<=^a)",
-    r"(?<=\ba)", "(?<=(?<=(?m:^)a)b)", "(?<!^a)",
+    r"(?<=\ba)", "(?<=(?<=(?m:^)a)b)", "(?<!^a)", "(?<!^)",
 )  # fmt: skip
 """What a pattern may look back at."""
 MOST_LETTERS = 5
@@ -226,6 +226,7 @@ def test_dead_ends_may_be_withheld_but_nothing_is_given_out_too_early(situation:
     sources=st.lists(patterns(), min_size=1, max_size=2),
     pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
 )
+@example(sources=["(?<!^)a"], pieces=[("aba", False)])
 @example(sources=["(?<!^a)ab"], pieces=[("aab", False)])
 @example(sources=["(?<!^a)b[ab]+"], pieces=[("a", False), ("bbaa", False)])
 def test_the_matcher_in_long_texts(sources: list[str], pieces: list[tuple[str, bool]]) -> None:

@@ -17,8 +17,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer, Span
-from streamdec.tokenizers._common import cached_property, guarded
+from streamdec.tokenizers._common import guarded
 
 UNFAITHFUL = "a copy of this tokenizer has other added tokens"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"

@@ -27,12 +27,12 @@ from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.tokenizer_config import CONFIG
+from streamdec.locks import cached_property
 from streamdec.protocols import RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import (
     MAX_ID,
     any_of,
-    cached_property,
     checked_ids,
     fingerprint_of,
     readable,

@@ -36,10 +36,10 @@ from streamdec.errors import (
 )
 from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
 from streamdec.folders.sentencepiece_proto import model_proto
+from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._common import (
     any_of,
-    cached_property,
     checked_ids,
     fingerprint_of,
     guarded,

@@ -28,8 +28,9 @@ from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, app
 from streamdec.folders.assembled import Assembled
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.hooks import suppressed
+from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
-from streamdec.tokenizers._common import cached_property, fingerprint_of, guarded
+from streamdec.tokenizers._common import fingerprint_of, guarded
 from streamdec.tokenizers._growth import check_work
 from streamdec.tokenizers._instrumented import instrumented_decode
 

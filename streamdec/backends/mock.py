@@ -16,9 +16,10 @@ from streamdec.backends._pieces import bytes_of, library_stages
 from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
+from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import cached_property, checked_ids, fingerprint_of, guarded
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["MockTokenizer"]

@@ -35,11 +35,11 @@ from streamdec.errors import (
     TokenizerLoadError,
 )
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
+from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
 from streamdec.tokenizers._common import (
     any_of,
-    cached_property,
     checked_ids,
     fingerprint_of,
     guarded,

@@ -38,10 +38,10 @@ from streamdec.errors import (
 from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
 from streamdec.folders.assembled import from_ranks
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.locks import cached_property
 from streamdec.protocols import RawBytes, TextRules
 from streamdec.tokenizers._common import (
     any_of,
-    cached_property,
     checked_ids,
     fingerprint_of,
     guarded,

@@ -32,8 +32,9 @@ from streamdec.fastpath._fastokens import FastEncoder, ids_of
 from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
 from streamdec.fastpath._probes import GUARDED
 from streamdec.hooks import FallbackReason, FellBack, tell
+from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import cached_property, refuse_special
+from streamdec.tokenizers._common import refuse_special
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
 
 VARIABLE = "STREAMDEC_FAST"

@@ -12,11 +12,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.locks import cached_property
 from streamdec.tokenizers.folder_files import (
     FileError,
     Problem,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from typing import Any, TypeGuard
 
@@ -27,6 +26,7 @@ from streamdec.folders.declared_tokens import DeclaredTokens, added_token
 from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.folders.tokenizer_class import Chosen
 from streamdec.folders.tokenizer_config import content_of
+from streamdec.locks import cached_property
 from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 

@@ -26,12 +26,12 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
 from math import isfinite
 from typing import Any
 
 from streamdec.errors import StreamdecWarning
 from streamdec.folders.transformers_facts import ABSENT, facts
+from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import Snapshot, open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, is_id

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import MAX_TEMPLATES, Snapshot
 
 FILE = "chat_template.jinja"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 
+from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine
 from streamdec.preflight.preflight_report import Evidence
 from streamdec.preflight.snapshot import Snapshot

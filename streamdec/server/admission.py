@@ -16,7 +16,7 @@ from anyio import CapacityLimiter, to_thread
 
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError, busy
-from streamdec.server.slots import Gate, closing
+from streamdec.server.slots import Slots, closing
 
 LARGE = 32 << 10
 """The least bytes of a large body. It must wait for room, and for the worker of large bodies."""
@@ -47,11 +47,11 @@ class Admission:
 
     Args:
         limits: the limits of the server.
-        gate: the gate that requests wait at after they were prepared.
+        slots: the slots that requests wait for after they were prepared.
     """
 
-    def __init__(self, limits: ServerLimits, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, limits: ServerLimits, slots: Slots) -> None:
+        self._slots = slots
         self._most_requests = limits.concurrent + limits.waiting
         self._places: set[Place] = set()
         self._large = CapacityLimiter(1)
@@ -64,9 +64,9 @@ class Admission:
 
     def check(self) -> None:
         """Raise RequestError if the server is shutting down, or has too many requests already."""
-        if self._gate.is_closed:
+        if self._slots.is_closed:
             raise closing()
-        if len(self._places) + self._gate.num_running >= self._most_requests:
+        if len(self._places) + self._slots.num_running >= self._most_requests:
             raise busy("too many requests are waiting already")
 
     def is_waiting(self, place: Place, size: int) -> bool:

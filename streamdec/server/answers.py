@@ -48,7 +48,7 @@ class Answer:
     """The response to one request: it waits for room, generates and sends.
 
     Args:
-        front: the front, whose gate gives room.
+        front: the front, which has the slots.
         samples: the streams, in the order of their index.
         wire: the encoder of a streamed response, or
         whole: the object that makes a whole response.
@@ -112,7 +112,7 @@ class Answer:
                 await self._close()
             finally:
                 if self._has_room:
-                    self._front.gate.leave(len(self._streams))
+                    self._front.slots.leave(len(self._streams))
                 self._front.end(self)
 
     @property
@@ -129,11 +129,11 @@ class Answer:
 
     async def _has_entered(self, receive: Receive) -> bool:
         """Wait for room. Return whether the client is still connected."""
-        self._has_room = self._front.gate.enter_nowait(len(self._streams))
+        self._has_room = self._front.slots.enter_nowait(len(self._streams))
         return self._has_room or await self._while_connected(receive, self._enter) is not None
 
     async def _enter(self) -> bool:
-        await self._front.gate.enter(len(self._streams))
+        await self._front.slots.enter(len(self._streams))
         self._has_room = True
         return True
 
@@ -163,7 +163,7 @@ class Answer:
                 return
             status, body = 200, whole.body()
             if whole.failed:  # aborted, or the engine reported an error
-                status = 503 if self._front.gate.is_closed else 500
+                status = 503 if self._front.slots.is_closed else 500
         except Exception as error:  # noqa: BLE001 (an engine may raise any error)
             self._note(error)
             failed = RequestError(FAILED, status=500, code="error")

@@ -1,17 +1,21 @@
 """uvicorn's connections, with timeouts for idle clients and with cheaper events.
 
 A connection is closed if it gets no request, or if its client does not read the response. uvicorn
-itself has neither timeout. A request that another server may read differently is rejected (request
-smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
+itself has neither timeout. If too many connections wait for a request, the oldest is closed, so
+that idle clients do not take all files that the process may open. A request that another server may
+read differently is rejected (request smuggling). Tested with uvicorn 0.54.0 and h11 0.16.0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations.asgi import IS_BEHIND
@@ -70,6 +74,16 @@ class _Reader(h11.Connection):
         return event
 
 
+def _most_idle() -> int:
+    """Return half of the number of files that the process may open."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 512
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else files // 2
+
+
 class Connection(H11Protocol):
     """One connection of a client."""
 
@@ -77,6 +91,8 @@ class Connection(H11Protocol):
     """Seconds in which the head of the next request must have come."""
     drain_seconds = 60.0
     """Seconds in which a client must read some of what the transport buffers (about 64 KiB)."""
+    most_idle = _most_idle()
+    """The most connections of a server that wait for the head of a request."""
     _head: asyncio.TimerHandle | None = None
     _drain: asyncio.TimerHandle | None = None
 
@@ -88,7 +104,12 @@ class Connection(H11Protocol):
         """See asyncio."""
         super().connection_made(transport)
         self.app = _with_flow(self.app, self)
+        self._idle = _idle.setdefault(self.server_state, {})
         self._watch_head()
+        if len(self._idle) > self.most_idle:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
@@ -128,6 +149,7 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio."""
         super().connection_lost(exc)
+        self._idle.pop(self, None)
         self._head, self._drain = _without(self._head), _without(self._drain)
 
     def _watch_head(self) -> None:
@@ -135,8 +157,14 @@ class Connection(H11Protocol):
         cycle: RequestResponseCycle | None = self.cycle  # None until the first request
         if cycle is not None and not cycle.response_complete:
             self._head = _without(self._head)
+            self._idle.pop(self, None)
         elif self._head is None and not self.transport.is_closing():
             self._head = self.loop.call_later(self.head_seconds, self.transport.abort)
+            self._idle[self] = None
+
+
+_idle: WeakKeyDictionary[ServerState, dict[Connection, None]] = WeakKeyDictionary()
+"""The connections of each server that wait for the head of a request, the oldest first."""
 
 
 def _with_flow(app: Any, connection: Connection) -> Any:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from os.path import commonprefix
 from typing import Any, NamedTuple, Protocol
@@ -25,13 +25,14 @@ from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
+from streamdec.locks import cached_property
 from streamdec.server.admission import Admission
 from streamdec.server.engine_run import EngineRun
 from streamdec.server.engines import Engine
 from streamdec.server.generation_requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
-from streamdec.server.slots import Gate
+from streamdec.server.slots import Slots
 from streamdec.stops.gate import OPEN, PromptMarkers
 from streamdec.streams.text_stream import TextStream, stream
 from streamdec.tables.decode_options import UnknownIds
@@ -110,8 +111,8 @@ class Front:
         # A request with more samples would never get room.
         samples = min(self.limits.samples, concurrent)
         self.limits = limits = replace(self.limits, concurrent=concurrent, samples=samples)
-        self.gate = Gate(limits.concurrent, limits.waiting, limits.waiting_seconds)
-        self.admission = Admission(limits, self.gate)
+        self.slots = Slots(limits.concurrent, limits.waiting_seconds)
+        self.admission = Admission(limits, self.slots)
         self.vocab_size = self.tokenizer.vocab_size
         markers = chain(*self.reasoning_markers)
         self.skips_special_tokens = not any(unfindable(self.tokenizer, markers))
@@ -331,7 +332,7 @@ class Front:
 
     async def shut_down(self, grace: float) -> None:
         """Reject new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
-        self.gate.close()
+        self.slots.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()
         for answer in self._answering:

@@ -376,11 +376,11 @@ class Routes:
 
     async def health(self, request: Request) -> Response:
         """``/health``, ``/ready``, ``/ping``: 200, and 503 while the server shuts down."""
-        gate = self._front.gate
-        if gate.is_closed:
+        slots = self._front.slots
+        if slots.is_closed:
             raise closing()
         return JSONResponse(
-            {"status": "ok", "running": gate.num_running, "waiting": gate.num_waiting}
+            {"status": "ok", "running": slots.num_running, "waiting": slots.num_waiting}
         )
 
     async def live(self, request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""The gate, which limits how many streams run at once and how many requests wait.
+"""The slots of a server, which limit how many streams run at once.
 
-In: requests, each with the number of its streams. Out: room for them, in the order of arrival; or a
-:class:`RequestError`, at once or after waiting. A closed gate rejects all requests.
+In: requests, each with the number of its streams. Out: slots for them, in the order of arrival; or
+a :class:`RequestError` after waiting. Closed slots reject all requests.
 """
 
 from __future__ import annotations
@@ -22,27 +22,25 @@ class _Waiting:
         self.has_room = False
 
 
-class Gate:
-    """Room for ``most_running`` streams and ``most_waiting`` requests.
+class Slots:
+    """Slots for streams. ``Admission`` limits how many requests wait for them.
 
     Args:
-        most_running: how many streams run at once. No request may need more.
-        most_waiting: how many requests wait.
+        count: how many streams run at once. No request may need more.
         seconds: how long a request waits.
     """
 
-    def __init__(self, most_running: int, most_waiting: int, seconds: float) -> None:
-        self._most_running = most_running
-        self._most_waiting = most_waiting
+    def __init__(self, count: int, seconds: float) -> None:
+        self._count = count
         self._seconds = seconds
         self._queue: deque[_Waiting] = deque()
         self.num_running = 0
-        """Streams that have room."""
+        """Streams that have a slot."""
         self.is_closed = False
 
     @property
     def num_waiting(self) -> int:
-        """Requests that wait for room."""
+        """Requests that wait for slots."""
         return len(self._queue)
 
     def close(self) -> None:
@@ -52,25 +50,23 @@ class Gate:
             self._queue.popleft().is_over.set()
 
     def enter_nowait(self, size: int) -> bool:
-        """Take room for ``size`` streams, until ``leave``. Return whether there was room.
+        """Take slots for ``size`` streams, until ``leave``. Return whether there were enough.
 
-        Raises RequestError if the gate is closed, or if too many requests wait already.
+        Raises RequestError if the slots are closed.
         """
-        if size > self._most_running:
-            raise ValueError(f"{size} streams exceed the limit of {self._most_running}")
+        if size > self._count:
+            raise ValueError(f"{size} streams exceed the limit of {self._count}")
         if self.is_closed:
             raise closing()
-        if not self._queue and self.num_running + size <= self._most_running:
+        if not self._queue and self.num_running + size <= self._count:
             self.num_running += size
             return True
-        if len(self._queue) >= self._most_waiting:
-            raise busy("too many requests are waiting already")
         return False
 
     async def enter(self, size: int) -> None:
-        """Wait for room for ``size`` streams, and take it, until ``leave``.
+        """Wait for slots for ``size`` streams, and take them, until ``leave``.
 
-        Raises RequestError as ``enter_nowait`` does, and if there is no room in time.
+        Raises RequestError as ``enter_nowait`` does, and if there are not enough in time.
         """
         if self.enter_nowait(size):
             return
@@ -92,7 +88,7 @@ class Gate:
         raise busy(f"there was no room within {self._seconds:g} seconds")
 
     def leave(self, size: int) -> None:
-        """Return the room for ``size`` streams, which goes to the next request."""
+        """Return the slots of ``size`` streams, which go to the next request."""
         self.num_running -= size
         self._let_in()
 
@@ -102,7 +98,7 @@ class Gate:
             self._let_in()  # there may be room for the next request
 
     def _let_in(self) -> None:
-        while self._queue and self.num_running + self._queue[0].size <= self._most_running:
+        while self._queue and self.num_running + self._queue[0].size <= self._count:
             waiting = self._queue.popleft()
             self.num_running += waiting.size
             waiting.has_room = True

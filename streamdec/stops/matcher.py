@@ -31,9 +31,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
+
+from streamdec.locks import cached_property
 
 MOST_IN_PREFIXES = 2**20
 """Code points squared up to which a set of all prefixes is made. Of one long stop it is half as

@@ -125,8 +125,8 @@ class _Place(NamedTuple):
     flags: int
     follow: int = 0
     """The fewest code points of the match that come after it."""
-    back: int = 0
-    """How far before the place of the enclosing look-behind it may stand."""
+    back: int | None = None
+    """In a look-behind: how far before the place of the outermost one it may stand."""
     times: int = 1
     """How often it must occur."""
 
@@ -161,9 +161,7 @@ class _Speller:
         return "".join(reversed(found))
 
     def _part(self, name: str, value: Any, place: _Place) -> str:
-        self._parts += place.times
-        if self._parts > MAX_PARTS:
-            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        self._count(place.times)
         match name:
             case "LITERAL":
                 return _letter(value)
@@ -214,15 +212,15 @@ class _Speller:
     def _repeat(self, value: Any, place: _Place) -> str:
         least, most, inner = value
         times = place.times * max(least, 1)
-        if times > MAX_PARTS:
-            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
+        before = self._parts
         spelled = self._spell(inner, place._replace(times=times))
+        self._count(times - (self._parts - before))  # an empty group is written out, too
         if self._is_open and not (len(inner) == 1 and inner[0].name in CHARACTERS):
             spelled = UNTESTED + spelled
         return f"(?:{spelled}){{{least},{'' if most == inf else most}}}"
 
     def _anchor(self, name: str, place: _Place) -> str:
-        self._look_back(place.back + 1)
+        self._look_back((place.back or 0) + 1)
         if name in BOUNDARIES:
             sign = BOUNDARIES[name]
             if place.follow < 1:
@@ -235,7 +233,7 @@ class _Speller:
             raise _RefusedError(
                 r"uses $ or \Z, but the end of the text is not known while it streams"
             )
-        self.looks_to_place = self.looks_to_place or place.back > 0
+        self.looks_to_place = self.looks_to_place or place.back is not None
         first = "(?!)" if self._is_inner else r"\G"
         if name == "AT_BEGINNING" and place.flags & re.MULTILINE:
             return rf"(?:{first}|(?<=\n))"
@@ -245,10 +243,16 @@ class _Speller:
         direction, inner = value
         if direction > 0:
             raise _RefusedError("looks ahead, at text that is not known yet")
-        back = place.back + width(inner)[0]  # re rejects a width that is not fixed
+        back = (place.back or 0) + width(inner)[0]  # re rejects a width that is not fixed
         self._look_back(back)
         spelled = self._spell(inner, place._replace(back=back, follow=0))
         return f"(?<={spelled})" if wanted else f"(?<!{spelled})"
+
+    def _count(self, parts: int) -> None:
+        """Count ``parts`` more; a negative number counts as none. Raises _RefusedError."""
+        self._parts += max(parts, 0)
+        if self._parts > MAX_PARTS:
+            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
 
     def _look_back(self, width: int) -> None:
         self.reach = max(self.reach, width)

@@ -18,8 +18,8 @@ from streamdec import hooks
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
 from streamdec.hooks import suppressed
+from streamdec.locks import cached_property
 from streamdec.tokenizers._chat import ChatTokenizer
-from streamdec.tokenizers._common import cached_property
 from streamdec.tokenizers._instrumented import instrumented_ids
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
 from streamdec.tokenizers.encoding_cache import CacheKey, EncodingCache

@@ -10,22 +10,14 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from streamdec.errors import EncodeError, TokenizerLibraryError
-
-if TYPE_CHECKING:
-    # pyright compares the declared members of a protocol: with functools.cached_property a class
-    # would not be a Tokenizer.
-    from builtins import property as cached_property
-else:
-    from functools import cached_property
 
 __all__ = [
     "BYTE_OF_LETTER",
     "MAX_ID",
     "any_of",
-    "cached_property",
     "canonical",
     "checked_ids",
     "fingerprint_of",

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
-from streamdec.locks import Lock
+from streamdec.locks import Lock, cached_property
 from streamdec.stops.stop_sets import StopSets
 from streamdec.tables.shared_tables import table_for
 from streamdec.tables.table import Table
@@ -53,6 +53,35 @@ def test_a_child_finds_free_what_another_thread_of_its_parent_held() -> None:
     finally:
         is_over.set()
         thread.join()
+
+
+class _Computing:
+    """Its value is computed until it is told to end, except in a forked child."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.is_over = threading.Event(), threading.Event()
+
+    @cached_property
+    def value(self) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            self.has_begun.set()
+            self.is_over.wait()
+        return 5
+
+
+@needs_fork
+@forks
+def test_a_child_computes_a_property_that_another_thread_was_computing() -> None:
+    found = _Computing()
+    thread = threading.Thread(target=lambda: found.value)
+    thread.start()
+    found.has_begun.wait()
+    try:
+        assert in_a_fork(lambda: [found.value, _Computing().value]) == [5, 5]
+    finally:
+        found.is_over.set()
+        thread.join()
+    assert vars(found)["value"] == 5
 
 
 @needs_fork

@@ -61,7 +61,7 @@ def server(running: Served) -> Iterator[Served]:
     running.engine.release.set()
     for run in running.engine.runs:
         assert not run.begun.is_set() or run.closed.wait(10), "an engine was not closed"
-    until(lambda: running.front.gate.num_running == 0)
+    until(lambda: running.front.slots.num_running == 0)
 
 
 @pytest.fixture(scope="package")

@@ -18,17 +18,18 @@ from streamdec.server import ServerLimits, bodies
 from streamdec.server.admission import LARGE, Admission, Place
 from streamdec.server.bodies import arrived, object_of
 from streamdec.server.problems import RequestError
-from streamdec.server.slots import Gate
+from streamdec.server.slots import Slots
 
 
 class Body:
     """A request whose body comes in parts, and how much of it was read."""
 
-    def __init__(self, parts: list[bytes], pauses: float = 0) -> None:
+    def __init__(self, parts: list[bytes], pauses: float = 0, length: int | None = None) -> None:
         self.parts = parts
         self.num_read = 0
         self._pauses = pauses
         headers = [(b"content-type", b"application/json")]
+        headers += [] if length is None else [(b"content-length", b"%d" % length)]
         self.request = Request({"type": "http", "method": "POST", "headers": headers}, self.receive)
 
     async def receive(self) -> dict[str, Any]:
@@ -39,7 +40,7 @@ class Body:
 
 
 def admission_of(limits: ServerLimits) -> Admission:
-    return Admission(limits, Gate(limits.concurrent, limits.waiting, limits.waiting_seconds))
+    return Admission(limits, Slots(limits.concurrent, limits.waiting_seconds))
 
 
 def test_large_bodies_wait_for_one_another_unread() -> None:
@@ -59,6 +60,23 @@ def test_large_bodies_wait_for_one_another_unread() -> None:
             assert body.num_read == 1
             first.leave()
             assert await arrived(Body(large).request, limits, second) == b"".join(large)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("length", "num_read"), [(None, 2), (9, 1), (10, 0), (10**30, 0)])
+def test_a_body_that_says_it_is_too_large_is_not_read(length: int | None, num_read: int) -> None:
+    limits = ServerLimits(body_bytes=9)
+
+    async def main() -> None:
+        body = Body([b" " * 9, b" "] if length is None else [b" " * 9], length=length)
+        with Place(admission_of(limits)) as place:
+            if length == 9:
+                assert await arrived(body.request, limits, place) == b" " * 9
+            else:
+                with pytest.raises(RequestError, match="must not have more than 9 bytes"):
+                    await arrived(body.request, limits, place)
+        assert body.num_read == num_read
 
     asyncio.run(main())
 

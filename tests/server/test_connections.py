@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import h11
@@ -88,9 +88,55 @@ def test_a_client_that_takes_nothing_makes_room(tokenizer: Any) -> None:
     with connected(tokenizer, size=4096) as (client, front):
         body = b'{"prompt": "One", "stream": true, "n": 16}'
         client.sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        until(lambda: front.gate.num_running == 16)
-        until(lambda: front.gate.num_running == 0)
+        until(lambda: front.slots.num_running == 16)
+        until(lambda: front.slots.num_running == 0)
         assert b"[DONE]" not in rest_of(client)
+
+
+class _Few(Connection):
+    most_idle = 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /health HTTP/1.1\r\nA: ",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_the_oldest_idle_connection_makes_room(tokenizer: Any, sent: bytes) -> None:
+    """Connections with a running request are not idle, and go on."""
+    with ExitStack() as stack:
+        url = httpx.URL(stack.enter_context(served(create_app(tokenizer, Endless()), http=_Few)))
+
+        def new() -> socket.socket:
+            return stack.enter_context(socket.create_connection((url.host, url.port), 10))
+
+        running = []
+        body = b'{"prompt": "One", "stream": true, "max_tokens": 4000}'
+        for _ in range(3):
+            client = new()
+            running.append(client)
+            client.sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        oldest = new()
+        oldest.sendall(sent)
+        if sent.endswith(b"x\r\n\r\n"):
+            assert oldest.recv(12) == b"HTTP/1.1 200"
+        others = [new(), new()]
+        rest_of(oldest)
+        for client in others:
+            client.sendall(AFTER)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert all(b"[DONE]" in _until_done(client) for client in running)
+
+
+def _until_done(client: socket.socket) -> bytes:
+    found = b""
+    while b"[DONE]" not in found and (part := client.recv(65536)):
+        found += part
+    return found
 
 
 # --- framing --------------------------------------------------------------------------------------

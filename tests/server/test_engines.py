@@ -18,7 +18,7 @@ from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
 from streamdec.server.engines import ReplayEngine, SamplingParams
 from streamdec.server.problems import RequestError
-from streamdec.server.slots import Gate
+from streamdec.server.slots import Slots
 from streamdec.streams.outputs import OutputReader
 
 pytestmark = pytest.mark.anyio
@@ -211,58 +211,55 @@ async def test_an_engine_may_cancel_what_is_its_own() -> None:
     assert await ids_of(EngineRun(polling)) == [5]
 
 
-# --- the gate -------------------------------------------------------------------------------------
+# --- the slots ------------------------------------------------------------------------------------
 
 
-async def test_the_gate_lets_in_by_their_coming() -> None:
-    gate, entered, go = Gate(2, 3, 20), [], anyio.Event()
+async def test_slots_go_to_requests_in_the_order_of_arrival() -> None:
+    slots, entered, go = Slots(2, 20), [], anyio.Event()
 
     async def enter(name: str, size: int) -> None:
-        await gate.enter(size)
+        await slots.enter(size)
         entered.append(name)
         await go.wait()
-        assert gate.num_running <= 2
-        gate.leave(size)
+        assert slots.num_running <= 2
+        slots.leave(size)
 
     async with anyio.create_task_group() as group:
         for name, size in (("a", 1), ("b", 2), ("c", 1), ("d", 2)):
             group.start_soon(enter, name, size)
             await anyio.wait_all_tasks_blocked()
-        assert (entered, gate.num_waiting) == (["a"], 3)  # c would fit, and b was there before
-        with pytest.raises(RequestError, match="too many") as refused:
-            await gate.enter(1)
-        assert refused.value.status == 429
+        assert (entered, slots.num_waiting) == (["a"], 3)  # c would fit, and b was there before
         go.set()
     assert entered == ["a", "b", "c", "d"]
-    assert (gate.num_running, gate.num_waiting) == (0, 0)
+    assert (slots.num_running, slots.num_waiting) == (0, 0)
 
 
 async def test_what_never_has_room() -> None:
     with pytest.raises(ValueError, match="3 streams exceed the limit of 2"):
-        await Gate(2, 3, 20).enter(3)
+        await Slots(2, 20).enter(3)
 
 
 async def test_who_waits_too_long_or_goes_leaves_no_trace() -> None:
-    gate = Gate(1, 3, 0.01)
-    await gate.enter(1)
+    slots = Slots(1, 0.01)
+    await slots.enter(1)
     with pytest.raises(RequestError, match="no room within") as late:
-        await gate.enter(1)
+        await slots.enter(1)
     assert late.value.headers["retry-after"] == "1"
-    gate = Gate(1, 3, 20)
-    await gate.enter(1)
+    slots = Slots(1, 20)
+    await slots.enter(1)
     with anyio.move_on_after(0.01):
-        await gate.enter(1)
-    assert (gate.num_running, gate.num_waiting) == (1, 0)
+        await slots.enter(1)
+    assert (slots.num_running, slots.num_waiting) == (1, 0)
 
 
 @pytest.mark.parametrize("is_cancelled_first", [False, True])
 async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first: bool) -> None:
     """Who waits has it, or nobody has."""
-    gate, entered = Gate(1, 3, 20), []
-    await gate.enter(1)
+    slots, entered = Slots(1, 20), []
+    await slots.enter(1)
 
     async def enter() -> None:
-        await gate.enter(1)
+        await slots.enter(1)
         entered.append(1)
 
     async with anyio.create_task_group() as group:
@@ -270,22 +267,22 @@ async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first
         await anyio.wait_all_tasks_blocked()
         if is_cancelled_first:
             group.cancel_scope.cancel()
-        gate.leave(1)
+        slots.leave(1)
         group.cancel_scope.cancel()
-    assert (gate.num_running, gate.num_waiting) == (len(entered), 0)
+    assert (slots.num_running, slots.num_waiting) == (len(entered), 0)
 
 
 async def test_who_goes_lets_in_the_one_behind() -> None:
-    gate, entered = Gate(2, 3, 20), anyio.Event()
-    await gate.enter(1)
+    slots, entered = Slots(2, 20), anyio.Event()
+    await slots.enter(1)
     large = anyio.CancelScope()
 
     async def enter_large() -> None:
         with large:
-            await gate.enter(2)
+            await slots.enter(2)
 
     async def enter_small() -> None:
-        await gate.enter(1)
+        await slots.enter(1)
         entered.set()
 
     async with anyio.create_task_group() as group:
@@ -293,30 +290,30 @@ async def test_who_goes_lets_in_the_one_behind() -> None:
         await anyio.wait_all_tasks_blocked()
         group.start_soon(enter_small)
         await anyio.wait_all_tasks_blocked()
-        assert gate.num_waiting == 2
+        assert slots.num_waiting == 2
         large.cancel()
         with anyio.fail_after(10):
             await entered.wait()
-    assert (gate.num_running, gate.num_waiting) == (2, 0)
+    assert (slots.num_running, slots.num_waiting) == (2, 0)
 
 
-async def test_a_closed_gate() -> None:
-    gate, told = Gate(1, 3, 20), []
+async def test_closed_slots() -> None:
+    slots, told = Slots(1, 20), []
 
     async def enter() -> None:
         with pytest.raises(RequestError) as refused:
-            await gate.enter(1)
+            await slots.enter(1)
         told.append(refused.value.status)
 
-    await gate.enter(1)
+    await slots.enter(1)
     async with anyio.create_task_group() as group:
         group.start_soon(enter)
         await anyio.wait_all_tasks_blocked()
-        gate.close()
+        slots.close()
     await enter()
     assert told == [503, 503]
-    gate.leave(1)
-    assert gate.num_running == 0
+    slots.leave(1)
+    assert slots.num_running == 0
 
 
 # --- the application on both event loops ----------------------------------------------------------

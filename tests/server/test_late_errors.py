@@ -92,7 +92,7 @@ def test_the_answer_is_complete_and_the_error_is_logged(
         assert found == dict.fromkeys(range(n), (expected, "stop"))
         if engine in (closes_badly, one_of_two):
             until(lambda: SECRET in caplog.text)
-        until(lambda: app.state.front.gate.num_running == 0)
+        until(lambda: app.state.front.slots.num_running == 0)
     assert "One two" not in caplog.text
 
 

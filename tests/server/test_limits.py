@@ -176,8 +176,8 @@ def test_who_finds_no_room_waits_or_is_told_to_come_again(tokenizer: Any) -> Non
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda: front.gate.num_waiting == 1)
-        assert front.gate.num_running == 2
+        until(lambda: front.slots.num_waiting == 1)
+        assert front.slots.num_running == 2
         engine.wait_for_runs(2)
         refused = http.post(COMPLETIONS, json={"prompt": "One"})
         error = checked(refused, 429)
@@ -186,7 +186,7 @@ def test_who_finds_no_room_waits_or_is_told_to_come_again(tokenizer: Any) -> Non
         for thread in threads:
             thread.join()
         assert [each.status_code for each in answers] == [200] * 3
-        until(lambda: front.gate.num_running == 0)
+        until(lambda: front.slots.num_running == 0)
 
 
 def test_nobody_waits_forever_and_who_goes_makes_room(tokenizer: Any) -> None:
@@ -197,8 +197,8 @@ def test_nobody_waits_forever_and_who_goes_makes_room(tokenizer: Any) -> None:
             checked(http.post(COMPLETIONS, json={"prompt": "Two"}), 429)
             with pytest.raises(httpx.ReadTimeout):  # it goes while it waits
                 http.post(COMPLETIONS, json={"prompt": "Three"}, timeout=0.05)
-            until(lambda: front.gate.num_waiting == 0)
-        until(lambda: front.gate.num_running == 0)
+            until(lambda: front.slots.num_waiting == 0)
+        until(lambda: front.slots.num_running == 0)
         engine.then = "ends"
         assert http.post(COMPLETIONS, json={"prompt": "Four"}).is_success
         assert [tokenizer.decode(run.prompt) for run in engine.runs] == ["One", "Four"]
@@ -206,6 +206,9 @@ def test_nobody_waits_forever_and_who_goes_makes_room(tokenizer: Any) -> None:
 
 def test_an_engine_says_how_many_it_runs(tokenizer: Any) -> None:
     engine: Any = EchoEngine()
+    engine.max_concurrency = 100
+    with another(tokenizer, engine=engine, limits=ServerLimits(concurrent=5)) as (_, _, front):
+        assert (front.limits.concurrent, front.limits.samples) == (5, 5)
     engine.max_concurrency = 3
     with another(tokenizer, engine=engine) as (_, http, front):
         assert (front.limits.concurrent, front.limits.samples) == (3, 3)
@@ -232,7 +235,7 @@ def test_an_engine_that_goes_on_without_its_client_keeps_its_room(tokenizer: Any
         for _ in "ab":
             checked(http.post(COMPLETIONS, json={"prompt": "One"}), 429)
         release.set()
-        until(lambda: front.gate.num_running == 0)
+        until(lambda: front.slots.num_running == 0)
         assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success
         assert overruns == [False] * 3
 

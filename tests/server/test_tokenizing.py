@@ -96,7 +96,7 @@ def test_tokens_need_a_key_and_health_does_not(tokenizer: Any) -> None:
         for path in ("/health", "/ready", "/live", "/ping"):
             assert http.get(path).status_code == 200
         assert http.post("/ping").status_code == 200
-        app.state.front.gate.close()
+        app.state.front.slots.close()
         codes = [http.get(path).status_code for path in ("/health", "/ready", "/ping", "/live")]
         assert codes == [503, 503, 503, 200]
 
