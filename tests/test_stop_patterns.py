@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import regex
-from hypothesis import example, given, reject
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -221,6 +221,7 @@ def test_dead_ends_may_be_withheld_but_nothing_is_given_out_too_early(situation:
         assert found._replace(text="", jailed="") == wanted._replace(text="", jailed="")
 
 
+@settings(max_examples=4 * settings().max_examples)
 @given(
     sources=st.lists(patterns(), min_size=1, max_size=2),
     pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
