@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.support.files import is_shared
 
@@ -45,6 +46,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LAWS)
 
 
+@given(st.none())
+def _drawn(_: None) -> None:
+    """A test that makes hypothesis ready."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _collections_are_short() -> None:
     """Lets collections of garbage leave out what was made until now.
@@ -53,5 +59,6 @@ def _collections_are_short() -> None:
     that ends in this process undoes it.
     """
     if not gc.get_freeze_count():
+        _drawn()  # hypothesis looks for references to random generators, and sees no frozen ones
         gc.collect()
         gc.freeze()
