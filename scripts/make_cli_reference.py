@@ -23,7 +23,8 @@ INTRODUCTION = """\
 # The command line
 
 After this page you can look up each command, its options, exit statuses and environment variables.
-`pip install 'streamdec[cli]'` installs `streamdec`. `python -m streamdec` is the same.
+`pip install '.[cli]'` installs `streamdec`. `python -m streamdec` is the same. The commands `bulk`,
+`chat` and `serve` need more: `pip install '.[cli,bulk,chat,server]'`.
 `scripts/make_cli_reference.py` writes this page from the commands. `streamdec COMMAND --help`
 prints the same text.
 

@@ -208,6 +208,9 @@ _OPTIONS = {
 }
 """The options, under the names that StopConditions has for them."""
 
+ARGUMENT = re.compile(rf"(?<!\S)(?:{'|'.join(name for name in _OPTIONS if '_' in name)})\b")
+"""The name of an argument in a message of StopConditions, at the beginning of a word."""
+
 
 def _conditions(values: dict[str, Any]) -> StopConditions:
     least, most = values["min_tokens"], values["max_tokens"]
@@ -217,7 +220,12 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
     try:
         return StopConditions(**values)
     except ValueError as error:  # usually an invalid pattern
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(_in_options(str(error))) from error
+
+
+def _in_options(message: str) -> str:
+    """Return ``message`` with the names of options for those of arguments."""
+    return ARGUMENT.sub(lambda found: f"--{found[0].replace('_', '-')}", message)
 
 
 stop_options = collected(_OPTIONS, "conditions", _conditions)

@@ -112,9 +112,9 @@ def listener(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
         bound.listen(BACKLOG)
     except OSError as error:
-        error.filename = f"{host}:{port}"
         bound.close()
-        raise
+        problem = f"cannot listen ({error.strerror}); choose another host or port"
+        raise OSError(error.errno, problem, f"{host}:{port}") from error
     except BaseException:
         bound.close()
         raise

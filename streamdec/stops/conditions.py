@@ -26,7 +26,7 @@ Marker = str | int | None
 Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Fields:
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
@@ -242,6 +242,10 @@ class StopConditions(_Fields):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
+
+    def __repr__(self) -> str:
+        changed = (f"{each}={getattr(self, each)!r}" for each in self.to_json())
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def _plain(value: Any) -> Any:

@@ -279,9 +279,12 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-id="], "Invalid value for '--stop-id': '' is not a token id"),
         (["--stop-ids=1 x"], "Invalid value for '--stop-ids': 'x' is not a token id"),
         (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence needs at least one id"),
-        ([r"--stop-regex=a+"], "stop_regex 'a+'"),
-        (["--max-match-length=5"], "max_match_length needs stop_regex"),
-        (["--stop-regex=("], "stop_regex '(' is not a pattern"),
+        (
+            [r"--stop-regex=a+"],
+            "--stop-regex 'a+' can match text of any length: set --max-match-length",
+        ),
+        (["--max-match-length=5"], "--max-match-length needs --stop-regex"),
+        (["--stop-regex=(max_tokens"], "--stop-regex '(max_tokens' is not a pattern"),
         (
             ["--enable-stops-after="],
             "Invalid value for '--enable-stops-after': an empty stop would match",

@@ -18,6 +18,10 @@ DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")}
 """By their paths from the root."""
 
+READMES = ["README.md", "fuzz/README.md", "plugins/sglang/README.md", "plugins/vllm/README.md"]
+OWN_PAGES = [*sorted(PAGES), *READMES]
+"""Those that say what to install."""
+
 RUN_BY = {
     "docs/explanation/performance.md": ["tests/performance/test_page.py"],
     "docs/how-to/check-your-detokenizer.md": [
@@ -128,14 +132,78 @@ def test_each_section_on_an_engine_is_run() -> None:
 def test_what_pages_install_there_is() -> None:
     project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"].keys()
-    asked = {
-        extra
-        for page in [*PAGES, "README.md"]
-        for names in re.findall(r"(?:streamdec|['\" ]\.)\[([a-z,]+)\]", Page(page).text)
-        for extra in names.split(",")
-    }
+    asked = {extra for page in OWN_PAGES for extra in extras_of(Page(page).text)}
     assert len(asked) > 5
     assert asked <= extras
+
+
+def extras_of(text: str) -> set[str]:
+    """The extras in the install lines of a page."""
+    lines = re.findall(r"(?:streamdec|['\" ]\.)\[([a-z,]+)\]", text)
+    return {extra for names in lines for extra in names.split(",")}
+
+
+FROM_AN_INDEX = re.compile(r"pip install (?:[^`\n]* )?['\"]?streamdec")
+FROM_A_CLONE = re.compile(r"pip install (?:[^`\n]* )?['\"]?\.(?:[\[\s/]|$)", re.MULTILINE)
+MESSAGES = {"docs/reference/errors.md", "docs/reference/findings.md"}
+"""Their install lines are those of messages, which work where streamdec is installed."""
+
+
+def test_install_lines_work_before_and_after_the_first_release() -> None:
+    published = "not on a package index" not in Page("README.md").text
+    wrong = FROM_A_CLONE if published else FROM_AN_INDEX
+    found = {page: wrong.findall(Page(page).text) for page in {*OWN_PAGES} - MESSAGES}
+    assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "index", "clone"),
+    [
+        ("pip install streamdec-vllm", True, False),
+        ("pip install 'streamdec[cli]'", True, False),
+        ("pip install . ./plugins/vllm", False, True),
+        ("pip install -e '.[test]'", False, True),
+        ("pip install './streamdec[cli,chat]'", False, True),
+        ("pip install openai", False, False),
+    ],
+)
+def test_an_install_line_is_from_an_index_or_a_clone(line: str, index: bool, clone: bool) -> None:
+    assert bool(FROM_AN_INDEX.search(line)) is index
+    assert bool(FROM_A_CLONE.search(line)) is clone
+
+
+NEEDS = {
+    "bulk": r"BulkDecoder|streamdec bulk",
+    "chat": r"apply_chat_template|ChatTemplate|chat render|preflight",
+    "cli": r"^(?:.*\| )?streamdec [a-z]",
+    "otel": r"OpenTelemetryMetrics",
+    "prometheus": r"PrometheusMetrics",
+    "regex": r"stop_regex=|--stop-regex",
+    "server": r"streamdec\.server|streamdec serve",
+    "testing": r"streamdec\.testing",
+}
+"""What code has that needs an extra."""
+
+CONTAINS = {"server": {"chat", "cli"}}
+"""The extras that an extra installs, too."""
+
+
+def test_a_page_names_the_extras_that_its_code_needs() -> None:
+    missing = {}
+    for page in map(Page, OWN_PAGES):
+        code = "\n".join(page.of_kind("python") + page.of_kind("sh"))
+        needed = {extra for extra, uses in NEEDS.items() if re.search(uses, code, re.MULTILINE)}
+        named = extras_of(page.text)
+        missing[page.path] = needed - named.union(*(CONTAINS.get(each, ()) for each in named))
+    assert {path: extras for path, extras in missing.items() if extras} == {}
+
+
+def test_pages_with_dependency_groups_say_which_pip_has_them() -> None:
+    pages = {path: Page(path).text for path in [*OWN_PAGES, "CONTRIBUTING.md"]}
+    in_group = re.compile(r"pip install .*--group")
+    with_groups = {path for path, text in pages.items() if in_group.search(text)}
+    assert len(with_groups) > 3
+    assert {path for path in with_groups if "needs pip 25.1 or newer" not in pages[path]} == set()
 
 
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)#:\s]+)\): ", re.MULTILINE)

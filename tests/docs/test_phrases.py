@@ -178,6 +178,14 @@ def test_rules_of_preflight_have_none_of_these_phrases() -> None:
     assert found_in(prose(text), EVERYWHERE) == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["cli/data/demo_text.txt", "server/data/index.html", "trace/data/page.html"],
+)
+def test_texts_that_the_commands_show_have_none_of_these_phrases(path: str) -> None:
+    assert found_in(prose(Path(ROOT, "streamdec", path).read_text("utf-8")), {*PHRASES}) == []
+
+
 def test_words_of_source() -> None:
     source = b'"""A docstring."""\nx = f"a {1 + 1} message"  # a comment\n'
     assert re.findall(r"docstring|message|comment", words_of(source)) == [

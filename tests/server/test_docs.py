@@ -22,6 +22,9 @@ CLIENT, GENERATE, CLASS, REASONING, PROGRAM = (
 )
 
 
+ADDRESS = "http://127.0.0.1:8000"
+
+
 class Request:
     """What an engine of somebody's gives."""
 
@@ -59,7 +62,7 @@ def test_a_client_reads_the_replay(tokenizer: Any) -> None:
     out = io.StringIO()
     app = create_app(tokenizer, engine, models=["demo"])
     with served(app) as url, contextlib.redirect_stdout(out):
-        exec(CLIENT, {"url": url})
+        exec(CLIENT.replace(ADDRESS, url), {})
     assert out.getvalue() == DEMO_TEXT.partition("\nUser:")[0]
 
 
@@ -69,7 +72,7 @@ def test_a_client_reads_the_reasoning(tokenizer: Any) -> None:
     app = create_app(tokenizer, ReplayEngine(ids, 0), separate_reasoning=True, **options)
     out = io.StringIO()
     with served(app) as url, contextlib.redirect_stdout(out):
-        exec(CLIENT.partition("\nclient")[0] + "\n" + REASONING, {"url": url})
+        exec((CLIENT.partition("\nclient")[0] + "\n" + REASONING).replace(ADDRESS, url), {})
     assert out.getvalue() == "They ask. It is 42.\n"
 
 

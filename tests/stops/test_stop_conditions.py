@@ -374,6 +374,12 @@ def test_they_come_back_from_everywhere_else(given: dict[str, Any], protocol: in
         assert type(each) is StopConditions
 
 
+def test_the_repr_has_what_differs_from_the_default() -> None:
+    assert repr(StopConditions()) == "StopConditions()"
+    made = StopConditions("User:", eos_token_ids=2, max_tokens=9)
+    assert repr(made) == "StopConditions(stop=('User:',), max_tokens=9, eos_token_ids=(2,))"
+
+
 def test_json_says_what_differs_and_no_more() -> None:
     assert StopConditions().to_json() == {}
     made = StopConditions("b", [2], min_tokens=0, max_tokens=5, stop_token_sequences=[(1, 2)])

@@ -65,7 +65,7 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         can_build = others or code
         yield RULES["TOKENIZER_JSON_MISSING"](
             Evidence(_JSON, note="not there"),
-            Evidence(value=others or code, note="what else a tokenizer can be built of"),
+            Evidence(value=others or code or "none", note="other files with a vocabulary or code"),
             severity="info" if can_build else "error",
         )
     native = view.mistral_files
