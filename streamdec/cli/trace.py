@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.chunks import FinishReason, StopReason
-from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
+from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
     Complaints,
@@ -65,6 +65,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 
 
 @click.command()
+@tokenizer_option
 @loading_options
 @input_format_option("ids")
 @click.option(
@@ -90,7 +91,6 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
     metavar="FILE",
     help="Write the trace as one HTML page, which works offline.",
 )
-@tokenizer_argument
 @source_argument
 def trace(
     tokenizer: str,
@@ -104,7 +104,7 @@ def trace(
     html_file: Path | None,
     options: dict[str, Any],
 ) -> None:
-    """Show how TOKENIZER streams each token id in FILE (or stdin, "-").
+    """Show how a tokenizer streams each token id in FILE (or stdin, "-").
 
     FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. The
     table has the emitted text of each token and the held bytes of an unfinished character. It also
@@ -116,9 +116,9 @@ def trace(
 
     \b
     Examples:
-      echo "72 9 15" | streamdec trace ./model
-      streamdec trace ./model answers.jsonl --line 3 --stop '\\nUser:' --html answer.html
-      streamdec trace ./model ids.txt --jsonl > ids.trace
+      echo "72 9 15" | streamdec trace --tokenizer ./model
+      streamdec trace --tokenizer ./model rows.jsonl --line 3 --stop '\\nUser:' --html row.html
+      streamdec trace --tokenizer ./model ids.txt --jsonl > ids.trace
     """
     context = click.get_current_context()
     if as_jsonl and html_file == Path("-"):

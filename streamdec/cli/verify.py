@@ -21,7 +21,7 @@ from streamdec.cli.loading import (
     Loader,
     loading_options,
     say_what_encodes,
-    tokenizer_argument,
+    tokenizer_option,
 )
 from streamdec.cli.progress import Progress, counted, wipe
 from streamdec.cli.rows import (
@@ -50,6 +50,7 @@ _MOST_IDS = 400
 
 
 @click.command()
+@tokenizer_option
 @click.option(
     "--encode",
     "of_encoders",
@@ -67,7 +68,6 @@ _MOST_IDS = 400
     help="The seed of the random numbers: the same seed cuts a row in the same places.",
 )
 @loading_options
-@tokenizer_argument
 @source_argument
 def verify(
     tokenizer: str,
@@ -99,9 +99,9 @@ def verify(
 
     \b
     Examples:
-      streamdec verify ./model answers.jsonl
-      streamdec encode --tokenizer ./model prompt.txt | streamdec verify ./model --seed 7
-      streamdec verify --encode ./model prompt.txt
+      streamdec verify --tokenizer ./model answers.jsonl
+      streamdec verify --tokenizer ./model ids.txt --seed 7
+      streamdec verify --encode --tokenizer ./model prompt.txt
     """
     if input_format == ("ids" if of_encoders else "text"):
         raise click.UsageError("only --encode reads texts; without it FILE has token ids")

@@ -23,7 +23,7 @@ OFFERED = [
     ),
     ("streamdec chat ", {"plain,render"}),
     ("streamdec info mod", {"file,mod"}),
-    ("streamdec verify ./model answ", {"file,answ"}),
+    ("streamdec verify --tokenizer ./model answ", {"file,answ"}),
     ("streamdec bench mod", {"file,mod"}),
     ("streamdec decode --tokenizer mod", {"file,mod"}),
     ("streamdec chat render mod", {"file,mod"}),

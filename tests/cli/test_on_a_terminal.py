@@ -69,7 +69,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) -> None:
-    told = written("verify", TOKENIZER, rows)
+    told = written("verify", "--tokenizer", TOKENIZER, rows)
     shown, complaint = told.split(f"{rows}: line 3: ")
     assert f"{WIPED}1 row, 0 differing{WIPED}2 rows, 0 differing" in shown
     assert shown.endswith(WIPED)
@@ -90,7 +90,7 @@ def test_where_the_output_is_on_the_terminal_there_is_no_other(rows: Path) -> No
 
 
 def test_a_dumb_terminal_has_none(rows: Path) -> None:
-    told = written("verify", TOKENIZER, rows, environment={"TERM": "dumb"})
+    told = written("verify", "--tokenizer", TOKENIZER, rows, environment={"TERM": "dumb"})
     assert "\x1b" not in told
     assert "differing" not in told
     assert "line 3: " in told

@@ -48,8 +48,8 @@ WELL = {
     "info": ["info", "."],
     "preflight": ["preflight", "--fail-on=never", "."],
     "serve": ["serve"],
-    "trace": ["trace", ".", "ids.jsonl"],
-    "verify": ["verify", ".", "ids.jsonl"],
+    "trace": ["trace", "--tokenizer=.", "ids.jsonl"],
+    "verify": ["verify", "--tokenizer=.", "ids.jsonl"],
 }
 """A run of each command that goes well."""
 
@@ -63,9 +63,9 @@ NOT_WELL = {
     "decode": ["decode", "--tokenizer=.", "--input-format=jsonl", "bad"],
     "encode": ["encode", "--tokenizer=.", "--input-format=jsonl", "bad"],
     "preflight": ["preflight", "--fail-on=info", "."],
-    "trace": ["trace", ".", "--input-format=ids", "bad"],
-    "verify": ["verify", ".", "--input-format=jsonl", "bad"],
-    "verify --encode": ["verify", "--encode", "--input-format=jsonl", ".", "bad"],
+    "trace": ["trace", "--tokenizer=.", "--input-format=ids", "bad"],
+    "verify": ["verify", "--tokenizer=.", "--input-format=jsonl", "bad"],
+    "verify --encode": ["verify", "--encode", "--input-format=jsonl", "--tokenizer=.", "bad"],
 }
 
 NOTHING = {
@@ -89,10 +89,10 @@ NOTHING = {
     "preflight: a file": ["preflight", "text"],
     "serve: no engine": ["serve", "--engine=nowhere:nothing"],
     "serve: no tokenizer": ["serve", "--tokenizer", NOWHERE],
-    "trace: no file": ["trace", ".", NOWHERE],
-    "trace: no id": ["trace", ".", "empty"],
-    "verify: no row": ["verify", ".", "empty"],
-    "verify: no tokenizer": ["verify", "text", "ids.jsonl"],
+    "trace: no file": ["trace", "--tokenizer=.", NOWHERE],
+    "trace: no id": ["trace", "--tokenizer=.", "empty"],
+    "verify: no row": ["verify", "--tokenizer=.", "empty"],
+    "verify: no tokenizer": ["verify", "--tokenizer=text", "ids.jsonl"],
 }
 
 

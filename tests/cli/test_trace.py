@@ -30,7 +30,7 @@ JSONL = "--input-format=jsonl"
 @pytest.fixture
 def trace(monkeypatch: pytest.MonkeyPatch) -> Tracing:
     def tracing(stdin: str, *options: str | Path) -> Run:
-        return run(monkeypatch, "trace", TOKENIZER, *options, stdin=stdin.encode())
+        return run(monkeypatch, "trace", "--tokenizer", TOKENIZER, *options, stdin=stdin.encode())
 
     return tracing
 
@@ -216,7 +216,7 @@ def shown_on_a_terminal(columns: int) -> str:
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     process = subprocess.Popen(
-        command("trace", TOKENIZER, STOP, "-"),
+        command("trace", "--tokenizer", TOKENIZER, STOP, "-"),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=follower,
@@ -243,7 +243,7 @@ def shown_on_a_terminal(columns: int) -> str:
 
 def test_a_reader_that_goes_away_is_no_trouble() -> None:
     with subprocess.Popen(
-        command("trace", TOKENIZER, "-"),
+        command("trace", "--tokenizer", TOKENIZER, "-"),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -260,6 +260,6 @@ def test_a_reader_that_goes_away_is_no_trouble() -> None:
 
 
 def test_a_tokenizer_that_is_none() -> None:
-    missing = run_process("trace", ROOT / "missing")
+    missing = run_process("trace", "--tokenizer", ROOT / "missing")
     assert missing.returncode == 2
     assert missing.stderr.startswith(b"Error: ")

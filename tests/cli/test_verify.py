@@ -74,12 +74,14 @@ class LosesInBatches(DecodeStream):
 
 def verified(
     monkeypatch: pytest.MonkeyPatch,
+    tokenizer: str | Path,
     *arguments: str | Path,
     stdin: str | bytes = b"",
     kind: str = "jsonl",
 ) -> Run:
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    return run(monkeypatch, "verify", f"--input-format={kind}", *arguments, stdin=given)
+    options = ("--tokenizer", tokenizer, f"--input-format={kind}")
+    return run(monkeypatch, "verify", *options, *arguments, stdin=given)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,9 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
 ) -> None:
     (tmp_path / "my rows.jsonl").write_text(jsonl(ROWS[0][:4], ROWS[0]), "utf-8")
     monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
-    found = run(monkeypatch, "verify", "--fast=off", TOKENIZER, tmp_path / "my rows.jsonl")
+    found = run(
+        monkeypatch, "verify", "--fast=off", "--tokenizer", TOKENIZER, tmp_path / "my rows.jsonl"
+    )
     assert found.status == 1
     heading, *lines, summary = found.out.splitlines()
     assert heading == (
@@ -140,14 +144,16 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
     assert list(told) == ["where", "streamed", "decode()", "ids"]
     assert told["where"].startswith("character ")
     assert summary.endswith(": 1 with other text than the full decode")
-    alone = verified(monkeypatch, "--seed=0", TOKENIZER, stdin=jsonl(ROWS[0]))
+    alone = verified(monkeypatch, TOKENIZER, "--seed=0", stdin=jsonl(ROWS[0]))
     assert alone.out.splitlines()[1:4] == lines[:3], "wherever the row is"
     # The ids are fewer, and differ still.
     ids = [int(word) for word in told["ids"].split()]
     assert 5 <= len(ids) <= len(ROWS[0])
     smaller = verified(monkeypatch, TOKENIZER, stdin=jsonl(*[ids] * 9))
     assert " 0 with other text" not in smaller.out.splitlines()[-1]
-    traced = run(monkeypatch, "trace", "--fast", "off", TOKENIZER, stdin=told["ids"].encode())
+    traced = run(
+        monkeypatch, "trace", "--fast", "off", "--tokenizer", TOKENIZER, stdin=told["ids"].encode()
+    )
     assert "# verdict" in traced.out
 
 
@@ -170,7 +176,7 @@ def test_another_seed_cuts_elsewhere_and_the_same_one_alike(
     rows = jsonl(*[ROWS[0]] * 4)
 
     def told(seed: int) -> str:
-        return verified(monkeypatch, f"--seed={seed}", TOKENIZER, stdin=rows).out
+        return verified(monkeypatch, TOKENIZER, f"--seed={seed}", stdin=rows).out
 
     assert told(1) == told(1)
     assert len({told(seed).partition("(seed")[0] for seed in range(4)}) > 1
@@ -185,7 +191,7 @@ def test_a_tokenizer_that_no_stream_can_follow(
     assert "  decode()  'BIT BIT'" in result.out
     assert "streams over a window of its decode" in result.out
     (ids,) = [line[6:] for line in result.out.splitlines() if line.startswith("  ids ")]
-    traced = run(monkeypatch, "trace", window, stdin=ids.encode())
+    traced = run(monkeypatch, "trace", "--tokenizer", window, stdin=ids.encode())
     assert traced.status == 1
 
 
@@ -212,7 +218,7 @@ def test_bad_rows_are_named_and_the_others_verified(monkeypatch: pytest.MonkeyPa
 def test_nothing_to_begin_with_is_status_2(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], stdin: bytes, told: str
 ) -> None:
-    result = verified(monkeypatch, *arguments, TOKENIZER, stdin=stdin)
+    result = verified(monkeypatch, TOKENIZER, *arguments, stdin=stdin)
     assert (result.status, result.out) == (2, "")
     assert told in result.err
 
@@ -225,7 +231,7 @@ def test_texts_with_the_same_ids_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     texts = jsonl("Hello 👋 <|im_end|>", {"text": "नमस्ते, 世界"}, "")
     result = run(
         monkeypatch,
-        *("verify", "--encode", TOKENIZER, "--input-format=jsonl"),
+        *("verify", "--encode", "--tokenizer", TOKENIZER, "--input-format=jsonl"),
         stdin=texts.encode(),
     )
     assert (result.status, result.out) == (0, "3 texts compared, 0 with other ids\n")
@@ -238,7 +244,7 @@ def test_the_smallest_difference_is_shown(crooked: Path) -> None:
     text = "Größe " * 2_000 + "quick" + " sl\np" * 3_000
     prompts = ["jump ! Größe", text]
     result = subprocess.run(
-        command("verify", "--encode", crooked, "--input-format=jsonl"),
+        command("verify", "--encode", "--tokenizer", crooked, "--input-format=jsonl"),
         cwd=ROOT,
         input=jsonl(*prompts).encode(),
         capture_output=True,
@@ -256,7 +262,7 @@ def test_the_smallest_difference_is_shown(crooked: Path) -> None:
 
 @needs_fastokens
 def test_bad_rows_are_named_and_make_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("verify", "--encode", TOKENIZER, "--input-format=jsonl")
+    arguments = ("verify", "--encode", "--tokenizer", TOKENIZER, "--input-format=jsonl")
     result = run(monkeypatch, *arguments, stdin=b'"\\ud800"\n3\n"x"\n')
     assert result.status == 1
     assert "line 1: a lone surrogate" in result.err
@@ -271,15 +277,18 @@ def test_one_encoder_has_nothing_to_compare(
     from tests.support.files import tekken, write_json
 
     write_json(tmp_path / "tekken.json", tekken())
-    result = run(monkeypatch, "verify", "--encode", tmp_path, stdin=b"x")
+    result = run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path, stdin=b"x")
     assert result.status == 2
     assert "has only one encoder (its format is tekken)" in result.err
     (tmp_path / "ranks").write_bytes(rank_file())
-    assert run(monkeypatch, "verify", "--encode", tmp_path / "ranks", stdin=b"x").status == 2
+    assert (
+        run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path / "ranks", stdin=b"x").status
+        == 2
+    )
 
 
 def test_without_fastokens_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
-    result = run(monkeypatch, "verify", "--encode", TOKENIZER, stdin=b"x")
+    result = run(monkeypatch, "verify", "--encode", "--tokenizer", TOKENIZER, stdin=b"x")
     assert result.status == 2
     assert "pip install 'streamdec[fast]'" in result.err
