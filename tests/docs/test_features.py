@@ -512,7 +512,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         pending_bytes,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
-    "Text in the same token as pending bytes is flushed": (
+    "Text that shares a token with pending bytes is flushed": (
         text_beside_an_open_character,
         "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
     ),
