@@ -208,9 +208,6 @@ _OPTIONS = {
 }
 """The options, under the names that StopConditions has for them."""
 
-ARGUMENT = re.compile(rf"(?<!\S)(?:{'|'.join(name for name in _OPTIONS if '_' in name)})\b")
-"""The name of an argument in a message of StopConditions, at the beginning of a word."""
-
 
 def _conditions(values: dict[str, Any]) -> StopConditions:
     least, most = values["min_tokens"], values["max_tokens"]
@@ -224,8 +221,11 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
 
 
 def _in_options(message: str) -> str:
-    """Return ``message`` with the names of options for those of arguments."""
-    return ARGUMENT.sub(lambda found: f"--{found[0].replace('_', '-')}", message)
+    """Return ``message`` of StopConditions with options in place of the names of arguments."""
+    options = click.get_current_context().command.params
+    # "stop" is also a word. A name inside of a pattern has a quotation mark or a letter before it.
+    flags = {each.name: each.opts[0] for each in options if each.name and "_" in each.name}
+    return re.sub(rf"(?<!\S)(?:{'|'.join(flags)})\b", lambda name: flags[name[0]], message)
 
 
 stop_options = collected(_OPTIONS, "conditions", _conditions)

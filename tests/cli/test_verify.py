@@ -281,10 +281,8 @@ def test_one_encoder_has_nothing_to_compare(
     assert result.status == 2
     assert "has only one encoder (its format is tekken)" in result.err
     (tmp_path / "ranks").write_bytes(rank_file())
-    assert (
-        run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path / "ranks", stdin=b"x").status
-        == 2
-    )
+    ranks = run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path / "ranks", stdin=b"x")
+    assert ranks.status == 2
 
 
 def test_without_fastokens_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

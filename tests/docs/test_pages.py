@@ -129,22 +129,29 @@ def test_each_section_on_an_engine_is_run() -> None:
     assert [each for each in sections if f'"{each}"' not in tests] == []
 
 
+PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
 def test_what_pages_install_there_is() -> None:
-    project = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))
-    extras = project["project"]["optional-dependencies"].keys()
     asked = {extra for page in OWN_PAGES for extra in extras_of(Page(page).text)}
     assert len(asked) > 5
-    assert asked <= extras
+    assert asked <= EXTRAS.keys()
 
 
 def extras_of(text: str) -> set[str]:
-    """The extras in the install lines of a page."""
+    """The extras in the install lines of a page, and those that these install, too."""
     lines = re.findall(r"(?:streamdec|['\" ]\.)\[([a-z,]+)\]", text)
-    return {extra for names in lines for extra in names.split(",")}
+    named = {extra for names in lines for extra in names.split(",")}
+    inside = (extras_of(each) for extra in named & EXTRAS.keys() for each in EXTRAS[extra])
+    return named.union(*inside)
 
 
 FROM_AN_INDEX = re.compile(r"pip install (?:[^`\n]* )?['\"]?streamdec")
-FROM_A_CLONE = re.compile(r"pip install (?:[^`\n]* )?['\"]?\.(?:[\[\s/]|$)", re.MULTILINE)
+FROM_A_CLONE = re.compile(
+    r"pip install (?!-e |.*--group)(?:[^`\n]* )?['\"]?\.(?:[\[\s/]|$)", re.MULTILINE
+)
+"""Editable installations and dependency groups need a clone also after the first release."""
 MESSAGES = {"docs/reference/errors.md", "docs/reference/findings.md"}
 """Their install lines are those of messages, which work where streamdec is installed."""
 
@@ -162,12 +169,15 @@ def test_install_lines_work_before_and_after_the_first_release() -> None:
         ("pip install streamdec-vllm", True, False),
         ("pip install 'streamdec[cli]'", True, False),
         ("pip install . ./plugins/vllm", False, True),
-        ("pip install -e '.[test]'", False, True),
+        ("pip install -e '.[test]'", False, False),
+        ("pip install '.[testing]' --group vllm", False, False),
         ("pip install './streamdec[cli,chat]'", False, True),
         ("pip install openai", False, False),
     ],
 )
-def test_an_install_line_is_from_an_index_or_a_clone(line: str, index: bool, clone: bool) -> None:
+def test_an_install_line_is_from_an_index_a_clone_or_neither(
+    line: str, index: bool, clone: bool
+) -> None:
     assert bool(FROM_AN_INDEX.search(line)) is index
     assert bool(FROM_A_CLONE.search(line)) is clone
 
@@ -184,17 +194,13 @@ NEEDS = {
 }
 """What code has that needs an extra."""
 
-CONTAINS = {"server": {"chat", "cli"}}
-"""The extras that an extra installs, too."""
-
 
 def test_a_page_names_the_extras_that_its_code_needs() -> None:
     missing = {}
     for page in map(Page, OWN_PAGES):
         code = "\n".join(page.of_kind("python") + page.of_kind("sh"))
         needed = {extra for extra, uses in NEEDS.items() if re.search(uses, code, re.MULTILINE)}
-        named = extras_of(page.text)
-        missing[page.path] = needed - named.union(*(CONTAINS.get(each, ()) for each in named))
+        missing[page.path] = needed - extras_of(page.text)
     assert {path: extras for path, extras in missing.items() if extras} == {}
 
 

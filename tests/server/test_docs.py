@@ -20,8 +20,6 @@ PAGE = Page("docs/how-to/serve-an-engine.md")
 CLIENT, GENERATE, CLASS, REASONING, PROGRAM = (
     code for code in PAGE.of_kind("python") if "torch" not in code
 )
-
-
 ADDRESS = "http://127.0.0.1:8000"
 
 

@@ -114,6 +114,49 @@ def test_an_app_answers_a_request_that_is_not_streamed(client: Any) -> None:
         client.chat.completions.create(model="tiny", messages=HELLO, stop="", stream=True)
 
 
+def test_null_is_the_default(client: Any) -> None:
+    given: Any = {"stop": None, "max_tokens": None, "stream": None}
+    answer = client.chat.completions.create(model="tiny", messages=HELLO, extra_body=given)
+    assert answer.choices[0].message.content == REPEATED
+
+
+def test_the_default_limit_of_an_app(client: Any, engine: Engine) -> None:
+    answer = client.chat.completions.create(
+        model="tiny", messages=HELLO, extra_body={"max_tokens": None}
+    )
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (1_000, "length")
+    assert engine.is_closed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"stop": 5}, "stop must be a string or a list of strings"),
+        ({"stop": ["x" * 257]}, "max_stop_length (256)"),
+        ({"stop": [f"{i:0200}" for i in range(30)]}, "max_total_length (4096)"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"messages": None}, "messages"),
+        ({"model": None}, "model"),
+    ],
+)
+def test_an_app_says_what_is_wrong_with_a_request(
+    app_url: str, wrong: dict[str, Any], told: str
+) -> None:
+    body = {"model": "tiny", "messages": HELLO} | wrong
+    body = {key: value for key, value in body.items() if value is not None}
+    response = httpx.post(f"{app_url}{PATH}", json=body)
+    assert response.status_code in (400, 422)
+    assert told in response.text
+
+
+@pytest.mark.parametrize("body", [b"{bad", b"[]", b"5"])
+def test_an_app_rejects_a_body_that_is_no_object(app_url: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = httpx.post(f"{app_url}{PATH}", content=body, headers=headers)
+    assert response.status_code in (400, 422)
+
+
 def test_an_app_streams_to_a_plain_http_client(app_url: str) -> None:
     body = {"model": "tiny", "messages": HELLO, "stream": True}
     with httpx.stream("POST", f"{app_url}{PATH}", json=body, timeout=PATIENCE) as response:
@@ -203,6 +246,14 @@ def test_a_route_for_openais_client(url: str, route: str, n: int) -> None:
                 texts[choice.index] += choice.delta.content or ""
     wanted = "Hello world" if route != "iterated" else "Hello world\nUser:A"
     assert texts == [wanted] * n
+
+
+@pytest.mark.parametrize(("n", "status"), [(None, 200), (8, 200), (9, 400), (0, 200), ("x", 400)])
+def test_a_route_bounds_the_samples(url: str, n: Any, status: int) -> None:
+    body = {"model": "tiny", "messages": MESSAGES, "n": n, "stop": "\nUser:"}
+    response = httpx.post(f"{url}/samples/v1/chat/completions", json=body, timeout=PATIENCE)
+    assert response.status_code == status
+    assert ("n must be from 1 to 8" in response.text) is (status == 400)
 
 
 def test_a_route_for_anthropics_client(url: str) -> None:
