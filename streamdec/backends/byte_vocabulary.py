@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -260,8 +260,8 @@ class ByteTableTokenizer(BaseTokenizer):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._tokens.get(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return [i for i in sorted(self._skipped) if self._added_tokens[i].content == text]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return ((self._added_tokens[i].content, i) for i in sorted(self._skipped))
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._skipped

@@ -187,9 +187,6 @@ class GGUFTokenizer(AssembledFastPath):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self.piece(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return self._special_by_text.get(text.encode(), [])
-
     def is_skipped(self, token_id: int) -> bool:
         return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
 
@@ -197,12 +194,9 @@ class GGUFTokenizer(AssembledFastPath):
     def _special(self) -> list[int]:
         return [i for i in range(len(self._types)) if self.is_skipped(i)]
 
-    @cached_property
-    def _special_by_text(self) -> dict[bytes | None, list[int]]:
-        by_text: dict[bytes | None, list[int]] = {}
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
         for token_id in self._special:
-            by_text.setdefault(self.piece(token_id), []).append(token_id)
-        return by_text
+            yield (self.piece(token_id) or b"").decode(errors="surrogateescape"), token_id
 
     @cached_property
     def fingerprint(self) -> str:

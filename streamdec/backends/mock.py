@@ -124,9 +124,9 @@ class MockTokenizer(BaseTokenizer):
     def piece(self, token_id: int) -> Piece | None:
         return self._pieces.get(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        data = text.encode()
-        return [i for i in sorted(self._special_ids) if _as_bytes(self._pieces[i]) == data]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        for token_id in sorted(self._special_ids):
+            yield _as_bytes(self._pieces[token_id]).decode(errors="surrogateescape"), token_id
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._special_ids

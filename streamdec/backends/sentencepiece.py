@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, compress, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -191,8 +191,8 @@ class SentencePieceTokenizer(BaseTokenizer):
             return bytes([int(piece[3:5], 16)])
         return None if piece is None else piece.replace(_SPACE, " ").encode()
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return [token_id for token_id, name in self._control.items() if name == text]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return ((name, token_id) for token_id, name in self._control.items())
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._control

@@ -15,7 +15,7 @@ import os
 import pickle
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -243,9 +243,8 @@ class TiktokenTokenizer(AssembledFastPath):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self.piece(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        token_id = self._special_ids.get(text)
-        return [] if token_id is None or token_id not in self._skipped_ids else [token_id]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return self._special_ids.items()
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._skipped_ids

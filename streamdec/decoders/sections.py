@@ -56,7 +56,8 @@ class Sections:
         self.named = named
         self.pairs = pairs = tuple(pair for _, pair in named)
         texts = [marker for pair in pairs for marker in pair]
-        skipped = skipped_ids(tokenizer, table, texts)
+        spelled = (marker for marker in texts if isinstance(marker, str))
+        skipped = skipped_ids(tokenizer, table, spelled)
         if table.options.skip_special_tokens:
             told = [each for each in texts if each not in skipped]
             for marker, part in unfindable(tokenizer, told):

@@ -263,8 +263,10 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
     if not _are_ascii(texts):
         for text in texts:
             _check_text(name, text)
-    # Plain strings: those of NumPy and other subclasses may compare in their own way.
-    return tuple(dict.fromkeys(map(str.__str__, texts)))
+    if {*map(type, texts)} != {str}:
+        # Plain strings: those of NumPy and other subclasses may compare in their own way.
+        texts = [str.__str__(text) for text in texts]
+    return tuple(dict.fromkeys(texts))
 
 
 def _are_ascii(texts: list[Any]) -> bool:

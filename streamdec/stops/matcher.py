@@ -114,7 +114,7 @@ class StopStrings:
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
-        self._stops = self._hidden.union(visible)
+        self._stops = self._hidden.union(visible) if visible else self._hidden
         self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
 
     # Made on first use: many sets of stops never see a letter with which a stop begins.

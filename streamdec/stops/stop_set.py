@@ -45,7 +45,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
@@ -53,7 +53,7 @@ from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.gate import OPEN, Gate, PromptMarkers, gate_of
 from streamdec.stops.matcher import Hit, Matcher
-from streamdec.stops.patterns import read_patterns
+from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.stops.regex_matcher import matcher_of
 from streamdec.stops.sequences import Node, tree_of
 from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
@@ -163,8 +163,12 @@ class NamedStop(NamedTuple):
     hidden: bool
 
 
+NO_NAMED: Mapping[int, NamedStop] = {}
+NO_IDS: frozenset[int] = frozenset()
+
+
 class StopSet:
-    """Stop conditions for one table.
+    """ ""Stop conditions for one table.
 
     Args:
         table: the table of the streams; None for streams of text, whose conditions name no ids.
@@ -202,21 +206,20 @@ class StopSet:
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
-        patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
+        patterns: Sequence[StopPattern] = ()
+        if conditions.stop_regex:
+            patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
         self.gate: Gate = gate_of(conditions, skipped)
         self.sequences: Node = tree_of(conditions.stop_token_sequences)
         """The beginnings of the stop sequences of ids."""
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
-        self.ids: frozenset[int] = frozenset(
-            [
-                *self._named,
-                *conditions.eos_token_ids,
-                *self.sequences.children,
-                *self.gate.ids,
-            ]
+        ids = (
+            *(*self._named, *conditions.eos_token_ids),
+            *(*self.sequences.children, *self.gate.ids),
         )
+        self.ids: frozenset[int] = frozenset(ids) if ids else NO_IDS
         """Ids that may do something by themselves."""
         self.reads_text: bool = bool(hidden or visible or patterns or self.gate.reads_text)
         """Whether any text can matter."""
@@ -397,11 +400,11 @@ class StopSet:
 
 def _named_stops(
     conditions: StopConditions, skipped: dict[str, tuple[int, ...]]
-) -> dict[int, NamedStop]:
+) -> Mapping[int, NamedStop]:
     """The stop that each id is by itself: hidden before visible, a string before an id."""
-    named: dict[int, NamedStop] = {}
     if not (skipped or conditions.stop_token_ids or conditions.visible_stop_token_ids):
-        return named
+        return NO_NAMED
+    named: dict[int, NamedStop] = {}
     for ids, hidden in (
         (conditions.visible_stop_token_ids, False),
         (conditions.stop_token_ids, True),

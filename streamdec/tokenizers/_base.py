@@ -49,8 +49,28 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """
 
     @abstractmethod
-    def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
+    def is_skipped(self, token_id: int) -> bool:
+        """Return whether ``decode`` leaves out ``token_id`` with ``skip_special_tokens``."""
+
+    @abstractmethod
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        """Return the text and the id of each token that may be skipped, ids ascending."""
+
+    @cached_property
+    def _ids_by_special_text(self) -> dict[str, list[int]]:
+        by_text: dict[str, list[int]] = {}
+        for text, token_id in self._special_texts():
+            by_text.setdefault(text, []).append(token_id)
+        return by_text
+
+    def skipped_ids(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return those of ``texts`` that are the text of skipped special tokens, with the ids."""
+        ids_by_text = self._ids_by_special_text
+        found = {
+            text: tuple(filter(self.is_skipped, ids_by_text[text]))
+            for text in ids_by_text.keys() & texts
+        }
+        return {text: ids for text, ids in found.items() if ids}
 
     _cache: EncodingCache | None = None
 
