@@ -26,11 +26,11 @@ class StopSetStatistics(NamedTuple):
     """The stop sets of all tables."""
 
     sets: int
-    """Those that are kept now."""
+    """How many stop sets are kept now."""
     texts: int
-    """Texts that they know."""
+    """How many texts they store."""
     dropped: int
-    """Those that made room for others, since the process began."""
+    """How many stop sets were dropped to make room for others, since the process began."""
 
 
 class StopSets:
@@ -149,7 +149,9 @@ def skipped_ids(
     for text, ids in found.items():
         if _said.first(tokenizer, ids):
             logger.info(
-                "%r is the text of a skipped special token; its ids %s count too", text, ids
+                "%r is the text of a skipped special token; its ids %s are matched too",
+                text,
+                ids,
             )
     return found
 
