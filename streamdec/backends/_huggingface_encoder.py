@@ -21,7 +21,7 @@ from streamdec.locks import cached_property
 from streamdec.tokenizers._base import Span
 from streamdec.tokenizers._common import guarded
 
-UNFAITHFUL = "a copy of this tokenizer has other added tokens"
+UNFAITHFUL = "the library cannot copy this tokenizer: the copy has other added tokens"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
 """Unassigned code points."""
 _ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")

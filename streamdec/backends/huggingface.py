@@ -71,8 +71,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     truncation and padding, which are ignored here. Threads may share it.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
-    files beside a ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and
-    the engines on it do. The default is True for a folder and False for a file.
+    files beside a ``tokenizer.json``, such as ``tokenizer_config.json``. Transformers and the
+    engines that use it do so. By default None: True for a folder, False otherwise.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Raises
     TypeError for another ``source``, and for ``apply_tokenizer_config=True`` if ``source`` is not a

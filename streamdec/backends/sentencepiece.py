@@ -12,8 +12,8 @@ Differences from the library:
   has text.
 - A character may continue after a skipped control piece.
 - At the very beginning of a text, one space is removed even if it comes from an unknown piece or a
-  byte. If the model removes superfluous spaces, those of the first piece are removed (all of them,
-  if the model has byte pieces).
+  byte. If the model removes superfluous spaces, all spaces of the first piece are removed. If it
+  has byte pieces too, all spaces at the beginning of the text are removed.
 """
 
 from __future__ import annotations

@@ -65,14 +65,15 @@ _RULES = TextRules(RawBytes())
 class TiktokenTokenizer(AssembledFastPath):
     r"""A tokenizer of the library tiktoken.
 
-    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name of
-    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. It describes an unknown
-    file, or chooses among encodings that share a file: ``r50k_base`` and p50k, ``o200k_harmony``
-    and o200k, ``llama3`` and llama3.1. With a wrong regex, ``encode`` returns other ids than the
-    model's; decoding only needs the special tokens.
+    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name in
+    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own EncodingSpec. An unknown file
+    needs it. A known file has a default, which ``encoding`` replaces: the file of ``o200k_base``
+    can also be ``o200k_harmony``, that of ``llama3.1`` also ``llama3``, and that of ``p50k_base``
+    also ``p50k_edit``, ``r50k_base`` or ``gpt2``. With a wrong regex, ``encode`` returns other ids
+    than the model's; decoding only needs the special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
-    are exact. A name in the vocabulary is the token's text, with ``<0xFF>`` for an invalid byte.
+    are exact. ``id_to_token`` returns the token's text, with ``<0xFF>`` for an invalid byte.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without tiktoken.
