@@ -27,7 +27,7 @@ MAX_WINDOW = 64
 """The most ids that a step decodes at once, its own among them."""
 
 REPEATS = 8
-"""A text of an id repeated this often shows its text, even if a decoder strips some spaces first."""
+"""An id repeated this often shows its text, even if the decoder strips some spaces first."""
 HALF = MAX_WINDOW // 2
 """How far a prompt is looked back into at once, and what a window is cut to."""
 
@@ -66,7 +66,7 @@ class TokenWindow:
             if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
                 # One of each id without text stays: a blank of CTC separates equal tokens.
                 tail = _last_of_each(prompt_token_ids[end:])[1 - HALF :]
-                # The ids before go back twice as far as needed: they may begin inside a character.
+                # The ids before go back twice as far, because they may begin inside a character.
                 start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
                 ids = (*prompt_token_ids[start:end], *tail)
                 context = self._context(ids, self.decode(ids), size)
