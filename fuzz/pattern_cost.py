@@ -2,9 +2,9 @@
 
 An input is JSON. ``parts`` has the atoms of a pattern with their counts; ``pieces`` has the number
 and the length of the pieces of text; with ``ends`` the pattern ends in a letter that the text does
-not have. The longest match is also given. A step may take ``TIMEOUT`` seconds of CPU time for the
-search and ``TIMEOUT`` for the withheld text. The text has the letters that the atoms match, so that
-nearly every part of the pattern matches everywhere.
+not have. The longest match is also given. A step may take ``TIMEOUT`` seconds of CPU time. The
+text has the letters that the atoms match, so that nearly every part of the pattern matches
+everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamdec.stops.patterns import read_pattern
 ATOMS = (
     *("x", "y", "[xy]", "(?:x)", "(?:x|y)", "(?:xx?)", "x?", "x*", "x+", "(?:x+)+", "(?:x*y*)*"),
     *("x{10}", "(?:x{3}){3}", "x{200}", "(?i:x)", "[^z]", "(?:xy|yx)", "(?:x|xy)*", ".", r"\w"),
-    *("()", "(?:)", "(?:){300}", "(?:(?:){60}){60}"),
+    *("()", "(?:)", "(?:){300}", "(?:(?:){60}){60}", "(?<!z)", r"\b"),
 )
 MOST_COUNT, MOST_PARTS, MOST_PIECES, MOST_SIZE = 4_000, 4, 12, 2_500
 GRACE = 0.3
@@ -55,7 +55,7 @@ def law(data: bytes) -> None:
             return
         finally:
             took = thread_time() - began
-            most = 2 * regex_matcher.TIMEOUT + GRACE
+            most = regex_matcher.TIMEOUT + GRACE
             assert took <= most, f"a step took {took:.2f} s of CPU time, expected {most} at most"
 
 

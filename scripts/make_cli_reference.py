@@ -23,21 +23,33 @@ INTRODUCTION = """\
 # The command line
 
 After this page you can look up each command, its options, exit statuses and environment variables.
-`pip install '.[cli]'` installs `streamdec`. `python -m streamdec` is the same. The commands `bulk`,
-`chat` and `serve` need more: `pip install '.[cli,bulk,chat,server]'`.
+`pip install '.[cli]'` installs the command `streamdec`. `python -m streamdec` is the same. Some
+parts need another extra:
+
+| extra | needed for |
+|---|---|
+| `bulk` | `bulk` |
+| `chat` | `chat`, and the chat templates in `preflight` |
+| `server` | `serve` |
+| `regex` | `--stop-regex` |
+| `fast` | `verify --encode`; a faster `encode` |
+| `hub` | `--allow-download` |
+| `tiktoken`, `sentencepiece` | tokenizers of these formats |
+
+For all commands: `pip install '.[cli,bulk,chat,server]'`.
 `scripts/make_cli_reference.py` writes this page from the commands. `streamdec COMMAND --help`
 prints the same text.
 
 All commands have this in common:
 
-- **Input** is a FILE or, without one or as `-`, stdin. A FILE whose name ends in `.jsonl` or
+- **Input** is FILE. Without FILE, or with `-`, it is stdin. A FILE whose name ends in `.jsonl` or
   `.ndjson` has one JSON value in each line, and blank lines are skipped. All other input is plain:
-  the token ids of one text, or one text. `--input-format` overrides this. `streamdec encode … |
-  streamdec decode …` works without it.
-- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: the library that
-  encodes, warnings, and bad lines. If stderr is a terminal, the progress is shown, too.
+  the token ids of one text, or one text. `--input-format jsonl` reads JSONL from stdin. A pipe of
+  plain ids, `streamdec encode … | streamdec decode …`, needs no option.
+- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: which library encodes,
+  warnings, and bad lines. If stderr is a terminal, it also shows the progress.
 - **A bad line** is named on stderr with its number and left out. The other lines are processed.
-  (`bulk` leaves no row out: it ends.)
+  (`bulk` ends at the first bad row.)
 - **Colours** are only used on terminals. With `TERM=dumb`, there are no colours and no lines that
   are overwritten.
 - **Ctrl-C** ends a command without a message. So does a reader that closes the pipe (`| head -1`).
@@ -47,16 +59,17 @@ All commands have this in common:
 VARIABLES = {
     "STREAMDEC_FAST": "The default of `--fast`: `off`, `now` or `background`.",
     "STREAMDEC_API_KEY": "The key of the clients of `streamdec serve`, as `--api-key`.",
-    "NO_COLOR": "With any value: no colours.",
+    "NO_COLOR": "With any value that is not empty: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",
     "HF_HUB_CACHE, HF_HOME": "The cache of the Hugging Face Hub, as for its own library.",
     "HF_HUB_OFFLINE": "`1`: no downloads, even with `--allow-download`.",
-    "TIKTOKEN_CACHE_DIR": "The cache of rank files, as for tiktoken.",
+    "TIKTOKEN_CACHE_DIR, DATA_GYM_CACHE_DIR": "The cache of rank files, as for tiktoken.",
 }
 COMPLETION = """\
 ## Completion
 
-TAB completes commands, options, their values and paths, after one of these lines:
+Run the line of your shell once. In a new shell, TAB then completes commands, options, their values
+and paths:
 
 ```sh
 _STREAMDEC_COMPLETE=bash_source streamdec >> ~/.bashrc
@@ -64,8 +77,8 @@ _STREAMDEC_COMPLETE=zsh_source streamdec >> ~/.zshrc
 _STREAMDEC_COMPLETE=fish_source streamdec > ~/.config/fish/completions/streamdec.fish
 ```
 
-bash must be 4.4 or newer. At each TAB the shell runs the command. To list commands, it imports none
-of them.
+bash must be 4.4 or newer. At each TAB the shell runs `streamdec`. (Listing the commands is fast,
+because none is imported.)
 """
 
 
@@ -108,7 +121,10 @@ def _lines() -> Iterator[str]:
     assert info is not None
     yield "## Options of loading"
     yield ""
-    yield "All commands that load a tokenizer have these options:"
+    yield (
+        "All commands that load a tokenizer have these options. `--fast` has an effect only in "
+        "commands that encode: not in `bulk`, `decode`, `trace`, or `verify` without `--encode`."
+    )
     yield ""
     found = (one for one in info.params if isinstance(one, click.Option) and one.name in LOADING)
     yield from _table(found)

@@ -20,7 +20,7 @@ from streamdec import errors
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "reference" / "errors.md"
 WIDTH = 100
-LABELS = ("When", "What is left", "What to do")
+LABELS = ("When", "State", "What to do")
 """What the paragraphs of each docstring begin with, after the first."""
 
 
@@ -71,8 +71,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenIdError",
-            "token 0: the tokenizer has no id 77; unknown_ids='skip' outputs nothing for it, "
-            "'replace' outputs U+FFFD",
+            "token 0: the tokenizer has no id 77; check that tokenizer and model match, or pass "
+            "unknown_ids='skip', which outputs nothing for it",
             'Only with `unknown_ids="error"`: the model\'s vocabulary is larger than the '
             "tokenizer's, or they do not belong together.",
             WRONG_MODEL,
@@ -114,8 +114,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "RewriteError",
             "Invalid prefix encountered while decoding stream: …",
-            "The same from `streamdec.compat`, with the message of `tokenizers`, which engines "
-            "check.",
+            "The same error, raised by `streamdec.compat`. It has the message of `tokenizers`, "
+            "because engines compare that text.",
             ROUTES,
         ),
         Message(
@@ -140,7 +140,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "SnapshotError",
             "snapshot format 2 is not known; this release reads 1",
-            "A newer release wrote it. All older formats are read.",
+            "A newer release wrote it. Use that release, or a newer one.",
             MIGRATE,
         ),
         Message(
@@ -190,7 +190,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a(?=b)' looks ahead, at text that is not known yet",
+            "stop_regex 'a(?=b)' has a look-ahead, but the text after the match is not known yet: "
+            "leave it out, or name the character",
             "Make the look-ahead part of the match.",
             STOPS,
         ),
@@ -209,9 +210,9 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StopRegexTimeoutError",
-            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that "
-            "a text matches in few ways only",
-            "The pattern takes almost 0.5 seconds at each token.",
+            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite the slow "
+            "pattern so that a text matches in few ways only",
+            "The pattern takes more than 2 milliseconds at many tokens. Rewrite it as above.",
             STOPS,
         ),
     ),
@@ -221,13 +222,15 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "no token ids in a dict of ['text'], which the source yielded; expected an id, a list "
             "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs. For other "
             "objects pass ids=, a function that returns the ids",
-            "The engine yields text or its own type. Use `ids=lambda output: output.my_ids`.",
+            "The engine yields its own type: use `ids=lambda output: output.my_ids`. If it yields "
+            "text, use `wrap(source, TextStopDecoder(…))`.",
             ASYNC,
         ),
         Message(
             "SourceError",
             "the source has several samples, such as 0 and 1; choose one with index=",
-            "`n` is more than 1. A `DecoderPool` reads all samples.",
+            "`n` is more than 1. To read all samples, give each its own request in a "
+            "`DecoderPool`.",
             ASYNC,
         ),
         Message(
@@ -260,6 +263,24 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "the queue is full: 1 ids wait, and put() must not wait in the thread of an event "
             "loop; await send(), or pass wait=False",
             "The producer is a task, not a thread.",
+            ASYNC,
+        ),
+        Message(
+            "QueueFullError",
+            "the queue was full for 0.01 seconds; the reader is too slow",
+            "`put(…, timeout=0.01)` while the reader is slower than the producer.",
+            ASYNC,
+        ),
+        Message(
+            "QueueFullError",
+            "the queue was full for 0.01 seconds; the event loop is too slow",
+            "`RoundQueue.put(…, timeout=0.01)` while the pool is slower than the engine.",
+            ASYNC,
+        ),
+        Message(
+            "QueueFullError",
+            "the sink is behind: … code points wait, at most 65536 may",
+            "In `pool.errors`: the request was aborted because its sink does not read.",
             ASYNC,
         ),
         Message(
@@ -425,12 +446,26 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "SourceError",
-            "no column 'tokens'; there are: 'token_ids'",
+            "no column 'tokens'; the columns are: 'token_ids'",
             "Name the column of ids.",
             DATASET,
         ),
     ),
     "Warnings": (
+        Message(
+            "StreamdecWarning",
+            "3 outputs in a row began with all ids of the one before, so the engine's outputs seem "
+            "to be cumulative …",
+            "The text is repeated. Pass `cumulative=True`, or make the engine output only new ids.",
+            ASYNC,
+        ),
+        Message(
+            "StreamdecWarning",
+            "sections: the marker '<eos>?' contains '<eos>', a special token that is skipped, so "
+            "the marker is not found; pass skip_special_tokens=False",
+            "Pass `skip_special_tokens=False`.",
+            STOPS,
+        ),
         Message(
             "StreamdecWarning",
             "a tokenizers.Tokenizer streams over a window of decode(); "
@@ -467,7 +502,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StreamdecWarning",
-            "STREAMDEC_FAST must be one of off, now, background, got 'rust': it is ignored",
+            "the environment variable STREAMDEC_FAST must be one of off, now, background, got "
+            "'rust': it is ignored, and 'background' is used",
             "The default mode is used.",
             "settings.md Settings",
         ),
@@ -475,14 +511,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "The log": (
         Message(
             "log WARNING",
-            "… has no id 12345; unknown ids are counted",
+            "… has no id 12345; unknown ids are counted in unknown_tokens, and not logged again",
             "Logged once for each tokenizer. Such ids are normal with padded vocabularies. "
             "Otherwise model and tokenizer do not match.",
             WRONG_MODEL,
         ),
         Message(
             "log INFO",
-            "'<eos>' is the text of a skipped special token; its ids (999,) count too",
+            "'<eos>' is the text of a skipped special token; its ids (999,) are matched too",
             "Logged once for each stop: a skipped special token has no text to match.",
             LAWS,
         ),
@@ -496,14 +532,16 @@ After this page you know the cause of an error, and the state after it. Find the
 [Messages](#messages), or the class in [Classes](#classes). Import the classes from `streamdec`,
 except [those of single parts](#errors-of-single-parts).
 
-All errors have this in common:
+These rules hold for all classes:
 
-- **Nothing is lost.** An error in the middle of several ids leaves the stream as it was before the
-  id that failed. `error.chunk` is the text that the call decoded before, and `error.num_taken` is
-  the number of these ids. The bad id and later ones are unread. The stream can continue.
-- **Built-in classes are parents**, so `except ValueError` also catches these errors.
-- **Invalid arguments** raise a plain `ValueError` or `TypeError` when an object is made, never
-  later. The message names the argument, its value, and the expected one.
+- **No text is lost.** If an id fails in a call with several ids, the stream keeps its state from
+  before that id. `error.chunk` is a `Chunk` with the text of the earlier ids, and
+  `error.num_taken` is their number. The failed id and later ids are unread. After a bad id, the
+  stream can continue with the next one; after a `RewriteError`, begin a new stream.
+- **Most classes also derive from a built-in class**, which the [tree](#classes) shows. So
+  `except ValueError` catches a `TokenIdError`, and `except RuntimeError` a `FinishedError`.
+- **Invalid arguments** raise a plain `ValueError` or `TypeError` in the call that gets them, not
+  at a later step. The message names the argument, and what was expected.
 
 ```python
 from streamdec import DecodeStream, MockTokenizer, TokenIdError
@@ -521,16 +559,17 @@ Hello world 2 -1 2
  test
 ```
 
-A `TextStream` outputs the text before it raises, so its `error.chunk` is None. The withheld text is
-`stream.pending_text`, and a restored `stream.snapshot()` continues with another source
-([how it ends](../explanation/async.md#how-it-ends)).
+`stream()` and `iter_chunks()` yield the decoded text before they raise, so `error.chunk` is None.
+The withheld text is `pending_text` of the object that they return. To continue with another source,
+restore its `snapshot()` ([how it ends](../explanation/async.md#how-it-ends)).
 
 This page is written by `scripts/make_errors_reference.py` from the docstrings of
 `streamdec/errors.py`.
 
 ## Messages
 
-`…` stands for a part that varies. A test raises each message.
+`…` stands for a part that varies. Ids, numbers, names and quoted values are examples: search for
+the words around them. The tests raise each message.
 """
 
 
@@ -596,7 +635,7 @@ def _lines() -> Iterator[str]:
     yield "- An exception of an engine reaches the reader unchanged, after all text that is final."
     yield "  Errors of closing the engine are in its `__notes__`."
     yield "- A second reader of one stream or `TokenQueue` gets `anyio.BusyResourceError`."
-    yield "- A cancellation stays a cancellation. The engine is closed first."
+    yield "- A cancellation is raised unchanged, after the engine was closed."
     yield ""
 
 

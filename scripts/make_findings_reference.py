@@ -18,8 +18,10 @@ INTRODUCTION = """\
 # Findings of a preflight
 
 After this page you know what a finding of `streamdec preflight` means, and how to fix it.
-`streamdec.preflight.inspect(folder)` returns a report with these findings. Each has a code, the
-affected engines, its evidence, an action, a reference and a severity:
+`streamdec.preflight.inspect(folder)` returns a report with these findings. The last section says
+which function returns COMMIT_NOT_REACHABLE and COMMIT_NOT_HEAD. Each finding has a code, the
+affected engines, its evidence, an action, and a severity. Most have a reference: the engine's
+source file that shows the behaviour.
 
 - `error`: wrong output on an engine, or an engine that does not start;
 - `warning`: engines or versions differ;
@@ -27,7 +29,8 @@ affected engines, its evidence, an action, a reference and a severity:
 
 `scripts/make_findings_reference.py` writes this page from `streamdec/preflight/rules.toml`.
 
-The versions whose source was read:
+The rules come from the source of these versions. For another version, the rules of the newest older
+one in the list apply. `2026.11` is not a release: the repository was read in November 2026.
 """
 
 

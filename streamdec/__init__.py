@@ -1,17 +1,18 @@
 r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 
 >>> from streamdec import iter_chunks, load_tokenizer
->>> tokenizer = load_tokenizer("path/to/model")
+>>> tokenizer = load_tokenizer("path/to/model")  # a tokenizer file, or a folder with one
 >>> engine = iter(tokenizer.encode("Good morning 😀\nUser: and then").ids)
 >>> "".join(chunk.text for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"))
 'Good morning 😀'
 
 Text from an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
 :class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
-machines beneath, without I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
-:class:`StopConditions`, :class:`Sequence`; and :class:`TextStopDecoder` for text without ids.
-Tokenizers: :func:`load_tokenizer`, and a class for each library. All errors are
-:class:`StreamdecError`.
+decoders under these do no I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
+:class:`StopConditions`, :class:`SectionDecoder`, :class:`Sequence`, and :class:`TextStopDecoder`
+for text without ids. Tokenizers: :func:`load_tokenizer`, and a class for each library.
+
+Wrong arguments raise TypeError or ValueError. All other errors are :class:`StreamdecError`.
 """
 
 from importlib import import_module
@@ -129,7 +130,7 @@ __all__ = [
     "wrap",
 ]
 
-__version__: str  # of the installed distribution, computed on first use
+__version__: str  # of the installed distribution, looked up at each use
 
 _EXPORTS = {
     "backends.gguf": "GGUFTokenizer",
@@ -168,7 +169,7 @@ _HOMES = {
     name: f"streamdec.{module}" for module, names in _EXPORTS.items() for name in names.split()
 }
 
-if not TYPE_CHECKING:  # type checkers know the names by the imports above, and find others missing
+if not TYPE_CHECKING:  # type checkers use the imports above, so they report unknown names
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":

@@ -18,11 +18,15 @@ __all__ = [
 ]
 
 FinishReason = Literal["stop", "length", "abort", "error"]
-"""Why a stream ended, in the words of OpenAI and vLLM."""
+"""Why a stream ended, in the words of OpenAI and vLLM.
+
+``"stop"``: a stop or the engine ended it. ``"length"``: ``max_tokens`` was reached, or the source
+ended without a reason. ``"abort"``: the request was cancelled. ``"error"``: the engine or the
+decoder failed."""
 
 StopReason = str | int | tuple[int, ...] | None
-"""What ended a stream: a stop string or pattern as it was given, a stop id, a sequence of ids; None
-for end-of-sequence, and where no stop did."""
+"""What ended a stream: the stop string or pattern as given, the stop token id, or the tuple of ids
+of a stop sequence. None for an end-of-sequence id, and if no stop ended the stream."""
 
 
 class _Shared:
@@ -33,7 +37,8 @@ class _Shared:
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
     _with_token_ids: Chunk | None
-    """The chunk with the token ids that led to it last, if nothing is withheld after it."""
+    """A copy of this chunk with token ids: the ones that were last asked for. None without a
+    copy."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,7 +62,7 @@ class Chunk(_Shared):
     """The stop that ended the stream: a string, a pattern (its source, not the matched text), an
     id, or the ids of a sequence; None for end-of-sequence."""
     unread_tokens: int = 0
-    """How many ids of the same call came after the end, and were not read."""
+    """How many ids of the same call came after the end; they were not read."""
     token_ids: tuple[int, ...] = ()
     """The ids whose text is complete with this chunk, if ``return_token_ids=True`` asked for them.
 
@@ -76,7 +81,7 @@ class Chunk(_Shared):
         return None
 
     def split(self) -> tuple[Chunk, ...]:
-        """Return the chunk in parts that are each in one section: mostly the chunk itself.
+        """Return one chunk for each section of the text; usually the chunk itself.
 
         Streams return chunks that are split already. A step of a SectionDecoder may return a chunk
         whose text is in several sections.
@@ -174,8 +179,9 @@ class SectionChunk(Chunk):
     """
 
     section: str | None = None
+    """The name of the section; None if the text is in several sections (see ``parts``)."""
     parts: tuple[tuple[str | None, str], ...] = ()
-    """The section and the text of each part, if the text is in several sections."""
+    """Pairs of (section name or None, text), in order. Empty if the text is in one section."""
 
     def split(self) -> tuple[Chunk, ...]:
         """See Chunk. The last part has the finish and the token ids."""
@@ -224,10 +230,11 @@ def joined(*chunks: Chunk) -> Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StopMatch:
-    r"""Which stop ended a stream, and where. Positions count in the generated text.
+    r"""Which stop ended a stream, and where it is in the generated text.
 
-    That is the text the stream emits, a hidden stop's own included; so a character that the prompt
-    began and the first token completed is code point 0.
+    Positions count code points (or UTF-8 bytes) from 0, in the emitted text plus the text of a
+    hidden stop. The prompt does not count. If the prompt ended inside a character and the first
+    token completes it, that character is code point 0.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3\xa9", b"\nUs", b"er:"])
@@ -243,18 +250,18 @@ class StopMatch:
     stop: StopReason
     """The stop string, pattern, id or sequence; None for end-of-sequence."""
     visible: bool
-    """Whether its text was output."""
+    """Whether the text of the stop was output."""
     start: int
-    """First code point of the stop. (For a hidden stop: the end of the output.)"""
+    """Index of the stop's first code point. For a hidden stop this is the length of the output."""
     end: int
-    """One past its last code point."""
+    """Index after the stop's last code point."""
     byte_start: int
-    """``start`` in bytes of UTF-8."""
+    """``start`` as an offset in the UTF-8 bytes of the text."""
     byte_end: int
-    """``end`` in bytes of UTF-8."""
+    """``end`` as an offset in the UTF-8 bytes of the text."""
     token_index: int | None
-    """The generated token, from 0, that decided the last code point; at a release, the last token;
-    None if there was none."""
+    """Index, from 0, of the generated token that completed the stop. If ``flush`` or ``release``
+    completed it: the index of the last token. None without tokens, as in a TextStopDecoder."""
     tokens_before: int
     """How many tokens are entirely before the stop. An engine may keep them in its KV cache."""
 
@@ -275,7 +282,8 @@ class Withheld(NamedTuple):
     characters: int = 0
     """Code points that may still become a stop."""
     tokens: int = 0
-    """The age in tokens of the oldest of these: 1 if it is from the last token; 0 without any."""
+    """How many tokens ago the oldest withheld text began: 1 for the last token; 0 if none is
+    withheld."""
 
 
 class TokenSpan(NamedTuple):
@@ -295,10 +303,10 @@ class TokenSpan(NamedTuple):
     token_index: int
     """The token's place among the generated tokens, from 0."""
     start: int
-    """First code point."""
+    """Index of the token's first code point, from 0."""
     end: int
-    """One past the last code point."""
+    """Index after the token's last code point."""
     byte_start: int
-    """First byte of ``start`` in the text as UTF-8."""
+    """``start`` as an offset in the UTF-8 bytes of the text."""
     byte_end: int
-    """One past the last byte."""
+    """``end`` as an offset in the UTF-8 bytes of the text."""

@@ -29,7 +29,7 @@ Span = tuple[int, int]
 
 
 class EncodingSource(Protocol):
-    """The tokenizer behind an :class:`~streamdec.Encoding`, which computes tokens and offsets.
+    """Computes the tokens and offsets of an :class:`~streamdec.Encoding`.
 
     >>> from streamdec import Encoding
     >>> class Letters:
@@ -63,14 +63,17 @@ class Encoding:
     as after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
 
     Args:
-        ids: integers, or their buffer: four bytes each, little-endian.
+        ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
         text: the encoded text; None if it is not known.
-        source: the tokenizer.
+        source: the tokenizer, or any :class:`~streamdec.encoding.EncodingSource`.
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
 
-    Two encodings are equal if their ids are equal. Raises OverflowError for an int that is not an
-    id, and ValueError if the number of bytes is not a multiple of four.
+    Two encodings are equal if their ids are equal.
+
+    Raises:
+        OverflowError: an integer is below 0 or above 2**32 - 1.
+        ValueError: the number of bytes is not a multiple of four.
 
     >>> from streamdec import Encoding
     >>> encoding = Encoding([1, 2, 3])
@@ -78,7 +81,7 @@ class Encoding:
     ((1, 2, 3), 3, 12)
     """
 
-    # One of the two is None until it is asked for.
+    # One of these is set when the object is made; the other is computed on first use.
     _data: bytes | None = None
     _ids: tuple[int, ...] | None = None
     _source: EncodingSource | None
@@ -118,7 +121,10 @@ class Encoding:
 
     @property
     def buffer(self) -> memoryview:
-        """The ids without a copy, read-only, of format ``"I"`` (numpy: ``np.asarray(buffer)``)."""
+        """The ids as a read-only memoryview of format ``"I"``, without a copy.
+
+        ``numpy.asarray(encoding.buffer)`` is an array of them.
+        """
         return memoryview(_native(bytes(self))).cast("I")
 
     def __bytes__(self) -> bytes:
@@ -159,9 +165,9 @@ class Encoding:
     def offsets(self) -> tuple[Span, ...]:
         r"""The start and end of each token in the text, in characters (code points).
 
-        A token with a part of a character spans the whole character, and an added token has an
-        empty span. Raises :class:`~streamdec.EncodeError` if the tokenizer changes the text and
-        cannot map its tokens to it; LookupError without a source.
+        A token with a part of a character spans the whole character. A special token that was added
+        around the text has an empty span. Raises :class:`~streamdec.EncodeError` if the tokenizer
+        changes the text and cannot map its tokens to it; LookupError without a source.
 
         >>> from streamdec import MockTokenizer
         >>> encoding = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).encode("café")
@@ -181,14 +187,17 @@ class Encoding:
     @property
     def _known_source(self) -> EncodingSource:
         if self._source is None:
-            raise LookupError("this encoding has no tokenizer; pickling removes it")
+            raise LookupError(
+                "this encoding has no tokenizer, because it was unpickled or made without source=; "
+                "encode the text again for tokens and offsets"
+            )
         return self._source
 
 
 def encoding_of(ids: list[int], text: str, source: EncodingSource) -> Encoding:
-    """Return the encoding of ids that a library gave, with special tokens parsed: unchecked.
+    """Return an Encoding of ids from a library; nothing is checked.
 
-    The constructor takes as long as a library does for a short text.
+    It skips the constructor, which takes as long as encoding a short text.
     """
     made = _new(Encoding)
     made._ids, made._source, made.text = tuple(ids), source, text
@@ -211,7 +220,7 @@ def _native(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """The special tokens of a tokenizer, by their role; roles have their names in transformers.
+    """The special tokens of a tokenizer by role, named as in transformers.
 
     A role has a token only if the tokenizer's files declare it. No role is guessed from a name.
 
@@ -224,7 +233,7 @@ class SpecialTokens:
     bos_token: str | None = None
     """The token that begins a text."""
     eos_token: str | None = None
-    """Ends it."""
+    """The token that ends a text."""
     unk_token: str | None = None
     """The token for text that has no token."""
     sep_token: str | None = None

@@ -18,9 +18,9 @@
 
     StreamdecWarning (UserWarning)            read it: something works differently
 
-An error in the middle of several tokens leaves the stream as it was before the token that failed.
-``error.chunk`` is the text that the same call decoded before, ``error.num_taken`` the number of
-tokens that it took. ``docs/reference/errors.md`` is made from the docstrings.
+If a token fails in a call with several tokens, the stream keeps its state from before that token.
+``error.chunk`` is a Chunk with the text of the earlier tokens of the call, and ``error.num_taken``
+is their number. ``docs/reference/errors.md`` is made from the docstrings.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class StreamdecError(Exception):
 
     When: never itself. ``except StreamdecError`` catches all others.
 
-    What is left: the stream, as it was before the token that failed. ``chunk`` is the text that the
-    call decoded before, ``num_taken`` the number of its tokens. ``chunk`` is None for a call of one
-    token, and if the text was output already. Both survive pickling.
+    State: the stream is as it was before the token that failed. ``chunk`` is a Chunk with the text
+    of the earlier tokens of the call, and ``num_taken`` is their number. ``chunk`` is None after
+    ``step``, and if the text was output already. Pickling keeps both.
 
-    What to do: output ``chunk.text``, and look at the class that was raised.
+    What to do: output ``chunk.text`` if ``chunk`` is not None. Then see the class that was raised.
 
     >>> from streamdec import DecodeStream, MockTokenizer, StreamdecError
     >>> stream = DecodeStream(MockTokenizer())
@@ -88,12 +88,13 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
     """A token id that is invalid, or that the tokenizer does not have.
 
     When: by a step or a prompt, for an id that is not an integer, is a bool, or is outside of 0 …
-    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. From ``stream`` and
-    ``iter_chunks`` it comes after the text before it; a ``DecoderPool`` has it in ``errors`` and
-    ends that request only.
+    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. ``stream`` and ``iter_chunks``
+    raise it after they have yielded the earlier text. A ``DecoderPool`` puts it into
+    ``pool.errors``, and ends only that request.
 
-    What is left: the stream, as for ``StreamdecError``. ``message`` is the text, ``token_id`` the
-    object that was passed, ``index`` its position in the generated tokens (None in a prompt).
+    State: the stream, as for ``StreamdecError``. ``token_id`` is the object that was passed, and
+    ``index`` its position among the generated tokens (None in a prompt). ``str(error)`` is the
+    ``message``.
 
     What to do: remove padding and masks (-1, 2**32, ``True``) first. For an unknown id, check that
     tokenizer and model match (``streamdec preflight``). The stream can continue with the next id.
@@ -115,7 +116,7 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
         self.index = index
 
     def at(self, index: int) -> Self:
-        """Return the same error for a token at another index, that of the caller's list."""
+        """Return the same error with the ``index`` of the token in another list."""
         message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
         return type(self)(message, self.token_id, index)
 
@@ -124,11 +125,12 @@ class FinishedError(StreamdecError, RuntimeError):
     """A step after the end, or a put into a queue that has ended.
 
     When: by a step after ``flush``, or after a chunk with a ``finish_reason``; by
-    ``TokenQueue.put`` and ``send`` after ``end``, or after the reader closed the queue. Ids after
-    the finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
+    ``TokenQueue.put`` and ``send`` after ``end`` or ``fail``, or after the reader closed the queue;
+    by an encoder such as ``ChatCompletionEncoder`` for a sample that has ended. Ids after the
+    finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
 
-    What is left: all of the stream: ``finish_reason``, ``match``, ``snapshot()``. The queue took
-    nothing from this put. Ids that were put before ``end`` are still read.
+    State: the stream with its ``snapshot()``; a decoder with stops also has ``match`` and
+    ``finish_reason``. The queue took no id from this put. Earlier ids are still read.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine. ``reset()``
     begins the stream again.
@@ -150,10 +152,10 @@ class RewriteError(StreamdecError):
     When: by a step on the windowed route (``stream.route == "window"``), if the tokenizer's own
     ``decode`` is not append-only.
 
-    What is left: the stream, as it was before the token. It cannot continue after it.
+    State: the stream is as it was before the token. It cannot take this token.
 
-    What to do: load the tokenizer with ``load_tokenizer``, which compiles most tokenizers. Or
-    begin a new stream with the next ids.
+    What to do: load the tokenizer with ``load_tokenizer``: streams of most such tokenizers take the
+    bytes route, which never raises this. Or begin a new stream with the next ids.
 
     >>> from streamdec import DecodeStream, RewriteError
     >>> class Reverses:
@@ -171,14 +173,15 @@ class RewriteError(StreamdecError):
 class SnapshotError(StreamdecError, ValueError):
     """A snapshot that is malformed, or belongs to another tokenizer.
 
-    When: by ``restore`` and ``adopt``. Tokenizers are compared by what they decode, not by their
-    names.
+    When: by ``restore`` of a decoder, and by ``DecoderPool.restore``. Tokenizers are compared by
+    what they decode, not by their names.
 
-    What is left: the snapshot, unchanged. No stream was made.
+    State: the snapshot, unchanged. No stream was made.
 
     What to do: if the message names a difference, load the same tokenizer, and restore with the
     same class and options. If the format is not known, use the release that wrote it. If it is
-    malformed, find out what changed it: a snapshot is JSON of about 100 bytes.
+    malformed, find out what changed it: a snapshot is a JSON object of 100 to 300 bytes, or more
+    with conditions or ``spans``.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> DecodeStream.restore(MockTokenizer(), {"format": 99})
@@ -189,15 +192,15 @@ class SnapshotError(StreamdecError, ValueError):
 
 
 class SourceError(StreamdecError, ValueError):
-    """An engine or a file of ids that cannot be read, or an engine that cannot be closed.
+    """An engine or a file of ids that cannot be read or closed.
 
-    When: by ``stream`` and ``iter_chunks``, for an output without ids, for a second sample, or for
-    a ``cumulative`` output that took ids back. After the last chunk, for a generator that holds a
-    task group across a ``yield`` (PEP 789). By ``streamdec.bulk``, for a file or a table that
-    cannot be read or lacks the column. By ``streamdec.server``, for an engine that cannot be
-    loaded.
+    When: by ``stream`` and ``iter_chunks``, if an output of the engine has no ids or several
+    samples, or a ``cumulative`` output lacks ids of the one before. Also after the last chunk, if
+    the engine is a generator that holds a task group across a ``yield`` (PEP 789). By
+    ``streamdec.bulk``, for a file or a table that cannot be read or lacks the column. By
+    ``streamdec.server``, for an engine that cannot be loaded.
 
-    What is left: all text until then was output, and the source was closed. ``stream.snapshot()``
+    State: all text until then was output, and the source was closed. ``stream.snapshot()``
     continues from there, and ``stream.pending_text`` is the withheld text.
 
     What to do: select the ids with ``ids=``, and the sample with ``index=``. Use
@@ -222,10 +225,11 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
     When: by ``stream`` with ``idle_timeout=``. If the engine raised an error when it was cancelled,
     that is the ``__cause__``.
 
-    What is left: ``seconds``, and ``snapshot``, the state of the stream.
+    State: ``seconds`` (a float, the timeout), and ``snapshot`` (a dict), the state of the stream.
 
-    What to do: ``restore`` the snapshot and continue with another source, or ``flush`` the withheld
-    text.
+    What to do: ``StopSequenceDecoder.restore(tokenizer, error.snapshot)``. Then ``wrap`` the result
+    and another source, or ``flush`` it for the withheld text. With ``sections=``, use
+    ``SectionDecoder``.
 
     >>> import anyio
     >>> from streamdec import IdleTimeoutError, MockTokenizer, stream
@@ -250,13 +254,14 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
 
 class StopRegexTimeoutError(StreamdecError, TimeoutError):
-    """A stop regex that took too long on the text of one token, or on that of one stream.
+    """A stop regex that took too long on one token or one stream.
 
-    When: by a step or ``flush``, after half a second of work for all patterns together; or after
-    five seconds of work on one stream, beyond two milliseconds for each token.
+    When: by a step, ``flush``, ``release`` or ``restore``. All patterns together may take half a
+    second of CPU time for a token. In one stream they may take five seconds, not counting two
+    milliseconds for each token.
 
-    What is left: ``pattern``, which is also in the ``message``; the stream is as it was before the
-    token.
+    State: the stream is as it was before the token. ``pattern`` is the pattern that took too
+    long, and ``str(error)`` is the ``message``, which names it.
 
     What to do: rewrite it so that a text matches in few ways: ``(a+)+b`` as ``a+b``.
 
@@ -279,15 +284,16 @@ class StopRegexTimeoutError(StreamdecError, TimeoutError):
 
 
 class QueueFullError(StreamdecError, RuntimeError):
-    """A put into a full TokenQueue that could not wait.
+    """A put into a full queue that could not wait, or a sink that is behind.
 
-    When: by ``TokenQueue.put`` with ``wait=False``, after ``timeout``, or in the thread of an event
-    loop.
+    When: by ``TokenQueue.put`` if the queue is full: with ``wait=False``, after ``timeout``
+    seconds, or in the thread of an event loop; by ``RoundQueue.put``. A ``DecoderPool`` has it in
+    ``errors`` if more than 65,536 code points wait for a sink.
 
-    What is left: the queue, as it was. It took nothing from this put.
+    State: the queue, as it was. It took nothing from this put.
 
-    What to do: ``await queue.send(ids)`` in a task, ``put`` without ``wait=False`` in a thread, or
-    a larger ``maxsize``. Nothing is dropped to make room.
+    What to do: in a task, ``await queue.send(ids)``. In a thread, call ``put`` without
+    ``wait=False``. Or pass a larger ``maxsize``. A full queue never drops ids.
 
     >>> from streamdec import TokenQueue
     >>> queue = TokenQueue(maxsize=1)
@@ -302,10 +308,10 @@ class QueueFullError(StreamdecError, RuntimeError):
 class UnknownRequestError(StreamdecError, KeyError):
     """A request id that a pool does not have: never added, or ended.
 
-    When: by ``pool[request_id]``, ``finish`` and ``snapshot``. ``step`` puts it into
-    ``pool.errors``, and the other requests have their chunks.
+    When: by ``pool[request_id]``, ``attach``, ``finish``, ``fork`` and ``snapshot``. ``step`` does
+    not raise it: it puts it into ``pool.errors``, and returns the chunks of the other requests.
 
-    What is left: the pool, as it was.
+    State: the pool, as it was.
 
     What to do: check ``request_id in pool``. ``pool.abort`` ignores requests that have ended.
 
@@ -325,10 +331,10 @@ class TokenizerLoadError(StreamdecError, ValueError):
 
     When: by ``load_tokenizer``, ``detect_format``, the backends and ``streamdec.preflight``. The
     file is malformed or in another format, or the folder has no tokenizer or several. Or the path
-    is not a folder, or the name is not known. The message has the path, the content, and the
-    library's own message.
+    is not a folder, or the name is not known. The message has the path, what was found there, and
+    the library's own message.
 
-    What is left: nothing was loaded, and nothing downloaded without ``allow_download``.
+    State: nothing was loaded. Without ``allow_download=True``, nothing was downloaded.
 
     What to do: follow the message. ``streamdec info PATH`` shows what is in a file or folder.
 
@@ -348,10 +354,11 @@ class EncodeError(StreamdecError, ValueError):
     a tokenizer that only decodes (some GGUF files); by ``offsets``, if the tokenizer normalized the
     text.
 
-    What is left: the tokenizer, as it was. It still decodes.
+    State: the tokenizer, as it was. It still decodes.
 
-    What to do: ``special="text"`` encodes special tokens in untrusted text as ordinary text,
-    ``"parse"`` as tokens.
+    What to do: for special tokens, pass ``special="text"`` (encode them as ordinary text) or, only
+    for trusted text, ``"parse"``. For a lone surrogate, remove it from the text. If the tokenizer
+    only decodes, load a ``tokenizer.json`` of the model. Without offsets, use the ids.
 
     >>> from streamdec import MockTokenizer
     >>> MockTokenizer().encode("Hello <eos>", special="forbid")
@@ -366,7 +373,7 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
 
     When: by loading, encoding, decoding or a step.
 
-    What is left: the original error is ``__cause__``. A stream is as it was before the token.
+    State: the original error is ``__cause__``. A stream is as it was before the token.
 
     What to do: report it to that library, with the text or the ids. A trace of a stream has them
     (``streamdec trace``).
@@ -384,10 +391,11 @@ class ChatTemplateError(StreamdecError, ValueError):
     """A chat template that is missing or fails, or messages that it rejects.
 
     When: by ``apply_chat_template``, ``ChatTemplate`` and functions that search for templates. If a
-    template calls ``raise_exception``, its argument is the ``message``.
+    template calls ``raise_exception``, its argument is the ``message`` (``str(error)``).
 
-    What is left: ``template`` is the name of the template, ``line`` the line in it from 1, ``code``
-    the kind of failure, such as ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if no template ran.
+    State: ``template`` is the name of the template, and ``line`` the line in it, counted from 1
+    (both None if no template ran). ``code`` is the kind of failure, such as
+    ``"CHAT_TEMPLATE_RESOURCE_LIMIT"``; None if the template did not cause it.
 
     What to do: with the code of a resource limit or a syntax error, change the template. With
     ``"CHAT_TEMPLATE_REFUSES"`` or no code, change the messages: their roles, order and content.
@@ -421,7 +429,7 @@ class MissingExtraError(StreamdecError, ImportError):
 
     When: when the library is first needed, never at ``import streamdec``.
 
-    What is left: everything that does not need the library.
+    State: everything that does not need the library.
 
     What to do: run the install line of the message.
 
@@ -441,9 +449,10 @@ class StreamdecWarning(UserWarning):
     """Something works differently than requested.
 
     When: when a tokenizer is loaded, its first stream is made, a GGUF file encodes its first text,
-    or ``stop_conditions`` are read from a model's folder; never by a step.
+    or ``stop_conditions`` reads a model's folder. While ``stream`` or ``iter_chunks`` reads: if the
+    outputs of the engine look cumulative. A decoder's ``step`` never warns.
 
-    What is left: a tokenizer that works as the message says.
+    State: the object works, as the message says.
 
     What to do: read it once. ``warnings.filterwarnings("error", category=StreamdecWarning)`` turns
     it into an error.

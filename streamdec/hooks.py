@@ -1,4 +1,4 @@
-"""Hooks, which receive events for metrics, and the events.
+"""Hooks and their events, for metrics.
 
 A hook is called for rare events: the end of a stream, the encoding or decoding of a whole text, the
 loading of a tokenizer, a fallback to a slower encoder. Frequent events are counted, and the counts
@@ -67,7 +67,7 @@ class StreamEnded(NamedTuple):
     finish_reason: FinishReason
     """Why it ended; ``"abort"`` also for a stream that was abandoned."""
     stop_kind: StopKind | None
-    """The kind of stop, if it finished with ``"stop"``."""
+    """The kind of stop if ``finish_reason`` is ``"stop"``, else None."""
     error_type: str | None
     """The class of the error that the engine or a step raised; None without one."""
     tokens: int
@@ -79,17 +79,17 @@ class StreamEnded(NamedTuple):
     unknown_tokens: int
     """Ids that the tokenizer does not have."""
     held_tokens: int
-    """Outputs of the engine without text because a character was unfinished."""
+    """How many outputs of the engine gave no text because a character was unfinished."""
     jailed_tokens: int
-    """Outputs of the engine without text because it might have become a stop."""
+    """How many outputs of the engine gave no text because the text might become a stop."""
     max_held_bytes: int
-    """The most bytes of an unfinished character after such an output."""
+    """The most bytes of an unfinished character after an output that gave no text."""
     max_jailed_characters: int
-    """The most code points withheld as a possible stop after such an output."""
+    """The most code points withheld as a possible stop after an output that gave no text."""
     max_withheld_tokens: int
     """The most tokens for which text was withheld."""
     ends_incomplete: bool
-    """Whether the text ends in U+FFFD because its last character was incomplete."""
+    """Whether the text ends in U+FFFD, mostly because its last character was incomplete."""
 
 
 class Call(NamedTuple):
@@ -106,15 +106,15 @@ class Call(NamedTuple):
     """
 
     tokenizer_type: str
-    """As in StreamEnded; for an encoding the library that encoded, such as ``fastokens``."""
+    """As in StreamEnded. If the call encoded: the library that did, such as ``fastokens``."""
     operation: Literal["encode", "encode_batch", "decode"]
-    """The method that was called."""
+    """The method that was called. ``decode_batch`` is one ``decode`` for each of its lists."""
     seconds: float
-    """Its duration in seconds of wall-clock time."""
+    """The duration of the call in seconds of wall-clock time."""
     texts: int
     """The number of texts."""
     tokens: int
-    """Ids encoded or decoded; 0 if a generator supplied them."""
+    """Ids that were encoded or decoded; 0 if the call failed to encode, or decoded a generator."""
     characters: int
     """Code points encoded or decoded."""
     error_type: str | None
@@ -159,15 +159,15 @@ class FellBack(NamedTuple):
     tokenizer_type: str
     """The library that encodes instead."""
     reason: FallbackReason
-    """The reason."""
+    """Why fastokens does not encode."""
 
 
 class Hook:
     r"""Base class of hooks; each method does nothing until it is overridden.
 
-    Each method gets an ``event``, a named tuple. It is called in the thread or task of the event,
-    with its context variables, and blocks it, so it should be quick. Its exceptions are logged,
-    once for each kind, and not propagated.
+    Each method gets an ``event``, a named tuple. A method runs in the thread or task of the event,
+    with its context variables, and blocks that thread or task, so it should be quick. Exceptions of
+    a hook are not propagated. The first of each hook class, method and exception class is logged.
 
     >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
     >>> class Stops(Hook):
@@ -212,7 +212,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     Returns:
         A function without arguments that removes the hook; a second call does nothing.
 
-    Raises TypeError if ``hook`` is not a Hook, ValueError if it was added before.
+    Raises TypeError if ``hook`` is not a Hook, ValueError if it is registered already.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -220,7 +220,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     >>> try:
     ...     add_hook(hook)
     ... except ValueError as error:
-    ...     print("was already added" in str(error))
+    ...     print("is registered already" in str(error))
     True
     >>> remove()
     """
@@ -229,7 +229,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
         raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}")
     with _lock:
         if any(each is hook for each in installed):
-            raise ValueError(f"{hook!r:.80} was already added")
+            raise ValueError(f"{hook!r:.80} is registered already; call its remove function first")
         installed = (*installed, hook)
 
     left = [hook]

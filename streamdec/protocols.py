@@ -5,10 +5,10 @@ Two kinds of object can be decoded:
 * a :class:`Decoder`, any object with ``decode(token_ids, skip_special_tokens=...)``. It is streamed
   over a window of recent ids.
 * a :class:`TableDecoder`, which also has the bytes or text of each token and the *rule* that joins
-  them. It is streamed byte by byte, exactly.
+  them. Its streams decode the bytes of each token, and their text is exact.
 
-The rules are data. So backends do not import :mod:`streamdec.tables`, which follows the rules, and
-the core does not import tokenizer libraries.
+The rules are data, so backends need not import :mod:`streamdec.tables`, which applies the rules,
+and the core need not import tokenizer libraries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    r"""Each piece is the token's bytes; all are joined and decoded at once (tiktoken, Tekken).
+    r"""Each piece is bytes; all bytes are joined, then decoded (tiktoken, Tekken).
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import RawBytes
@@ -127,10 +127,11 @@ class ByteFallback:
 
 @dataclass(frozen=True, slots=True)
 class WordPiece:
-    """Pieces that begin with ``prefix`` continue a word; a space is put before other pieces.
+    """Pieces that begin with ``prefix`` continue a word; others get a space first.
 
-    BERT uses this rule. ``cleanup`` removes spaces before punctuation and contractions in each
-    piece, as the decoder of the same name in ``tokenizers`` does.
+    The first piece is unchanged: it gets no space, and keeps a prefix. BERT uses this rule.
+    ``cleanup`` removes spaces before punctuation and contractions in each piece, and makes
+    ``" do not"`` ``" don't"``, as the decoder of the same name in ``tokenizers`` does.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import WordPiece
@@ -161,10 +162,11 @@ class BPESuffix:
 
 @dataclass(frozen=True, slots=True)
 class CTC:
-    """Repeated pieces count once, ``pad`` is removed, and ``delimiter`` is a space if ``cleanup``.
+    """Pieces repeated in a row count once, and ``pad`` is removed.
 
-    Speech models use this rule (connectionist temporal classification). The decoder in
-    ``tokenizers`` has the same name. ``metaspace`` is applied afterwards.
+    With ``cleanup``, ``delimiter`` becomes a space, and pieces are cleaned up as by WordPiece.
+    ``metaspace`` is applied last. Speech models use this rule (connectionist temporal
+    classification). The decoder in ``tokenizers`` has the same name.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import CTC
@@ -225,9 +227,9 @@ class TextRules:
     rule: DecodingRule
     """How pieces are joined."""
     strip_left: tuple[str, int] = ("", 0)
-    """A character, and how many of it are removed from the beginning of the text."""
+    """A character, and how many times at most it is removed from the beginning of the text."""
     replaces: tuple[LiteralReplace, ...] = ()
-    """The replacements in the whole text afterwards, in this order."""
+    """Replacements in the joined text, made one after another in this order."""
 
 
 # --- what a tokenizer can do ----------------------------------------------------------------------
@@ -265,13 +267,16 @@ class Encoder(Protocol):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """Encode each of ``texts`` as :meth:`encode` does."""
+        """Encode each of ``texts`` as :meth:`encode` does.
+
+        Returns one Encoding for each text, in order. Raises what :meth:`encode` raises.
+        """
         ...
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """Turns all token ids into text at once. A stream needs only this method.
+    """An object with ``decode(token_ids)``. A stream needs only this method.
 
     An object with this method is streamed over a window of recent ids. If ``skip_special_tokens``
     is false, special tokens are part of the text.
@@ -298,7 +303,9 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class TableDecoder(Decoder, Protocol):
-    r"""A decoder that can be compiled: it has the pieces of tokens and the rules that join them.
+    r"""A decoder that also has the pieces of tokens, and the rules that join them.
+
+    Its rules can be compiled into a table.
 
     Its streams work on bytes and are exact. Before its first stream, the rules are compared with
     its ``decode`` for a sample (``sample_ids``).
@@ -317,7 +324,7 @@ class TableDecoder(Decoder, Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that identify what the tokenizer decodes.
+        """Identify what the tokenizer decodes: 16 hexadecimal digits, or two such groups.
 
         Snapshots contain it, and restoring one with another tokenizer raises
         SnapshotError. Equal tokenizers of one format have equal fingerprints. The
@@ -334,7 +341,10 @@ class TableDecoder(Decoder, Protocol):
         ...
 
     def piece(self, token_id: int) -> str | bytes | None:
-        """Return the bytes or text that ``token_id`` is for the rule; None if there is no token."""
+        """Return the piece of ``token_id`` for the rule; None if there is no token.
+
+        A str for rules that join text, bytes for RawBytes (Concatenation takes both).
+        """
         ...
 
     def is_skipped(self, token_id: int) -> bool:
@@ -342,7 +352,7 @@ class TableDecoder(Decoder, Protocol):
         ...
 
     def sample_ids(self) -> Sequence[int]:
-        """Return a few hundred ids to verify a table with, including special and byte tokens."""
+        """Return a few hundred ids, special and byte tokens among them, as a sample."""
         ...
 
 
@@ -378,7 +388,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         ...
 
     def id_to_token(self, token_id: int) -> str | None:
-        """Return the name of ``token_id`` as the library spells it; None if there is no token."""
+        """Return the name of ``token_id`` in the vocabulary; None if there is none."""
         ...
 
     def token_to_id(self, token: str) -> int | None:
@@ -386,12 +396,18 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         ...
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of ``token_id`` in the middle of a text; None if there is no token."""
+        """Return the bytes of ``token_id``; None if there is no such token.
+
+        For tokens whose text depends on their place: the bytes in the middle of a text.
+        """
         ...
 
     @property
     def vocab_size(self) -> int:
-        """The highest id plus one. Holes and added tokens count; padding of the model does not."""
+        """The highest token id plus one.
+
+        Gaps and added tokens count; rows that pad the model's embedding do not.
+        """
         ...
 
     @property

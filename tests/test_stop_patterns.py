@@ -552,9 +552,9 @@ def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None
         ("(?:a|)", "empty string"),
         (r"\b", r"may end at \\b"),
         ("(?<=a)", "empty string"),
-        ("a(?=b)", "looks ahead"),
-        ("a(?!b)", "looks ahead"),
-        ("(?=a)ab", "looks ahead"),
+        ("a(?=b)", "has a look-ahead"),
+        ("a(?!b)", "has a look-ahead"),
+        ("(?=a)ab", "has a look-ahead"),
         ("(?!)a", "never match"),
         ("(?<!)a", "never match"),
         ("a$", "end of the text"),
@@ -694,6 +694,29 @@ def test_a_pattern_has_a_bound_for_a_whole_stream(monkeypatch: pytest.MonkeyPatc
     assert (
         StopSequenceDecoder.restore(tokenizer, decoder.snapshot()).snapshot() == decoder.snapshot()
     )
+
+
+@pytest.mark.parametrize("pattern", ["a[bc]c", "(?<!q)a[bc]c", r"\ba[bc]c", "^a[bc]c"])
+def test_the_search_for_withheld_text_counts_for_the_stream(
+    monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    """Only this search takes time here: a second of a fake clock."""
+    now = [0.0]
+    search = regex_matcher._Regex.begun
+
+    def begun(regex: Any, *given: Any) -> int:
+        now[0] += 1
+        return search(regex, *given)
+
+    monkeypatch.setattr(regex_matcher, "thread_time", lambda: now[0])
+    monkeypatch.setattr(regex_matcher, "TIMEOUT", 100.0)
+    monkeypatch.setattr(regex_matcher._Regex, "begun", begun)
+    decoder = StopSequenceDecoder(
+        MockTokenizer.from_tokens([b"a"]), StopConditions(stop_regex=pattern)
+    )
+    with pytest.raises(StopRegexTimeoutError, match="on the text of one stream"):
+        decoder.step_batch([0] * 10)
+    assert decoder.num_tokens == regex_matcher.STREAM_TIMEOUT
 
 
 # --- conditions as data ---------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
     python plugins/vllm/benchmark.py TOKENIZER_JSON TEXT_FILE
 
-The engine's outputs are made beforehand. Timed are the whole ``add_request`` and
-``process_outputs``, with all that vLLM does for each output. Requests are added twice: at first no
-earlier request had their stop strings, then they have been seen. The contestants take turns in one
-run. Shown are medians of the rounds, in CPU time of one thread.
+The engine's outputs are made beforehand. The benchmark times the whole ``add_request`` and
+``process_outputs``, with all that vLLM does for each output. It adds requests twice: first with
+stop strings that no earlier request had, then again with the same stop strings. In each round all
+contestants are measured in turn. The table shows medians of the rounds, in CPU time of the process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 
 FIGURES = {"a token, ns": 1e9, "a new request, us": 1e6, "a request, us": 1e6}
-"""What is shown, and how many of its unit are a second."""
+"""The figures of the table, and the number of their units in a second."""
 CASES = (
     Case("no stops"),
     Case("4 stops", 4),
@@ -77,8 +77,8 @@ def requests_of(
 ) -> list[EngineCoreRequest]:
     """The requests of a case.
 
-    Their stops are the same, and new in each turn. In a case of ``own`` stops each request has
-    others.
+    All requests have the same stops, or each has its own if ``case.own`` is true. Each ``turn`` has
+    new stops.
     """
     made = []
     for number in range(case.requests):

@@ -8,20 +8,20 @@ encoded with a copy that has the plain settings.
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
 from tokenizers import AddedToken, Tokenizer
 
+from streamdec.backends._huggingface_added import AddedTokens
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.locks import cached_property
-from streamdec.tokenizers._base import BaseTokenizer, Span
+from streamdec.tokenizers._base import Span
 from streamdec.tokenizers._common import guarded
 
-UNFAITHFUL = "a copy of this tokenizer has other added tokens"
+UNFAITHFUL = "the library cannot copy this tokenizer: the copy has other added tokens"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
 """Unassigned code points."""
 _ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
@@ -32,7 +32,7 @@ _PATIENCE = 0.1
 """Seconds: enough to make lists of ten million ids."""
 
 
-class HuggingFaceEncoder(BaseTokenizer):
+class HuggingFaceEncoder(AddedTokens):
     """The encoding methods of a tokenizer of ``tokenizers``."""
 
     inline_chars: int = 512
@@ -40,18 +40,6 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     name: str
     """Its path or name, for messages."""
-
-    _tokenizer: Tokenizer
-
-    @property
-    @abstractmethod
-    def _added_tokens(self) -> dict[int, AddedToken]:
-        """The added tokens by id."""
-
-    @property
-    @abstractmethod
-    def _special_ids(self) -> frozenset[int]:
-        """The ids of added tokens that are special."""
 
     # --- ids --------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Tokenizers that are a table of bytes: RWKV's text vocabulary, ByT5 and EvaByte.
 
 In: RWKV's vocabulary file, or a folder whose class encodes each byte separately. Out: a
-:class:`~streamdec.Tokenizer` that needs no library. Encoding finds special tokens first, and then
-takes the longest token at each place.
+:class:`~streamdec.Tokenizer` that encodes and decodes in Python, without a library. Encoding finds
+special tokens first, and then takes the longest token at each place.
 
 The references are ``rwkv_tokenizer.py`` of BlinkDL/ChatRWKV, ``tokenization_byt5.py`` of
 transformers 5.24, and ``tokenization_evabyte.py`` of EvaByte. In all of them a character of several
@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -140,7 +140,7 @@ def byte_class_of(tokens: FolderTokens) -> str | None:
 
 
 class ByteTableTokenizer(BaseTokenizer):
-    """A tokenizer of tokens whose bytes are known; a text is the longest token at each place.
+    """A table of the bytes of each token; encodes with the longest token at each place.
 
     Args:
         tokens: The bytes of each ordinary token by id. Every single byte must be one.
@@ -187,8 +187,9 @@ class ByteTableTokenizer(BaseTokenizer):
     def from_rwkv(cls, path: Path) -> Self:
         """Return the tokenizer of RWKV's vocabulary file in ``path``.
 
-        The files beside it may name id 0, which is ``"<|endoftext|>"`` otherwise, and roles.
-        Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the line.
+        The token of id 0 is ``"<|endoftext|>"``, unless the files beside ``path`` give another
+        name. They may also declare roles, such as ``bos_token``. Raises
+        :class:`~streamdec.TokenizerLoadError`, which names the path and the line.
         """
         content = read_bounded(path)
         folder = read_folder(path.parent)
@@ -219,7 +220,7 @@ class ByteTableTokenizer(BaseTokenizer):
         chosen = byte_class_of(found)
         if chosen is None:
             raise TokenizerLoadError(
-                f"{str(folder)!r}: {CONFIG} does not name a class of byte tokens"
+                f"{str(folder)!r}: {CONFIG} names none of the classes {', '.join(_BYTE_CLASSES)}"
             )
         known = _BYTE_CLASSES[chosen]
         roles = {**known.roles, **found.roles}
@@ -260,8 +261,8 @@ class ByteTableTokenizer(BaseTokenizer):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._tokens.get(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return [i for i in sorted(self._skipped) if self._added_tokens[i].content == text]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return ((self._added_tokens[i].content, i) for i in sorted(self._skipped))
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._skipped

@@ -4,8 +4,8 @@ In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found. :func:`warn_
 about those that change text. The caveats come from the loaded tokenizer and the files beside it. If
 ``streamdec.preflight`` has a finding for the same property, the code is the same.
 
-The library's rules are in ``added_vocabulary.rs`` and ``byte_level.rs`` of ``tokenizers`` 0.23. It
-shows added tokens normalized since 0.23.1.
+The library's rules are in ``added_vocabulary.rs`` and ``byte_level.rs`` of ``tokenizers`` 0.23.
+Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalized text.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _normalized(
         yield Caveat(
             code,
             f"special {what}",
-            f"They are decoded as other text ({library.id_to_token(min(unskipped))!r}), which is "
-            "not left out with special tokens: set normalized to false.",
+            f"They are decoded as other text ({library.id_to_token(min(unskipped))!r}), and "
+            "skip_special_tokens=True does not skip them. Set normalized to false in the file.",
             unskipped,
             changes_text=True,
         )
@@ -119,8 +119,9 @@ def _normalized(
         yield Caveat(
             code,
             what,
-            "From version 0.23.1 on tokenizers decodes them as other text, and does not leave them "
-            "out with special tokens; the version that is installed does not.",
+            "Since version 0.23.1 tokenizers decodes them as other text, and "
+            "skip_special_tokens=True does not skip them. The installed version decodes them "
+            "as they are.",
             latent,
         )
 

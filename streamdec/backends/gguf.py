@@ -76,11 +76,13 @@ class GGUFTokenizer(AssembledFastPath):
 
     Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is built
     for the first text. With a large vocabulary that takes half a second, and blocks other threads.
-    ``skip_special_tokens`` skips control tokens and the unknown token, as llama.cpp does without
-    ``special``.
+    ``skip_special_tokens`` skips control tokens and the unknown token, as llama.cpp does with
+    ``special=false``.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding may
-    raise :class:`~streamdec.EncodeError`, and warns once (:class:`~streamdec.StreamdecWarning`).
+    Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding
+    raises :class:`~streamdec.EncodeError` if :attr:`encodes` is not ``"best effort"``, and
+    :class:`~streamdec.MissingExtraError` for a file of the kind ``llama`` without sentencepiece. It
+    warns once (:class:`~streamdec.StreamdecWarning`).
 
     >>> from streamdec import GGUFTokenizer
     >>> tokenizer = GGUFTokenizer("path/to/model.gguf")
@@ -187,9 +189,6 @@ class GGUFTokenizer(AssembledFastPath):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self.piece(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return self._special_by_text.get(text.encode(), [])
-
     def is_skipped(self, token_id: int) -> bool:
         return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
 
@@ -197,12 +196,9 @@ class GGUFTokenizer(AssembledFastPath):
     def _special(self) -> list[int]:
         return [i for i in range(len(self._types)) if self.is_skipped(i)]
 
-    @cached_property
-    def _special_by_text(self) -> dict[bytes | None, list[int]]:
-        by_text: dict[bytes | None, list[int]] = {}
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
         for token_id in self._special:
-            by_text.setdefault(self.piece(token_id), []).append(token_id)
-        return by_text
+            yield (self.piece(token_id) or b"").decode(errors="surrogateescape"), token_id
 
     @cached_property
     def fingerprint(self) -> str:
@@ -260,7 +256,8 @@ class GGUFTokenizer(AssembledFastPath):
         if words := self._control.intersection(ids):
             name = self._tokens[min(words)]
             raise EncodeError(
-                f"the special token {name!r}, which is also an ordinary token of the model"
+                f"the text has the special token {name!r}, which the model cannot encode as "
+                "ordinary text; pass special='parse'"
             )
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
@@ -324,7 +321,7 @@ class GGUFTokenizer(AssembledFastPath):
 
     @cached_property
     def _of_special_tokens(self) -> Tokenizer:
-        """Return a tokenizer that shares these parts, and has the special tokens."""
+        """A tokenizer with the parts of ``_of_plain_text`` and the special tokens."""
         plain = self._of_plain_text
         tokenizer = Tokenizer(plain.model)
         if plain.normalizer is not None:
@@ -426,5 +423,5 @@ def _unescape(found: re.Match[bytes]) -> bytes:
 def _byte(name: str) -> bytes:
     found = _NAMED_BYTE.fullmatch(name)
     if found is None:
-        raise ValueError(f"a byte token {name!r:.40}, which is not spelled as <0xE4>")
+        raise ValueError(f"a byte token must be spelled like <0xE4>, not {name!r:.40}")
     return bytes.fromhex(found[1])

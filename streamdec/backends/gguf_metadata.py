@@ -128,7 +128,7 @@ def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
         kind = reader.number("I", f"the type of {key!r:.80}")
         if wanted(key):
             if key in found:
-                raise ValueError(f"the key {key!r:.80} twice")
+                raise ValueError(f"it has the key {key!r:.80} twice")
             found[key] = _value(reader, kind, key)
         else:
             _step_over(reader, kind, key, 0)

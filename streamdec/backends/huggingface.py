@@ -36,9 +36,6 @@ from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["HuggingFaceTokenizer"]
 
-Context = tuple[tuple[int, ...], tuple[int, ...]]
-"""The ids before and after a token in question."""
-
 _KEPT = (
     *("_tokenizer", "name", "_folder", "_content_hash", "_vocabulary_hash", "_renumbered"),
     *("tokenizer_config_changes", "_roles", "_chat", "_cache"),
@@ -74,8 +71,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     truncation and padding, which are ignored here. Threads may share it.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
-    files beside a ``tokenizer.json`` (``tokenizer_config.json`` and its like), as transformers and
-    the engines on it do. The default is True for a folder and False for a file.
+    files beside a ``tokenizer.json``, such as ``tokenizer_config.json``. Transformers and the
+    engines that use it do so. By default None: True for a folder, False otherwise.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Raises
     TypeError for another ``source``, and for ``apply_tokenizer_config=True`` if ``source`` is not a
@@ -188,7 +185,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
-        self._added_by_text: dict[str | None, list[int]] | None = None
         self._last_asked: tuple[int, str | None] = (-1, None)
 
     @property
@@ -251,28 +247,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         text = self.id_to_token(token_id)
         return text if text is None else self._rewrite(text)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        if self._added_by_text is None:
-            by_text: dict[str | None, list[int]] = {}
-            for token_id in sorted(self._added_tokens):
-                by_text.setdefault(self.id_to_token(token_id), []).append(token_id)
-            self._added_by_text = by_text
-        ids = self._added_by_text.get(text)
-        return [] if ids is None else [i for i in ids if self.is_skipped(i)]
-
-    def is_skipped(self, token_id: int) -> bool:
-        # Decode with and without skipping. The library skips by text, so only ids with the text of
-        # an added token are tested, once each.
-        if (
-            token_id not in self._added_tokens
-            and self.id_to_token(token_id) not in self._added_texts
-        ):
-            return False
-        answer = self._skipped.get(token_id)
-        if answer is None:
-            answer = self._skipped[token_id] = self._ask_if_skipped(token_id)
-        return answer
-
     @cached_property
     def fingerprint(self) -> str:
         size = self._model_size
@@ -286,22 +260,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         decoder = (each, rules or self._stages, *filter(None, [self._word_end]))
         digits = fingerprint_of(decoder, size, texts, self._skipped_ids)
         return f"{digits}-{self._vocabulary_hash}" if self._vocabulary_hash else digits
-
-    @property
-    def _skipped_ids(self) -> list[int]:
-        """The skipped added tokens, ids ascending.
-
-        Usually these are the tokens marked as special, which two calls of the library confirm.
-        """
-        added = sorted(self._added_tokens)
-        ordinary = [i for i in added if i not in self._special_ids]
-        try:
-            with suppressed:
-                if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
-                    return sorted(self._special_ids)
-        except TokenizerLibraryError:  # a decoder that panics
-            pass
-        return [i for i in added if self.is_skipped(i)]
 
     def sample_ids(self) -> list[int]:
         """Return added tokens, byte tokens, and a spread over the vocabulary.
@@ -376,10 +334,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return SpecialTokens(**known, additional_special_tokens=others)
 
     @cached_property
-    def _special_ids(self) -> frozenset[int]:
-        return frozenset(i for i, token in self._added_tokens.items() if token.special)
-
-    @cached_property
     def vocab_size(self) -> int:
         return max(self._all_texts(), default=-1) + 1
 
@@ -418,61 +372,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def _rewrite(self) -> Callable[[str], str]:
         return rewriter(self._compiled[0])
 
-    @cached_property
-    def _added_tokens(self) -> dict[int, AddedToken]:
-        return guarded(self._tokenizer.get_added_tokens_decoder)
-
-    @cached_property
-    def _added_texts(self) -> frozenset[str]:
-        return frozenset(token.content for token in self._added_tokens.values())
-
     def _byte_ids(self) -> Iterator[int]:
         """Yield the ids of tokens of one byte, spelled as the rule spells them."""
         for name in byte_names(self.rules):
             if (token_id := self.token_to_id(name)) is not None:
                 yield token_id
-
-    def _ask_if_skipped(self, token_id: int) -> bool:
-        """Decode with and without skipping, also beside other tokens if it has no text alone."""
-        for before, after in self._contexts():
-            try:
-                with suppressed:
-                    shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
-                    if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
-                        return True
-                    if shown != self.decode([*before, *after], skip_special_tokens=False):
-                        return False
-            except TokenizerLibraryError:
-                continue
-        # It never has text, so the answer does not matter.
-        return token_id in self._added_tokens and self._added_tokens[token_id].special
-
-    def _contexts(self) -> Iterator[Context]:
-        """Yield the empty context first, in which nearly every token shows whether it is skipped.
-
-        An unknown decoder may panic on an empty list, so it does not get one.
-        """
-        if self.rules is not None:
-            yield (), ()
-        yield from self._neighbours
-
-    @cached_property
-    def _neighbours(self) -> list[Context]:
-        """Contexts in which a token without own text changes the text.
-
-        Between two equal tokens (a CTC repeat, a space), as the first (Metaspace keeps the second
-        space), and inside a character of two byte tokens.
-        """
-        ordinary = [i for i in range(1000) if self._is_ordinary(i)]
-        spaced = [i for i in ordinary if "\u2581" in (self.id_to_token(i) or "")]
-        contexts: list[Context] = [((i,), (i,)) for i in ordinary[:2]]
-        contexts += [((), (i,)) for i in (*ordinary[:1], *spaced[:1])]
-        lead, trail = self.token_to_id("<0xC3>"), self.token_to_id("<0xA9>")
-        return contexts if lead is None or trail is None else [*contexts, ((lead,), (trail,))]
-
-    def _is_ordinary(self, token_id: int) -> bool:
-        text = self.id_to_token(token_id)
-        return bool(text) and token_id not in self._added_tokens and text not in self._added_texts
 
 
 # --- opening --------------------------------------------------------------------------------------

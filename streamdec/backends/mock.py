@@ -34,7 +34,7 @@ _NAMED: dict[str, DecodingRule] = {"byte_level": RawBytes(), "byte_fallback": By
 
 
 class MockTokenizer(BaseTokenizer):
-    """A tokenizer of eight words, for tests and examples, without a file or another library.
+    """A tokenizer of eight words, for tests and examples. It needs no file.
 
     The words are Hello 1, world 2, test 3, token 4, a space 5, a full stop 6, and the special
     tokens <eos> 999 and <bos> 1000. ``encode`` splits at white space and drops unknown words.
@@ -88,7 +88,10 @@ class MockTokenizer(BaseTokenizer):
         self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
         self._special_ids = frozenset(special_ids)
         if strange := self._special_ids - self._pieces.keys():
-            raise ValueError(f"special_ids that are not the id of a token: {sorted(strange)}")
+            raise ValueError(
+                f"special_ids must be indexes of tokens, from 0 to {len(tokens) - 1}, got "
+                f"{sorted(strange)}"
+            )
         self._tokens = tuple(tokens)
         return self
 
@@ -124,9 +127,9 @@ class MockTokenizer(BaseTokenizer):
     def piece(self, token_id: int) -> Piece | None:
         return self._pieces.get(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        data = text.encode()
-        return [i for i in sorted(self._special_ids) if _as_bytes(self._pieces[i]) == data]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        for token_id in sorted(self._special_ids):
+            yield _as_bytes(self._pieces[token_id]).decode(errors="surrogateescape"), token_id
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._special_ids

@@ -93,7 +93,7 @@ def with_declared(
     taken = frozenset(tokens).intersection(ranks.values())
     if taken:
         some = ", ".join(map(str, sorted(taken)[:5]))
-        what = f"tokenizer_config.json adds ids that it already has: {some}"
+        what = f"tokenizer_config.json adds tokens with ids that the rank file has already: {some}"
         raise TokenizerLoadError(f"{name}: {what}")
     by_id.update({token_id: token.content for token_id, token in tokens.items()})
     special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
@@ -140,9 +140,11 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
             if sha256_of(content) == file.sha256:
                 return content, str(path)
     file = next((file for file in spec.files if file.url), RankFile(""))
-    reason = "it is not supported"
+    reason = "it cannot be downloaded, because no address of it is known"
     if file.url:
-        reason = "downloads are not allowed (allow_download=True, or --allow-download, allows them)"
+        reason = (
+            "downloads are not allowed (allow them with allow_download=True or --allow-download)"
+        )
         if allow_download:
             try:
                 return _download(file), file.url

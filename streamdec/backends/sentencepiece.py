@@ -12,15 +12,15 @@ Differences from the library:
   has text.
 - A character may continue after a skipped control piece.
 - At the very beginning of a text, one space is removed even if it comes from an unknown piece or a
-  byte. If the model removes superfluous spaces, those of the first piece are removed (all of them,
-  if the model has byte pieces).
+  byte. If the model removes superfluous spaces, all spaces of the first piece are removed. If it
+  has byte pieces too, all spaces at the beginning of the text are removed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, compress, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -191,8 +191,8 @@ class SentencePieceTokenizer(BaseTokenizer):
             return bytes([int(piece[3:5], 16)])
         return None if piece is None else piece.replace(_SPACE, " ").encode()
 
-    def skipped_ids(self, text: str) -> list[int]:
-        return [token_id for token_id, name in self._control.items() if name == text]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return ((name, token_id) for token_id, name in self._control.items())
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._control

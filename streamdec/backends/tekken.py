@@ -94,7 +94,10 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
         what = f"a pattern of the size {cost:.0f} with repetitions"
         raise ValueError(f"{what}, and at most {MAX_REGEX} is allowed")
     if not 0 < size <= len(vocab):
-        raise ValueError(f"expected {size} tokens, got {len(vocab)}")
+        raise ValueError(
+            f"default_vocab_size asks for {size} tokens besides the special ones, and vocab has "
+            f"{len(vocab)}"
+        )
     ranks = {_token(vocab[rank], rank): rank + num_special for rank in range(size)}
     if len(ranks) < size:
         raise ValueError("two tokens have the same bytes")
@@ -135,8 +138,8 @@ def _special(listed: Any, count: int, version: Any) -> dict[str, int]:
     if listed is None and _VERSIONS.index(version) > _VERSIONS.index(_UNNAMED):
         raise ValueError(f"no special tokens; version {version} must have them")
     by_id = dict(enumerate(_FIXED)) if listed is None else _named(listed)
-    if any(token_id >= count for token_id in by_id):
-        raise ValueError(f"{len(by_id)} special tokens, but only {count} ids for them")
+    if (last := max(by_id, default=-1)) >= count:
+        raise ValueError(f"a special token has the id {last}; such ids must be below {count}")
     names = {by_id.get(i, f"<SPECIAL_{i}>"): i for i in range(count)}
     if len(names) < count:
         raise ValueError("two special tokens have the same name")

@@ -15,7 +15,7 @@ import os
 import pickle
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -65,14 +65,15 @@ _RULES = TextRules(RawBytes())
 class TiktokenTokenizer(AssembledFastPath):
     r"""A tokenizer of the library tiktoken.
 
-    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name of
-    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own spec. It describes an unknown
-    file, or chooses among encodings that share a file: ``r50k_base`` and p50k, ``o200k_harmony``
-    and o200k, ``llama3`` and llama3.1. With a wrong regex, ``encode`` returns other ids than the
-    model's; decoding only needs the special tokens.
+    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name in
+    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own EncodingSpec. An unknown file
+    needs it. A known file has a default, which ``encoding`` replaces: the file of ``o200k_base``
+    can also be ``o200k_harmony``, that of ``llama3.1`` also ``llama3``, and that of ``p50k_base``
+    also ``p50k_edit``, ``r50k_base`` or ``gpt2``. With a wrong regex, ``encode`` returns other ids
+    than the model's; decoding only needs the special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
-    are exact. A name in the vocabulary is the token's text, with ``<0xFF>`` for an invalid byte.
+    are exact. ``id_to_token`` returns the token's text, with ``<0xFF>`` for an invalid byte.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
     :class:`~streamdec.MissingExtraError` without tiktoken.
@@ -243,9 +244,8 @@ class TiktokenTokenizer(AssembledFastPath):
     def token_bytes(self, token_id: int) -> bytes | None:
         return self.piece(token_id)
 
-    def skipped_ids(self, text: str) -> list[int]:
-        token_id = self._special_ids.get(text)
-        return [] if token_id is None or token_id not in self._skipped_ids else [token_id]
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return self._special_ids.items()
 
     def is_skipped(self, token_id: int) -> bool:
         return token_id in self._skipped_ids

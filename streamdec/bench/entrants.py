@@ -1,6 +1,6 @@
-"""The contestants: streamdec, the tokenizer's own library, and the usual code around it.
+"""The entrants of the benchmark: streamdec, and the baselines it is compared with.
 
-Each opens a stream, steps through ids, and returns the text of each id.
+A baseline is the stream of the tokenizer's own library, or the usual code around its ``decode``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def duration(nanoseconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in the largest unit of which it is one or more."""
+    """Return a number of bytes in the largest unit that is not larger than it (MiB, KiB or B)."""
     return _in_units(count, _SIZES)
 
 

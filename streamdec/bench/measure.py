@@ -52,7 +52,7 @@ class Findings:
     """The number of streams: the text is cut after each stop, and after ``LONGEST_STREAM``."""
     rounds: int
     times: Mapping[str, Spread]
-    """The nanoseconds of a token, by the name of the entrant."""
+    """Nanoseconds of CPU time per token, by the name of the entrant."""
     ratios: Mapping[str, tuple[Spread, str]]
     """The time of an entrant as a multiple of the time of another one, which is named."""
     differences: tuple[Difference, ...]
@@ -76,7 +76,7 @@ def measure(
         seconds: about how long to measure.
         after_round: called after each round with its number, from 1.
 
-    Raises all that the streams of ``tokenizer`` raise.
+    Raises the errors of the tokenizer and of its streams.
     """
     conditions = StopConditions(stops)
     pieces = [*streams_of(tokenizer, token_ids, conditions)]

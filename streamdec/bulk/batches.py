@@ -30,7 +30,7 @@ _loading = Lock()
 
 
 class DecodedTable(NamedTuple):
-    """What :meth:`BulkDecoder.decode` returns.
+    """The result of :meth:`BulkDecoder.decode`.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -61,7 +61,8 @@ class BulkDecoder:
         skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
         unknown_ids: as for :func:`~streamdec.bulk.decode_arrow`.
         conditions: as for :func:`~streamdec.bulk.decode_arrow`.
-        **loading: options of ``load_tokenizer``.
+        **loading: options of ``load_tokenizer``, if ``tokenizer`` is a path or a name. ``fast`` is
+            ``"off"`` unless you pass it.
 
     Pass ``decoder`` to ``map_batches`` and ``map``, and ``decoder.batches`` to Spark's
     ``mapInArrow``. ``decoder.decode(table)`` also counts unknown ids. The object is picklable and
@@ -195,17 +196,17 @@ class BulkDecoder:
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
             told = (
                 f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}; "
-                'Ray wants batch_format="pyarrow", datasets .with_format("arrow")'
+                'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
             )
             raise TypeError(told)
         names = batch.schema.names
         if names.count(self.column) != 1:
             there = ", ".join(map(repr, names)) or "none"
-            raise SourceError(f"no column {self.column!r}; there are: {there}")
+            raise SourceError(f"no column {self.column!r}; the columns are: {there}")
         for name in self.columns:
             if name in names:
                 raise SourceError(
-                    f"there is a column {name!r} already; choose another name for the texts"
+                    f"the column {name!r} already exists; choose another name for the texts (to)"
                 )
         return batch.column(self.column)
 

@@ -207,7 +207,10 @@ class Gather:
         return pa.Array.from_buffers(kind, len(offsets) - 1, [None, ends.buffers()[1], data])
 
     def _placed(self, ids: Any, offsets: Any) -> tuple[Any, Any]:
-        """Return the ids that are decoded; those at an edge are indices of their bytes there."""
+        """Return the ids that are decoded.
+
+        An id at the edge of a row is replaced by the index of its bytes for the edge.
+        """
         pc = compute()
         ids, offsets = _kept(ids, offsets, pc.take(self._counts, ids, boundscheck=False))
         if self._same is not None and len(ids):
@@ -234,7 +237,8 @@ class Gather:
         """
         if self._marked is None and not self._is_decoded:
             found = ((row, str(data, "utf-8", utf8.PER_PART)) for row, data in _slices(rows))
-            # A U+FFFD may also be the text of a token: then the text is correct, too.
+            # A U+FFFD can also come from a token whose text contains it. That text is correct as
+            # well.
             return {row: text for row, text in found if utf8.REPLACEMENT in text}
         bad = [row for row, data in _slices(rows) if not _is_utf_8(data)]
         column = column.taken(bad)
@@ -368,7 +372,7 @@ def _marked(element: Any, form: bytes) -> bytes:
 
 
 def _reference(decoder: Any) -> Callable[[], Any]:
-    """Weak, so that tables are freed with their tokenizer."""
+    """Return a weak reference to ``decoder``, so that its table is freed with it."""
     try:
         return weakref.ref(decoder)
     except TypeError:  # without weak references, the tokenizer is kept as long as its table

@@ -88,7 +88,10 @@ class Job:
         if not self.target.is_file():
             raise SourceError(f"{self.target}: exists and is not a file")
         if existing == "refuse":
-            raise SourceError(f"{self.target}: the file exists; pass --overwrite, or another name")
+            raise SourceError(
+                f"{self.target}: the file exists; pass --overwrite or --resume, or choose another "
+                "name"
+            )
 
     def _modified(self) -> tuple[int, int]:
         there = self.source.stat()

@@ -4,8 +4,8 @@ The result equals that of a StopSequenceDecoder for each row. It is computed in 
 
 1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
    installed.
-2. The decoder reads the other rows: rows with a stop in their text, rows whose prompt changes their
-   text, rows with ids that cannot be decoded, small batches.
+2. A decoder decodes the other rows: rows with a stop in their text, rows whose prompt changes their
+    text, rows with ids that cannot be decoded, and small batches.
 3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
    records them where these bytes do not spell the text.
 """
@@ -117,17 +117,18 @@ def decode_rollouts(
         ValueError: ``mask``, ``logprobs``, ``per_token``, ``conditions`` or ``prompt_token_ids``
             do not fit ``rows``; a mask has padding inside a row; the tokenizer does not support
             ``spans``.
-        TokenIdError: a prompt is not a list of ids.
 
-    An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``) ends
-    only its own row: ``finish_reason`` is ``"error"``, and ``error`` says why.
+    An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``), and an
+    invalid id in a prompt, end only their own row: ``finish_reason`` is ``"error"``, and ``error``
+    says why.
 
     Rows have no ``sections``. Use ``iter_chunks(ids, tokenizer, sections=...)`` for the sections of
     one row.
 
     **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and a few
-    tenths of a second once for each tokenizer. Without pyarrow, or for fewer than 8,192 ids, the
-    cost of a StopSequenceDecoder.
+    tenths of a second once for each tokenizer. The cost is that of a StopSequenceDecoder without
+    pyarrow, for fewer than 8,192 ids with the same conditions, with decoding options other than
+    ``skip_special_tokens``, with ``stop_regex`` or a gate, and for rows with a stop in their text.
 
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts

@@ -1,4 +1,7 @@
-"""The span of each token of a row in its text (guarantee 17), from the bytes of the tokens."""
+"""Compute the span of each token in the text of its row, from the bytes of the tokens.
+
+See guarantee 17 in ``docs/explanation/laws.md``.
+"""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in _REFUSED:
         if name in variables:
             raise ChatTemplateError(
-                f"template_kwargs must not have {name!r}: requests may not set it. If you want it, "
-                "pass it to render() as an argument",
+                f"template_kwargs must not have {name!r}: a request may not set it. Remove it from "
+                "the request",
                 code=FROM_REQUEST,
             )
     for name in variables:

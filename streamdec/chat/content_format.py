@@ -1,8 +1,7 @@
 """Whether a template takes the content of a message as a string or as a list of parts.
 
-In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is that of
-vLLM and SGLang, who read it from the template too: a template takes parts if it has a loop over the
-content of a message.
+In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is the one of vLLM
+    and SGLang: a template takes parts if it loops over the content of a message.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from streamdec.chat.messages import ContentFormat
 
 
 def content_format_of(tree: nodes.Template) -> ContentFormat:
-    """What ``tree`` takes.
+    """Return the content format of ``tree``.
 
-    It takes parts if a ``for`` goes over ``content`` of a message, over a variable that was set to
-    it, or over a variable called ``content`` (the argument of a macro); filters, tests, slices and
-    the branches of an inline ``if`` are looked through. A message is what a ``for`` over
-    ``messages``, or over a variable that was set to them, gives. It takes parts only if, besides,
-    it nowhere asks whether something is a string.
+    A template takes parts if it has a ``for`` loop over the ``content`` of a message, over a
+    variable that was set to it, or over a variable called ``content`` (an argument of a macro).
+    Filters, tests, slices and the branches of an inline ``if`` do not hide the loop's source. A
+    message is the loop variable of a ``for`` over ``messages`` or over a variable that was set to
+    them. The result is ``"parts only"`` if the template also never tests whether a value is a
+    string.
     """
     conversations = _aliases(tree, {"messages"})
     messages = {

@@ -7,8 +7,8 @@ whose ``apply_chat_template`` gives the same text:
 ``classic``
     4.57 to 5.20, which vLLM and SGLang pin.
 ``hardened``
-    5.22.2 and later. ``dict`` and ``namespace`` are smaller than jinja2's own, templates see plain
-    JSON types alone, and message keys whose value is None are dropped (the last from 5.23 on).
+    5.22.2 and later. ``dict`` and ``namespace`` have fewer features than in jinja2. Templates see
+    only plain JSON types. Message keys whose value is None are dropped (from 5.23 on).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, in which no text has an address of an object or an order of hashes."""
+    """jinja2's sandbox, whose output never contains object addresses or depends on hash order."""
 
     intercepted_binops = frozenset("-")
 

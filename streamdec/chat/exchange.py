@@ -50,7 +50,7 @@ class Exchange:
         """Return the head and the rest of the answer.
 
         Raises TimeoutError at the deadline, EOFError or OSError if the child ended, ValueError if
-        the answer is invalid.
+        the answer is invalid, and ChatTemplateError if the text has more than ``largest`` bytes.
         """
         self._send(memoryview(sent))
         size = HEAD.unpack(self._receive(HEAD.size))[0]

@@ -32,8 +32,9 @@ spans_of_rendering: ContextVar[Spans | None] = ContextVar("spans_of_rendering", 
 class GenerationTag(Extension):
     """``{% generation %}…{% endgeneration %}``.
 
-    As in transformers, a span begins at the length of the output when its tag ends. So a tag inside
-    another tag, a macro or a captured block is counted from the beginning of the enclosing one.
+    As in transformers, the start of a span is the length of the output that was emitted before the
+    tag. The output of an enclosing tag, macro or captured block is not emitted yet, so a tag inside
+    one starts where the enclosing one starts.
     """
 
     tags = frozenset({"generation"})  # type: ignore[assignment] # jinja2 only reads it

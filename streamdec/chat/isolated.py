@@ -4,11 +4,12 @@ In: a template, its variables and the time. Out: the text and the spans, as ``re
 returns them, or a :class:`ChatTemplateError`. No template can change the state of this process:
 an isolated template is not even parsed here.
 
-The child has no environment variables and no descriptors but its two pipes. Before it reads
-anything it sets its own limits: 512 MiB of memory, and 2 seconds of processor time for each
-rendering. The parent kills it after 10 seconds by the clock. A child starts in about 90 ms and is
-kept for the next rendering of the same template. No two templates share a child. It ends when its
-standard input ends, so it does not outlive its parent.
+The child has no environment variables (on Windows only ``SYSTEMROOT``) and no open files other than
+its two pipes and the null device. Before it reads anything it sets its own limits: 512 MiB of
+memory, and 2 seconds of processor time for each rendering. The parent kills it after 10 seconds by
+the clock. A child starts in about 90 ms and is kept for the next rendering of the same template. No
+two templates share a child. It ends when its standard input ends, so it does not outlive its
+parent.
 
 A message is a length in four bytes, followed by the data. Requests are marshalled, because JSON
 has no tuples and only strings as keys. An answer is a JSON object, followed by the text and the
@@ -142,7 +143,10 @@ def render_isolated(
             "name": name,
         }
     except Exception as error:
-        raise ChatTemplateError(f"the clock: {type(error).__name__}: {error}") from error
+        raise ChatTemplateError(
+            "now must be a datetime or a function that returns one: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     try:
         message = marshal.dumps(request, MARSHAL_VERSION)
     except ValueError as error:
@@ -375,7 +379,7 @@ class _Child:
         limits = f"{self._limits.memory >> 20} MiB, {self._limits.cpu_seconds} s"
         code = RESOURCE_LIMIT if status < 0 else CHILD_DIED
         return ChatTemplateError(
-            f"the template was stopped with the process that rendered it ({limits}): {what}",
+            f"the process that rendered the template ended early (its limits are {limits}): {what}",
             code=code,
         )
 

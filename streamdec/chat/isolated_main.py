@@ -78,7 +78,7 @@ def _undeclared(source: str, profile: str) -> list[str]:
     try:
         return sorted(meta.find_undeclared_variables(tree))
     except (TemplateError, RecursionError) as error:
-        raise ChatTemplateError(f"it cannot be compiled: {error}") from error
+        raise ChatTemplateError(f"the template cannot be compiled: {error}") from error
 
 
 def _told(error: ChatTemplateError) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from streamdec.chat.plain import plain
 from streamdec.errors import ChatTemplateError
 
 ContentFormat = Literal["string", "parts", "parts only"]
-"""The content of messages that a template accepts: a string; a string or a list of parts; only a
-list."""
+"""The content of messages that a template accepts. ``"string"``: a string. ``"parts"``: a string or
+a list of parts. ``"parts only"``: a list of parts."""
 
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 """Marks the end of a message that the model continues. transformers uses the same word, so a
@@ -153,17 +153,22 @@ def openai_messages(
     profile: str = "classic",
     separator: str = "\n",
 ) -> list[dict[str, Any]]:
-    r"""``messages`` of clients of OpenAI's API, as vLLM and SGLang hand them to a template.
+    r"""Convert ``messages`` of OpenAI's API for a template, as vLLM and SGLang do.
 
-    They are dicts, or objects such as pydantic's; the results are new dicts. Tool
-    arguments that are a string are parsed, since templates iterate over them. Content is what
-    ``content_format`` says that the template takes: of a list, the texts joined by ``separator``
-    (vLLM's is a line feed, SGLang's a space), or the parts under the names that templates know.
-    Content that is null is empty, in the ``profile`` ``"hardened"`` not there; other nulls are not
-    there, nor are empty lists of tool calls.
+    Args:
+        messages: Dicts, or objects such as pydantic models. They are not changed.
+        content_format: The content that the template accepts. With ``"string"``, the texts of a
+            list are joined by ``separator``. Otherwise a list stays a list of parts, with the type
+            names that templates use.
+        profile: ``"classic"`` turns null content into an empty string; ``"hardened"`` drops it.
+        separator: The string between joined texts. vLLM uses a line feed, SGLang a space.
 
-    Raises :class:`~streamdec.ChatTemplateError`, which says in which message, for arguments that
-    are not JSON and for a picture that the template does not support.
+    Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
+    over them. Other null fields and empty lists of tool calls are dropped.
+
+    Raises :class:`~streamdec.ChatTemplateError` with the index of the message, for tool arguments
+    that are not JSON, for malformed content, and for a part other than text if ``content_format``
+    is ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]

@@ -55,7 +55,7 @@ class Origin:
     names: tuple[str, ...] = ()
     """The names of the templates, if they have names."""
     passed_over: tuple[str, ...] = ()
-    """Other places with a template, which was not chosen."""
+    """The names of the other files that have a template, which were not used."""
 
     def __str__(self) -> str:
         nowhere = "the simple template" if self.kind == "fallback" else "a text"
@@ -187,7 +187,7 @@ def _of_config(folder: Path) -> Found | None:
 
 
 def _of_legacy(folder: Path) -> Found | None:
-    reason = "an old file of processors; there is no other template"
+    reason = "the legacy file of transformers' processors, because there is no other template"
     return _of_object(folder, LEGACY, "legacy json", reason)
 
 

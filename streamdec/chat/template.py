@@ -37,7 +37,7 @@ Fallback = Literal["simple"]
 Span = tuple[int, int]
 """Start and end, in characters."""
 
-_NOTHING = Found("", Origin("argument", None, "there is none"))
+_NOTHING = Found("", Origin("argument", None, "no chat template was given"))
 _KEPT = 32
 """How many templates stay compiled. The templates of a model have up to five names."""
 
@@ -62,10 +62,11 @@ class ChatTemplate:
     A template is compiled when it first renders. The last 32 stay compiled.
 
     Args:
-        template: the text of a jinja2 template, or several with names: a mapping, or a list of
-            ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; None for none. Or what
-            another module found.
-        special_tokens: roles (``"bos_token"``) and their texts, which become variables.
+        template: the text of a jinja2 template; several templates with names, as a mapping of names
+            to texts or a list of ``{"name": …, "template": …}`` as in ``tokenizer_config.json``; or
+            None for no template. A ``Found`` is for streamdec's own modules.
+        special_tokens: a mapping of roles (``"bos_token"``) to texts, which become variables. Roles
+            whose text is None are left out.
         profile: the versions of transformers whose text is rendered: ``"classic"`` (4.57 to 5.20)
             or ``"hardened"`` (from 5.22.2).
         now: the time for ``strftime_now``: a datetime, or a function that returns one; by default
@@ -102,7 +103,7 @@ class ChatTemplate:
             raise ValueError(f"isolate must be True or False, not {isolate!r:.40}")
         check_option("fallback", fallback, (None, "simple"))
         if template is None and fallback is not None:
-            template = Found(SIMPLE, Origin("fallback", None, "there is no other"))
+            template = Found(SIMPLE, Origin("fallback", None, "the model has no chat template"))
         elif template is not None and not isinstance(template, Found):
             template = sources.given_as_text(template)
         self.templates = None if template is None else template.templates
@@ -146,8 +147,9 @@ class ChatTemplate:
         the files. ``profile``, ``now``, ``isolate`` and ``fallback`` are those of the class. No
         code of the folder runs.
 
-        Raises :class:`~streamdec.ChatTemplateError` if there is no template, with the files that
-        were looked for, and for a file that cannot be read; ValueError for a bad option.
+        Raises :class:`~streamdec.ChatTemplateError` if there is no template (the message lists the
+        files that were searched) or a file cannot be read. Raises ValueError for an option with a
+        wrong value.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model", isolate=True)
@@ -209,13 +211,15 @@ class ChatTemplate:
             chat_template: the name of one of several templates, or the text of another template,
                 which is isolated. By default ``tool_use`` if there are tools (an empty list
                 counts), else ``default``.
-            add_generation_prompt: whether the template begins an answer.
+            add_generation_prompt: whether to append the template's header of an assistant message,
+                so that the model answers. Not allowed together with ``continue_final_message``.
             continue_final_message: whether the last message is left open, so that the model
                 continues it: True, or the name of the field to continue.
             template_kwargs: variables of the template that came with a request (vLLM's
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
                 other arguments are rejected.
-            kwargs: variables of the template. They replace special tokens of the same name.
+            kwargs: variables of the template. They replace special tokens and ``template_kwargs``
+                of the same name.
 
         Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
         or options that cannot be rendered. The object can be used again after any error.
@@ -272,15 +276,16 @@ class ChatTemplate:
         variables = {**variables_of_request(template_kwargs), **kwargs}
         if continue_final_message and add_generation_prompt:
             raise ChatTemplateError(
-                "continue_final_message continues with the last message, and add_generation_prompt "
-                "begins another one: give one of them"
+                "continue_final_message and add_generation_prompt cannot be combined: the first "
+                "continues the last message, the second begins a new one"
             )
         source, name = self._chosen(chat_template, tools is not None)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
             schemas = checked_tools(tools)
             check_documents(documents)
-        # transformers always rejects it; here a template that reads no messages still renders.
+        # transformers rejects an empty conversation. Here a template that reads no messages
+        # renders.
         if not conversation and "messages" in source:
             raise ChatTemplateError("messages must have at least one message")
         open_end = None

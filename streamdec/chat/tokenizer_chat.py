@@ -65,7 +65,10 @@ class TokenizerChat:
             return self._made[fallback]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
-        """Render with ``template``; None means the one in the files. See ``set_chat_template``."""
+        """Use ``template`` from now on; None means the one in the files. See ``set_chat_template``.
+
+        Raises TypeError for an unknown option, or for options together with a ChatTemplate.
+        """
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise TypeError(f"unknown option {unknown[0]!r}; expected {', '.join(_OPTIONS)}")
@@ -75,7 +78,9 @@ class TokenizerChat:
         else:
             given = sources.given(template)
         if options and given is not None and not isinstance(given, Found):
-            raise TypeError("a ChatTemplate already has its options")
+            raise TypeError(
+                "options cannot be given with a ChatTemplate: pass them to ChatTemplate(...)"
+            )
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 

@@ -38,7 +38,8 @@ MOST_STOPS_SHOWN = 6
     "source",
     type=click.File("rb"),
     metavar="FILE",
-    help='The text to stream ("-" is stdin). The default is a built-in text.',
+    help='The text to stream ("-" is stdin), at most its first 50,000 characters. The default is a '
+    "built-in text.",
 )
 @click.option(
     "--seconds",
@@ -58,12 +59,13 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure the CPU time of a token with TOKENIZER.
+    """Measure the CPU time to stream one token with TOKENIZER.
 
-    streamdec and the tokenizer's own library stream the ids of a text, with and without stops. For
-    'tokenizers' that is its DecodeStream; for other libraries the usual window over their decode.
-    No library finds stops, so a search in a window of text is added. All take turns in one process,
-    and each ratio compares two times of the same round.
+    streamdec and the tokenizer's own library stream the ids of a text, with and without stops. The
+    library 'tokenizers' streams with its DecodeStream. Other libraries have no stream: the last few
+    ids are decoded again with each token. No library finds stops, so a search in the last
+    characters of the text is added. The streams run alternately in one process, and each ratio
+    compares two times of the same round.
 
     Every text of streamdec is compared with decode(). If one differs, the command shows the place
     and the exit status is 1. It also shows differences of the library's own stream.
@@ -182,7 +184,7 @@ def _lines(
         yield row
     yield ""
     if not any(map(_is_ours, found.differences)):
-        yield "Texts: all of streamdec's equal those of decode()."
+        yield "All texts of streamdec equal decode()."
     for each in {each.entrant: each for each in reversed(found.differences)}.values():
         yield (
             f"{'WRONG' if _is_ours(each) else 'Not the text of decode()'}: "

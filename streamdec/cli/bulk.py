@@ -48,7 +48,8 @@ BAR = 24
 @click.option(
     "--input-format",
     type=click.Choice(FORMATS),
-    help="The format of INPUT. The default is its suffix. In a folder, only such files are read.",
+    help="The format of INPUT. By default the suffix decides. In a folder, only files of this "
+    "format are read.",
 )
 @click.option(
     "--output-format",
@@ -86,19 +87,20 @@ def bulk(
     """Decode a column of token ids in the files INPUT, and keep all other columns.
 
     INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
-    ids), or a folder of such files. OUTPUT is a file; for several files or a folder it is a folder,
-    in which the files keep their names. Each text equals the tokenizer's own decode of the row. If
-    a row cannot be decoded, the command names it and ends. The exit status is 1 if an id of the row
-    is bad, or unknown with --unknown-ids error. Otherwise the last line of output counts unknown
-    ids.
+    ids), or a folder of such files. OUTPUT is a file. If INPUT is a folder or several files, OUTPUT
+    is a folder, in which the files keep their names (with the suffix of --output-format). Each text
+    equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id with
+    --unknown-ids error, the command names the row and ends with exit status 1. With other values of
+    --unknown-ids, the last line on stdout has the number of unknown ids.
 
-    With --stop or a later option of stops, each text ends at its stop. The output then has more
-    columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first),
-    'stop_reason' (the stop), 'stop_token_ids' (the id that was the stop), 'token_index' (the token
-    that completed it). Three columns count ids: 'tokens_before' (before the stop), 'unread_tokens'
-    (after the end) and 'unknown_tokens' (before the end, missing in the tokenizer).
+    With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
+    then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
+    first), 'stop_reason' (the text of the stop; null if ids were the stop), 'stop_token_ids' (the
+    list of these ids), 'token_index' (the index of the token that completed the stop). Three
+    columns count ids: 'tokens_before' (before the stop), 'unread_tokens' (after the end) and
+    'unknown_tokens' (before the end, missing in the tokenizer).
 
-    An output appears when it is complete; until then it is OUTPUT.part. After an interruption,
+    Each output is written to OUTPUT.part and renamed when it is complete. After an interruption,
     --resume decodes the files whose outputs do not exist. Memory does not grow with the files.
 
     \b

@@ -61,8 +61,9 @@ def chat() -> None:
     type=click.Choice(["classic", "hardened"]),
     default="classic",
     show_default=True,
-    help="Render as transformers 4.57 to 5.20, which engines pin (classic), or as 5.22.2 and later "
-    "(hardened).",
+    help="Render as transformers 4.57 to 5.20 (classic; most engines use these versions), or as "
+    "5.22.2 "
+    "and later (hardened).",
 )
 @click.option(
     "--isolate",
@@ -78,13 +79,14 @@ def chat() -> None:
 @click.option(
     "--openai",
     is_flag=True,
-    help="Convert messages of OpenAI's API for the template: parse tool arguments, and join parts "
-    "to one text if the template takes no parts.",
+    help="Read messages of OpenAI's API: parse the JSON of tool arguments, and join the parts of a "
+    "content to one text if the template takes only text.",
 )
 @click.option(
     "--fallback",
     type=click.Choice(["simple"]),
-    help="The template of a model without one: a line of role and content for each message.",
+    help="The template to use if the model has none. 'simple': a line with the role and the "
+    "content of each message.",
 )
 @click.option(
     "--variable",
@@ -99,7 +101,7 @@ def chat() -> None:
     help="The time for the template. The default is the current time.",
 )
 @click.option("--tokens", is_flag=True, help="Print a line for each token: its id and its text.")
-@click.argument("path", metavar="DIR", type=click.Path())
+@click.argument("path", metavar="MODEL", type=click.Path())
 def render(
     path: str,
     load: Loader,
@@ -117,9 +119,9 @@ def render(
     now: datetime | None,
     tokens: bool,
 ) -> None:
-    """Render a conversation with the chat template of the model in DIR.
+    """Render a conversation with the chat template of MODEL.
 
-    DIR is the folder of a model, a tokenizer file, or a name as for 'info'. A line on stderr says
+    MODEL is the folder of a model, a tokenizer file, or a name as for 'info'. A line on stderr says
     which template is rendered, and why. The output is only the text, or with --tokens a line for
     each token.
 

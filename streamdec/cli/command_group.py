@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 class _Commands(click.Group):
-    """A group of commands that end quietly if the reader of their output goes away (``| head``)."""
+    """A group of commands that end without an error if their output is closed (``| head``)."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See click."""

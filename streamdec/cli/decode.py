@@ -44,7 +44,8 @@ Line = TypeVar("Line")
     type=click.Choice(["text", "jsonl"]),
     default="text",
     show_default=True,
-    help="Text and a newline, or an object with 'line', 'text' and the row's other fields.",
+    help="text: the text and a newline. jsonl: for each row an object with 'line' (its number), "
+    "'text' and the row's other fields; for plain ids, an object for each piece of text.",
 )
 @decoding_options
 @stop_options
@@ -64,11 +65,12 @@ def decode(
     a list of ids or an object with 'token_ids'. A bad line, or a bad plain id, is named on stderr
     and left out. The exit status is then 1.
 
-    --stop and the options after it say where a text ends. Each row of JSONL has its own end. Plain
-    ids are not read after the end. With --output jsonl a row, or the last object of plain ids, then
-    has 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended first) and
-    'stop_reason' (the stop's text or id). A row also has 'unread_tokens', the number of ids after
-    its end.
+    --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
+    For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
+    each row, and to the last object of plain ids: 'finish_reason' ("stop"; "length" for
+    --max-tokens; null if the ids ended first) and 'stop_reason' (the text, the id or the list of
+    ids of the stop; null for --eos-id). A row also has 'unread_tokens', the number of ids after its
+    end.
 
     \b
     Examples:

@@ -44,7 +44,8 @@ from streamdec.encoding import Special
     type=click.Choice(["parse", "text", "forbid"]),
     default="parse",
     show_default=True,
-    help="Encode the text of a special token as that token or as ordinary text, or forbid it.",
+    help="What to do with the text of a special token: encode it as that token (parse) or as "
+    "ordinary text (text), or treat the line as bad (forbid).",
 )
 @source_argument
 def encode(
@@ -63,7 +64,8 @@ def encode(
     object with the field --field. A bad line is named on stderr and left out, and the exit status
     is then 1. A line on stderr says which library encodes, and why.
 
-    'streamdec decode' reads the output. Use --output jsonl to keep several texts separate.
+    'streamdec decode' can read the output. For several texts, use --output jsonl here and
+    --input-format jsonl there. Otherwise it reads all ids as one text.
 
     \b
     Examples:

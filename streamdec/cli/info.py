@@ -43,8 +43,8 @@ def info(tokenizer: str, load: Loader, as_json: bool) -> None:
     Hub. For an unsupported file, the error names the format that was found; the exit status is 2.
 
     A caveat is a property of the tokenizer that can make text or ids unexpected. Each is listed
-    with its tokens and its consequence. Every command warns about caveats that change text. The
-    codes are the same as those of 'streamdec preflight'.
+    with its tokens and its consequence. Every command that loads TOKENIZER warns about caveats that
+    change text. Some caveats have the code of the same finding of 'streamdec preflight'.
 
     \b
     Examples:

@@ -38,19 +38,22 @@ _OPTIONS = {
     "fast": click.option(
         "--fast",
         type=click.Choice(MODES, case_sensitive=False),
-        help="When fastokens is built to encode a tokenizer.json: never, at the start, or in "
-        f"the background while huggingface encodes. The default is {VARIABLE}, else background.",
+        help="When to load fastokens, a faster encoder for tokenizer.json: never (off), at the "
+        "start (now), or in the background while huggingface encodes (background). The default is "
+        f"{VARIABLE}, else background.",
     ),
     "apply_tokenizer_config": click.option(
         "--apply-tokenizer-config/--no-apply-tokenizer-config",
         default=None,
-        help="Whether added tokens and their flags are also taken from the files beside a "
-        "tokenizer.json, as engines do. The default is yes for a folder, no for a file.",
+        help="Whether to read added tokens and their flags also from the files beside a "
+        "tokenizer.json (such as tokenizer_config.json), as engines do. The default is yes for a "
+        "folder, no for a file.",
     ),
     "encoding": click.option(
         "--encoding",
         metavar="NAME",
-        help="The encoding of a tiktoken rank file, if several have the same file.",
+        help="The name of the encoding of a tiktoken rank file, if several encodings use the same "
+        "file.",
     ),
     "revision": click.option(
         "--revision",

@@ -44,7 +44,7 @@ def _engines(
     callback=_engines,
     metavar="NAME[@VERSION]",
     help=f"The engines to report on, as in sglang@0.5.10; may be repeated. Known: "
-    f"{', '.join(ENGINES)}.  [default: {', '.join(USUAL_ENGINES)}]",
+    f"{', '.join(ENGINES)}. Default: {', '.join(USUAL_ENGINES)}.",
 )
 @click.option(
     "--fail-on",
@@ -67,7 +67,8 @@ def _engines(
 @click.option(
     "--render/--no-render",
     default=True,
-    help="Whether to render chat templates, in a child process with little memory and time.",
+    help="Whether to render chat templates (the default), in a child process with limited memory "
+    "and time.",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="DIR...", type=click.Path())
 def preflight(
@@ -81,8 +82,9 @@ def preflight(
 ) -> None:
     """Report what engines will do with the model in each DIR: their stops, and its problems.
 
-    Of the folder, only the chat template is run, in a sandbox. Nothing is downloaded. The exit
-    status is 1 for a finding at least as severe as --fail-on, and 2 if a DIR is not a folder.
+    No code of the folder is run except the chat template, which runs in a sandbox. Nothing is
+    downloaded. The exit status is 1 for a finding at least as severe as --fail-on, and 2 if a DIR
+    is not a folder.
 
     \b
     Examples:

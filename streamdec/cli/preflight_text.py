@@ -108,14 +108,14 @@ def _report(report: Report) -> Iterator[Line]:
         yield from _finding(finding)
     if report.sources:
         yield 0, Text()
-        yield 0, Text("  where from", "bold")
+        yield 0, Text("  decided by", "bold")
         for file, decided in _decided_by(report).items():
             line = Text(f"    {printable(', '.join(decided))}  ")
             yield 6, line.append(printable(file), "dim")
     references = {str(each) for finding in report.findings for each in finding.reference}
     if references:
         yield 0, Text()
-        yield 0, Text("  read in", "bold")
+        yield 0, Text("  references", "bold")
         yield from ((6, Text(f"    {each}", "dim")) for each in sorted(references))
 
 

@@ -49,12 +49,13 @@ class BadInputError(ValueError):
 def input_format_option(*plain: InputFormat) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option ``--input-format`` with the formats ``plain``, the default first."""
     formats: list[InputFormat] = [*plain, "jsonl"]
+    otherwise = " or ".join([plain[0], *(f"{each} with --encode" for each in plain[1:])])
     meanings = ", ".join(f"{name} ({_FORMATS[name]})" for name in formats)
     return click.option(
         "--input-format",
         type=click.Choice(formats),
         help=f"What FILE contains: {meanings}. The default is jsonl if the name of FILE ends in "
-        f"{' or '.join(JSONL_SUFFIXES)}, otherwise {plain[0]}.",
+        f"{' or '.join(JSONL_SUFFIXES)}, otherwise {otherwise}.",
     )
 
 

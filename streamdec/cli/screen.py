@@ -131,7 +131,7 @@ def status(stream: StopSequenceDecoder) -> str:
     """Return the number of tokens, the held bytes and the withheld text of ``stream``."""
     said = [f"{stream.num_tokens} tokens"]
     if stream.held:
-        said.append(f"waiting: {stream.held.hex(' ')}")
+        said.append(f"held bytes: {stream.held.hex(' ')}")
     if stream.jailed:
         stops = [stop for stop in stream.conditions.stop if stop.startswith(stream.jailed)]
         said.append(f"withheld: {stream.jailed!r}, may become {' or '.join(map(repr, stops))}")

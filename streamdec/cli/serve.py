@@ -31,16 +31,18 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()
 _LIMITS = {
     "body_bytes": "Bytes of a request.",
-    "bodies_bytes": "Bytes of all large requests whose answers have not begun.",
+    "bodies_bytes": "Bytes of all requests of 32 KiB or more whose answers have not begun.",
     "values": "Strings, lists and objects of a request.",
     "messages": "Messages of a request.",
     "message_characters": "Characters of a message, as JSON.",
-    "stops": "Stop strings, and stop ids, of a request.",
+    "stops": "Stop strings of a request; also stop ids of a request.",
     "stop_characters": "Characters of a stop string.",
     "samples": "Streams of a request: prompts times n.",
     "prompt_tokens": "Tokens of a prompt.",
     "max_tokens": "Tokens of an answer.",
-    "default_max_tokens": "Tokens of an answer if a request has no limit.",
+    "default_max_tokens": (
+        "Tokens of an answer if a request has no limit. The default is that of --limit-max-tokens."
+    ),
     "concurrent": "Streams that run at once.",
     "waiting": "Requests that wait for a free stream; more get status 429.",
     "key_concurrent": "Requests of one API key at once.",
@@ -169,8 +171,8 @@ def _check_names(
     type=click.IntRange(min=0),
     multiple=True,
     metavar="ID",
-    help="An id that ends a stream; may be repeated. The default is the id of "
-    "generation_config.json, or else of the tokenizer.",
+    help="An id that ends a stream; may be repeated. The default is all ids of "
+    "generation_config.json or, without them, the tokenizer's EOS id.",
 )
 @markers_option(
     "--reasoning-markers",
@@ -181,8 +183,8 @@ def _check_names(
 @click.option(
     "--separate-reasoning",
     is_flag=True,
-    help="Send the text between the --reasoning-markers as reasoning_content of chats and as "
-    "thinking blocks of messages, without the markers.",
+    help="Send the text between the --reasoning-markers separately, without the markers: as "
+    "reasoning_content of chats, reasoning items of responses, and thinking blocks of messages.",
 )
 @unknown_ids_option
 @click.option(
@@ -242,10 +244,11 @@ def serve(
 ) -> None:
     """Serve OpenAI's API over an engine that turns prompt ids into token ids.
 
-    The engine is your callable; without one a text is replayed, so the command runs as it is. The
-    paths are /v1/completions, /v1/chat/completions, /v1/responses, /v1/messages (Anthropic's),
-    /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /openapi.json, /metrics, /health,
-    /ready, /live, /ping and /version.
+    The engine is your callable. Without --engine, a text is replayed, so that you can try the
+    command. The paths are /v1/completions, /v1/chat/completions, /v1/responses,
+    /v1/responses/input_tokens, /v1/messages (Anthropic's), /v1/messages/count_tokens, /v1/models,
+    /tokenize, /detokenize, /openapi.json, /metrics (with prometheus_client), /health, /ready,
+    /live, /ping, /version and, with --page, /.
 
     \b
     Examples:

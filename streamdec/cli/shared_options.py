@@ -46,7 +46,7 @@ unknown_ids_option = click.option(
     type=click.Choice(["skip", "error", "replace"]),
     default="skip",
     show_default=True,
-    help="What to do with ids that the tokenizer does not have.",
+    help="For ids that the tokenizer does not have: skip (no text), error, or replace (U+FFFD).",
 )
 
 _OPTIONS = {

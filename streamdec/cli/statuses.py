@@ -15,8 +15,8 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
 STATUSES: Mapping[int, str] = {
     DONE: "Done, and nothing is wrong.",
-    NOT_ALL_IS_WELL: "Done, and something is wrong: bad input (named on stderr), different texts "
-    "or ids, or a finding of a preflight at least as severe as --fail-on.",
+    NOT_ALL_IS_WELL: "Something is wrong: a bad line or id in the input (named on stderr), texts "
+    "or ids that differ, or a finding of preflight at least as severe as --fail-on.",
     CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a tokenizer that "
     "cannot be loaded, a path that is not a folder, a missing extra. Also for system errors.",
     STUCK: "An engine of `serve` did not end in time, so the process ended without it.",

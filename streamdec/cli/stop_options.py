@@ -1,6 +1,6 @@
 r"""The options of stops, and the reason why a stream ended in words.
 
-Shells make it hard to pass a new line, so ``--stop`` accepts the escapes ``\n``, ``\t``, ``\\`` and
+Shells make it hard to pass a new line, so `--stop` accepts the escapes ``\n``, ``\t``, ``\\`` and
 ``\uXXXX``. Any other backslash, as in ``\end``, is an error.
 """
 
@@ -94,7 +94,7 @@ def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option ``--stop``; a command receives its parsed values as ``stop``, a tuple."""
+    """Return the option `--stop`; a command receives its parsed values as ``stop``, a tuple."""
     return click.option(
         "--stop", multiple=True, metavar="TEXT", callback=_each(parse_stop), help=help_text
     )
@@ -115,8 +115,8 @@ def markers_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], 
 _OPTIONS = {
     "stop": stop_option(
         r"End before this text; may be given several times. \n, \t and \uXXXX are read as "
-        r"escapes, and \\ as a backslash. The text of a special token counts even if it is left "
-        "out."
+        r"escapes, and \\ as a backslash. The stop may be the text of a special token, even if "
+        r"special tokens are left out."
     ),
     "stop_token_ids": click.option(
         "--stop-id",
@@ -147,14 +147,16 @@ _OPTIONS = {
         "--stop-regex",
         multiple=True,
         metavar="PATTERN",
-        help="End before a match of this pattern of Python's re; may be given several times.",
+        help="End before a match of this regular expression (syntax of Python's re, without "
+        "look-aheads and $); may be given several times. Needs the extra regex.",
     ),
     "max_match_length": click.option(
         "--max-match-length",
         type=click.IntRange(min=1),
         metavar="N",
-        help="The most characters that a match of --stop-regex may have; needed for patterns that "
-        "match without end.",
+        help="The most characters that a match of --stop-regex may have. Required for a pattern "
+        "without "
+        "a greatest length, such as 'a+'.",
     ),
     "visible_stop": click.option(
         "--visible-stop",
@@ -173,7 +175,8 @@ _OPTIONS = {
         "--disable-stops-after",
         metavar="TEXT",
         callback=_one(parse_stop),
-        help="Match no stops after this text.",
+        help="Match no stops after this text, until the text of --enable-stops-after. Cannot be "
+        "combined with --ignore-stops-between.",
     ),
     "ignore_stops_between": markers_option(
         "--ignore-stops-between",
@@ -183,8 +186,9 @@ _OPTIONS = {
     "starts_inside": click.option(
         "--starts-inside/--starts-outside",
         default=None,
-        help="Whether the text begins between the two texts of --ignore-stops-between. The "
-        "prompt decides by default; without a prompt the text begins outside.",
+        help="Whether the text begins inside or outside the two texts of --ignore-stops-between. "
+        "By "
+        "default the prompt decides; without a prompt (--prompt-ids of 'trace') it begins outside.",
     ),
     "include_stop_str_in_output": click.option(
         "--include-stop",

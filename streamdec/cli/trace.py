@@ -106,10 +106,11 @@ def trace(
 ) -> None:
     """Show how a tokenizer streams each token id in FILE (or stdin, "-").
 
-    FILE is as for 'streamdec decode': JSONL, of which one row is traced, or one stream of ids. The
-    table has the emitted text of each token and the held bytes of an unfinished character. It also
-    has the withheld text, with the stops that it may become. Above the table is the verdict:
-    whether the text equals the full decode of all ids.
+    FILE is as for 'streamdec decode'. Of JSONL, one row is traced. The output is a table with a row
+    for each token: the text that it emits, the held bytes of an unfinished character, and the
+    withheld text with the stops that it may become. Above the table is the verdict: whether the
+    text equals the full decode of all ids. If stdout is not a terminal, or after 2,000 tokens, the
+    columns are separated by tabs, and the lines above them begin with #.
 
     The exit status is 1 if the texts differ or if an id was bad (it is named on stderr); 2 if FILE
     has no ids. To compare two versions of streamdec, compare the output of --jsonl.

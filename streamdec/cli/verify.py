@@ -82,17 +82,17 @@ def verify(
 
     FILE contains token ids; or JSONL, each line a list of ids or an object with 'token_ids'.
 
-    Each row is streamed id by id, in random batches, restored from snapshots at random places, and
-    with its beginning as the prompt; with and without stops, and with special tokens skipped and
-    shown. Tokenizers with byte-fallback tokens stream with both values of --byte-fallback. The
-    oracle is the tokenizer's own decode. For each row that differs, the ids of the smallest part
-    that still differs are shown, for 'streamdec trace'.
+    Each row is streamed in several ways: id by id, in random batches, restored from snapshots at
+    random places, and with its first ids as the prompt. Each way is tried with and without stops,
+    and with special tokens skipped and shown. Tokenizers with byte-fallback tokens stream with both
+    values of --byte-fallback. The oracle is the tokenizer's own decode. For each row that differs,
+    the command shows the ids of the smallest part that still differs. Pass them to 'streamdec
+    trace'. After 20 rows it shows only one line for each.
 
-    With --encode the ids that fastokens gives for a text are compared with those of huggingface:
-    with special tokens added, without, and with the text of special tokens as ordinary text. FILE
-    is then one text; or JSONL, each line a string or an object with the field --field. Both are
-    compared even if fastokens is not used for this tokenizer. Texts that always go to huggingface
-    are left out.
+    With --encode, the ids from fastokens are compared with those from huggingface: with and without
+    added special tokens, and with the text of special tokens as ordinary text. FILE is then one
+    text; or JSONL, each line a string or an object with the field --field. Both are compared even
+    if fastokens is not used for this tokenizer. Texts that always go to huggingface are left out.
 
     The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if FILE
     has no row.
@@ -194,7 +194,7 @@ class _Streams:
         if route_of(self._tokenizer) == "window":
             told += (
                 "\nThis tokenizer streams over a window of its decode. The text equals the full "
-                "decode only where 64 ids of context decide it."
+                "decode only if the text of a token depends on at most 64 ids before it."
             )
         if self._streaming.unjudged:
             told += (

@@ -19,50 +19,56 @@ __all__ = ["DecodeStream"]
 
 
 class DecodeStream(Machine):
-    r"""Turns token ids into text as they come; the chunks joined are the full decode.
+    r"""Turn token ids into text as they arrive.
 
-    Only unfinished characters are withheld: three bytes at most (and, with
+    The texts of all steps and of ``flush``, joined, equal ``tokenizer.decode`` of all ids. Only the
+    bytes of an unfinished character are withheld, at most three (and, with
     ``byte_fallback="exact"``, an open run of byte tokens). Bytes that are not UTF-8 become one
     U+FFFD for each maximal part of a character, as the Unicode Standard advises (section 3.9,
-    *U+FFFD Substitution of Maximal Subparts*); those of byte-fallback tokens as ``byte_fallback``
-    says.
+    *U+FFFD Substitution of Maximal Subparts*). For the bytes of byte-fallback tokens see
+    ``byte_fallback``.
 
     Args:
-        tokenizer: what decodes; see :mod:`streamdec.protocols`. Any object with
-            ``decode(ids, skip_special_tokens=...)`` will do; a backend makes it exact and fast.
-        prompt_token_ids: ids that came before, used as context and never output. They are read from
-            the end, only the necessary ones, and not kept. Unknown ids among them never raise.
+        tokenizer: a Tokenizer of streamdec, such as ``load_tokenizer`` returns, or any object with
+            ``decode(ids, skip_special_tokens=...)`` (see :mod:`streamdec.protocols`). Only the
+            former, and objects with ``rules``, take the exact and faster bytes route.
+        prompt_token_ids: ids that came before, used as context and never output. Only the
+            necessary ids at the end are read, and none is kept. Unknown ids raise no error.
         skip_special_tokens: leave special tokens out, as the tokenizer's own ``decode`` does.
-        byte_fallback: for tokenizers with byte fallback. ``"eager"`` outputs characters as they
-            complete and one U+FFFD for each bad byte; ``"exact"`` withholds an open run of byte
-            tokens and renders it as the ``tokenizers`` library does, where one bad byte spoils the
-            run.
+        byte_fallback: for tokenizers with byte tokens such as ``<0xE4>``. ``"eager"`` outputs each
+            character as soon as it is complete, and one U+FFFD for each invalid byte. ``"exact"``
+            withholds a run of byte tokens until another token follows, and outputs what the
+            ``tokenizers`` library does: one invalid byte turns the whole run into U+FFFD.
         unknown_ids: what to do with ids that the tokenizer does not have (padded vocabularies make
             them normal). ``"skip"`` outputs nothing and counts them, ``"error"`` raises
-            TokenIdError, ``"replace"`` outputs U+FFFD. The windowed route has ``"skip"``
-            alone, without the count.
-        clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text.
-        spans: record where each token stands in the text, for ``take_spans()``. Not together with
-            the clean-up, nor on the windowed route.
+            TokenIdError, ``"replace"`` outputs U+FFFD. On the windowed route ``"replace"`` raises
+            ValueError, ``"error"`` needs a tokenizer with ``piece``, and without ``piece`` unknown
+            ids are not counted.
+        clean_up_tokenization_spaces: apply the clean-up of ``transformers`` to the text: remove the
+            space before punctuation and English contractions.
+        spans: record where each token stands in the text, for ``take_spans()``. Raises ValueError
+            with the clean-up, for a tokenizer that replaces text, and on the windowed route.
 
     Raises:
-        ValueError: an option has a value that does not exist, or that this tokenizer or another
-            option does not allow.
+        ValueError: an option has an unknown value, or one that this tokenizer or another option
+            does not allow.
         TypeError: a flag is not a bool, the prompt is not a list of ids, or the tokenizer has no
             ``decode``.
         TokenIdError: a prompt id (among those that are read) is not a token id.
 
-    **Cost.** What a token does is computed once and then looked up (:mod:`streamdec.tables.table`).
-    On the windowed route a step decodes windows of 64 ids at most. Either way its cost does not
-    grow with the stream. The first stream of a tokenizer compares a few hundred ids with
-    ``decode``; where they differ it warns (StreamdecWarning) and uses the windowed route.
+    **Cost.** On the bytes route, the result of a token is computed once and then looked up
+    (:mod:`streamdec.tables.table`). On the windowed route, each step decodes at most 64 ids, more
+    than once. Neither cost grows with the length of the stream. The first stream of a tokenizer
+    compares the text of a few hundred ids with ``decode``. If they differ, it warns
+    (StreamdecWarning), and all streams of the tokenizer use the windowed route.
 
-    **Memory.** A stream takes some 350 bytes for any length; 1.5 KB on the windowed route.
-    What was computed lives with the tokenizer and is shared by all its streams: some 350 bytes for
-    each id of the vocabulary that was met, and at most 65,536 entries of 200 bytes for unfinished
-    characters.
+    **Memory.** A stream takes some 350 bytes for any length; about 5 KB on the windowed route. On
+    the bytes route the results are cached with the tokenizer and shared by all its streams: some
+    350 bytes for each id of the vocabulary that was decoded, and at most 65,536 entries of 200
+    bytes for unfinished characters.
 
-    **Threads.** One thread at a time; streams of one tokenizer may run in any number of threads.
+    **Threads.** Use a stream in one thread at a time. Streams of one tokenizer may run in different
+    threads.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"]))
@@ -100,15 +106,15 @@ class DecodeStream(Machine):
         step = step_function(returns_text=True)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-        r"""Return the text of each of ``token_ids``, one entry a token (which may be "").
+        r"""Return a list of the text that each token completes; "" for no text.
 
         Args:
             token_ids: a list, an array or tensor of one dimension, or any other ordered iterable,
                 which is read to its end first. The result is that of a ``step`` for each.
 
-        Raises what ``step`` raises, and TypeError for what is not a list of ids; ``error.chunk`` is
-        then the text of the tokens before, ``error.num_taken`` their number, and the stream is as
-        it was after them.
+        Raises what ``step`` raises, and TypeError if ``token_ids`` is not a list of ids. Then
+        ``error.chunk`` is the text of the tokens before the error, ``error.num_taken`` their
+        number, and the stream is as it was after them.
 
         >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
@@ -139,10 +145,10 @@ class DecodeStream(Machine):
         return "" if self.finished else self.end().text
 
     def release(self) -> str:
-        r"""Return the text of what is held; the stream continues.
+        r"""Return the text of the held bytes; the stream continues.
 
-        An unfinished character becomes U+FFFD, and an open run of byte tokens closes. For input
-        that is appended to while the stream runs. Raises FinishedError after ``flush``.
+        Use it if more input is appended to the text while the stream runs. An unfinished character
+        becomes U+FFFD, and an open run of byte tokens closes. Raises FinishedError after ``flush``.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
@@ -156,9 +162,9 @@ class DecodeStream(Machine):
     def step_bytes(self, token_id: SupportsIndex) -> bytes:
         r"""Do a ``step``, and return the raw bytes that ``token_id`` outputs.
 
-        They include the bytes of unfinished characters. Bytes of the prompt are among them only
-        under ``byte_fallback="exact"``, if the prompt ended in an open run: those of its unfinished
-        character. Text replacements (clean-up) do not apply to bytes.
+        They include the bytes of unfinished characters. They include bytes of the prompt only with
+        ``byte_fallback="exact"``: if the prompt ends in an open run, the bytes of its unfinished
+        character. The clean-up does not apply to bytes.
 
         Raises what ``step`` raises, and ValueError on the windowed route.
 
@@ -173,7 +179,7 @@ class DecodeStream(Machine):
         return table.contribution(state, token_id.__index__()).data
 
     def flush_bytes(self) -> bytes:
-        """Do a ``flush`` after ``step_bytes``, and return the bytes that ``step_bytes`` did not.
+        """End the stream; return the bytes that ``step_bytes`` has not returned yet.
 
         Usually b"". Only bytes that wait for the next token are left, such as an open run under
         ``byte_fallback="exact"``. Raises ValueError on the windowed route.
@@ -184,7 +190,9 @@ class DecodeStream(Machine):
         return data
 
     def contribution(self, token_id: int) -> Contribution:
-        """Return the bytes that ``token_id`` would output now, and the tokens that they belong to.
+        """Return the bytes that ``token_id`` would output now, and whose they are.
+
+        The stream does not change.
 
         Raises ValueError on the windowed route.
         """

@@ -112,8 +112,8 @@ class Machine(Walk):
     def held(self) -> bytes:
         """The bytes that wait for the end of their character (or run); b"" after the end.
 
-        At first those of the prompt's last character. On the windowed route, where bytes are not
-        known, what ``flush`` would return, as UTF-8.
+        At first these are the bytes of the prompt's unfinished character. On the windowed route,
+        where bytes are not known: the text that ``flush`` would return, as UTF-8.
         """
         return b"" if self._end is not None else self._table.held(self._table.state(self._row))
 
@@ -126,7 +126,7 @@ class Machine(Walk):
     def pending_text(self) -> str:
         """The text that ``flush`` would return now; asking changes nothing.
 
-        If the flush would raise, ``jailed``.
+        If ``flush`` would raise an error, it is ``jailed``.
         """
         if self._end is not None:
             return ""
@@ -139,7 +139,7 @@ class Machine(Walk):
 
     @property
     def withheld(self) -> Withheld:
-        """How much is held and jailed, and for how many tokens."""
+        """How many bytes and characters are withheld, and for how many tokens."""
         if self._end is not None:
             return Withheld()
         tokens, since = self.num_tokens, []
@@ -167,7 +167,10 @@ class Machine(Walk):
 
     @property
     def has_context(self) -> bool:
-        """Whether the prompt left something that the generated text depends on."""
+        """Whether the generated text depends on the prompt.
+
+        For example because the prompt ends inside a character or in a section.
+        """
         begins_elsewhere = self._start is not self._stops.first
         return begins_elsewhere or bool(self._primed != self._table.prime(()))
 
@@ -177,24 +180,27 @@ class Machine(Walk):
 
     @property
     def seen(self) -> tuple[str, tuple[int, ...]]:
-        """What may become a stop: the end of the text, and ids that may begin a sequence."""
+        """The end of the text, and the last ids, that may become a stop."""
         tail = self._matching.tail
         text = tail if isinstance(tail, str) else tail.text[tail.floor :]
         return text, self._live[0].node.ids if self._live else ()
 
     @property
     def unknown_tokens(self) -> int:
-        """How many of the generated ids the tokenizer does not have; 0 on the windowed route."""
+        """How many generated ids the tokenizer does not have; 0 without ``piece``."""
         return self._unknown_tokens
 
     @property
     def read_offset(self) -> int:
-        """How many tokens, the prompt's included, had come when all text was last out."""
+        """The number of tokens, with the prompt, when all text was last output."""
         return self._num_prompt_tokens + self._since(self.num_tokens)
 
     @property
     def prefix_offset(self) -> int:
-        """Where the text that ended at ``read_offset`` began (after a prompt: 5 tokens earlier)."""
+        """The token index at which the text that ended at ``read_offset`` began.
+
+        Right after a prompt: five tokens before its end, or its first token if it is shorter.
+        """
         return self._num_prompt_tokens + self._offsets()[0]
 
     @property
@@ -205,12 +211,12 @@ class Machine(Walk):
     def take_spans(self) -> list[TokenSpan]:
         r"""Return the spans that were settled since the last call, in the order of the tokens.
 
-        A span is settled when nothing that follows can change it and its text was output: mostly
-        with its token, otherwise with the one that completes its character or ends its jail; at the
-        latest with the end of the stream, where the output ends. Until it is taken it is kept, in
-        some 240 bytes.
+        A span is settled when no later token can change it and its text was output. Mostly this is
+        at the step of its token. Otherwise it is at the step that completes the character or
+        releases the withheld text, and at the latest at the end of the stream. A span takes some
+        240 bytes until it is taken.
 
-        Raises ValueError unless ``spans=True`` was given.
+        Raises ValueError if the stream was made without ``spans=True``.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -250,9 +256,10 @@ class Machine(Walk):
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the tokenizer's fingerprint, the options and conditions, and what is withheld; not
-        the text that was output. 100 to 300 bytes (500 on the windowed route), more with
-        conditions or ``spans``. The stream continues.
+        It has the tokenizer's fingerprint, the options, the conditions and the withheld text. After
+        the end of the stream it has the text of the last chunk, and with visible stops, patterns or
+        the windowed route, some of the last text that was output. It takes 100 to 300 bytes (500 on
+        the windowed route), more with conditions or ``spans``. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -299,9 +306,10 @@ class Machine(Walk):
             expected: options that the snapshot must have been taken with.
 
         Raises:
-            SnapshotError: the snapshot is of another tokenizer, class, route or options.
-            SnapshotError: it is not a snapshot of a stream, or not one that can exist.
-            TypeError: a name in ``expected`` is not an option.
+            SnapshotError: the snapshot is of another tokenizer, class, route or options, is
+                malformed, or is one that no stream can have. StopRegexTimeoutError: the patterns
+                took too long on the text in the snapshot. TypeError: a name in ``expected`` is not
+                an option.
         """
         options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
         stream = object.__new__(cls)

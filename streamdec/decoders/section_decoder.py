@@ -63,11 +63,10 @@ class SectionDecoder(StopSequenceDecoder):
     r"""A StopSequenceDecoder whose chunks say in which section their text is.
 
     ``section`` of a chunk is the name of its section, or None outside of all sections. The text of
-    the markers is output nowhere. A step may return a chunk whose text is in several sections;
+    the markers is not output. A step may return a chunk whose text is in several sections;
     ``chunk.split()`` then returns its parts. Streams split chunks themselves.
 
-    Withheld is, besides what a StopSequenceDecoder withholds, the longest suffix of the text that
-    may become a marker; it is a part of ``jailed``.
+    The longest suffix of the text that may become a marker is withheld too, as part of ``jailed``.
 
     Args:
         tokenizer: as for StopSequenceDecoder.
@@ -75,19 +74,21 @@ class SectionDecoder(StopSequenceDecoder):
             included, except between the markers of ``ignore_stops_between``.
         prompt_token_ids: as for StopSequenceDecoder. If its last marker is an opening one, the
             stream begins in that section.
-        sections: by name, an opening and a closing marker, each a text or an id; or a list of such
-            pairs. A text may be that of a special token that is skipped.
+        sections: required. A dict from the name of each section to a pair of an opening and a
+            closing marker, or to a list of such pairs. A marker is a text or a token id. The name
+            of a skipped special token is found by the token's id.
         keep_markers: output the text of the markers, as part of their section.
         starts_inside: True if the stream begins in the first section, False if outside, for any
             prompt. None: as the conditions say, if ``ignore_stops_between`` has the same
             markers; otherwise the prompt decides.
         options: the options of decoding, as for StopSequenceDecoder.
 
-    Raises what StopSequenceDecoder raises; TypeError and ValueError for sections that are not such
-    a mapping, for equal markers of a section, and if a marker opens two sections.
+    Raises what StopSequenceDecoder raises. Also TypeError if ``sections`` is not such a dict or is
+    empty, or a flag is not a bool, and ValueError if a section has equal markers or no markers, or
+    a marker opens two sections.
 
-    **Cost.** A step takes two to three times as long as one without sections. While a marker or a
-    stop may be in the withheld text, it takes some microseconds.
+    **Cost.** A step takes two to three times as long as one without sections, and some microseconds
+    while the withheld text may contain a part of a marker.
 
     **Positions** (``match``, spans) count the whole generated text, with the markers.
 
@@ -288,7 +289,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     @property
     def section(self) -> str | None:
-        """The section of the next text, if known; None outside."""
+        """The name of the section of the next text, if it is known; None outside."""
         return self._reader.section
 
     @property

@@ -54,7 +54,7 @@ NOTHING_HELD = sys.maxsize
 
 
 class MarkerId(NamedTuple):
-    """A token id that may be a marker, until the text before it was read."""
+    """A token that may be a marker by its id; kept until all text before it was read."""
 
     token_id: int
     token_index: int
@@ -66,7 +66,7 @@ class SectionReader:
 
     Args:
         gate: the automaton of the sections.
-        names: the section that each of its states is in.
+        names: the name of the section of each state of the gate; None for the state outside.
         at: the state in which the text begins.
         keeps_markers: whether the text of markers is output, as part of their section.
     """
@@ -90,7 +90,7 @@ class SectionReader:
         self.tail = ""
         """The end of the text that was read, which may become a marker."""
         self.origins: tuple[int, ...] = ()
-        """Of the code points of the tail, and of those that are decided and were not read."""
+        """The token in which each code point of the tail and of decided, unread text began."""
         self.ids: tuple[MarkerId, ...] = ()
         """Ids that may be markers. Text before them is still to be read."""
         self.marker: int | None = None
@@ -120,8 +120,7 @@ class SectionReader:
     def note_older(self, size: int, index: int) -> None:
         """Note that the last ``size`` withheld code points began before token ``index``.
 
-        For text without a part of a marker, whose origins were not noted because they do not
-        matter.
+        Their origins were not noted, because no marker can begin in this text.
         """
         missing = size + len(self.tail) - len(self.origins)
         if missing > 0:
@@ -167,7 +166,7 @@ class SectionReader:
         return bisect_left(self.origins, marker_id.token_index) - len(self.tail)
 
     def _may_precede(self, first_held: int, marker_id: MarkerId) -> bool:
-        """Whether what is not decided may come before an id, after all that is."""
+        """Whether text that is not decided yet may come before an id, after all decided text."""
         index = marker_id.token_index
         return first_held < index and not (self.origins and self.origins[-1] >= index)
 
@@ -236,7 +235,8 @@ class SectionReader:
         So at each place of the withheld text only a few ids are kept, however many come.
 
         Args:
-            is_held: whether bytes are held that came with a token from one index to before another.
+            is_held: a function of two token indices: whether bytes of a token from the first to
+                before the second are held.
         """
         ids, origins = self.ids, self.origins
         first, end = len(ids), ids[-1].token_index + 1
@@ -296,7 +296,7 @@ class SectionReader:
             raise ValueError("ids of markers must be in order")
         for each in self.ids:
             if each.token_id not in self.gate.ids or self._num_before(each) < 0:
-                raise ValueError("an id of a marker that cannot be in this stream")
+                raise ValueError("ids: the id of a marker cannot be at this place of the stream")
         marker = fields.take("marker", None)
         if marker is not None:
             self.marker, marker_at = marker

@@ -27,7 +27,7 @@ Definition = Mapping[str, Pair | Iterable[Pair]]
 
 
 class KnownTexts(dict[str, "Chunk | None"]):
-    """What texts give in one section: a chunk, or None if a marker may begin in the text."""
+    """Map each text in one section to its chunk, or to None if a marker may begin in it."""
 
     __slots__ = ("_at", "_gate", "_section", "ids")
 
@@ -56,13 +56,14 @@ class Sections:
         self.named = named
         self.pairs = pairs = tuple(pair for _, pair in named)
         texts = [marker for pair in pairs for marker in pair]
-        skipped = skipped_ids(tokenizer, table, texts)
+        spelled = (marker for marker in texts if isinstance(marker, str))
+        skipped = skipped_ids(tokenizer, table, spelled)
         if table.options.skip_special_tokens:
             told = [each for each in texts if each not in skipped]
             for marker, part in unfindable(tokenizer, told):
                 warnings.warn(
-                    f"sections: the marker {marker!r:.80} has the text of {part!r:.40}, a special "
-                    "token that is skipped, so it is not found; give skip_special_tokens=False",
+                    f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token "
+                    "that is skipped, so the marker is not found; pass skip_special_tokens=False",
                     StreamdecWarning,
                     stacklevel=4,
                 )
@@ -74,9 +75,10 @@ class Sections:
 
 
 def unfindable(tokenizer: Any, markers: Iterable[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the markers that are not found if special tokens are skipped, each with such a token.
+    """Yield each marker that cannot be found because it contains a skipped special token.
 
-    They are texts of such a token and more. A marker that is one such token is found by its id.
+    Yields pairs of the marker and that token. A marker that is only such a token is found by its
+    id, so it is not among them.
     """
     needed = "special_tokens", "token_to_id", "is_skipped"
     special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
@@ -120,7 +122,10 @@ def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
             raise TypeError(f"sections: a name must be a string and not empty, got {name!r:.40}")
         pairs = pairs_of(f"sections[{name!r:.40}]", given)
         if not pairs:
-            raise ValueError(f"sections[{name!r:.40}] has no markers")
+            raise ValueError(
+                f"sections[{name!r:.40}] has no markers; expected a pair such as "
+                "('<think>', '</think>')"
+            )
         for pair in pairs:
             if pair[0] in named:
                 raise ValueError(

@@ -20,24 +20,23 @@ FIRST_LOOK_BACK = 64
 
 
 class Sequence:
-    """Token ids that can be appended to and cut back, and their text at each moment.
+    """A list of token ids with its text; ids can be appended and cut off at the end.
 
-    A DecodeStream that keeps its ids and the text of each. It has no end, so withheld text stays
-    withheld until more ids come.
+    It is a DecodeStream that keeps all ids and the text of each. It has no ``flush``, so the bytes
+    of an unfinished character stay withheld until more ids come or ``release`` is called.
 
     Args:
         tokenizer: what decodes (and, for ``append_text``, encodes).
         token_ids: the first ids; their text is part of ``text``.
-        skip_special_tokens: as for DecodeStream; off here, where ids are a whole text.
+        skip_special_tokens: as for DecodeStream, but False by default.
         byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
 
     Raises what DecodeStream raises, and for ``token_ids`` what ``append_tokens`` raises.
 
-    **Memory** grows with the sequence, by some 25 bytes for each token: a reference to an id and
-    one to a text, of which equal ones are shared.
-    **Cost** and **threads** are as for DecodeStream.
+    **Memory** grows by some 25 bytes for each token: a reference to its id and one to its text.
+    Equal texts are shared. **Cost** and **threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, Sequence
     >>> sequence = Sequence(MockTokenizer(), [1])
@@ -72,15 +71,15 @@ class Sequence:
         self._ids: list[int] = []
         self._texts: list[str] = []
         self._releases: list[int] = []
-        """After how many tokens there was a release."""
+        """The numbers of tokens after which ``release`` was called."""
         self._characters_before = self._unknown_before = 0
-        """What ``_stream`` did not count: after ``truncate`` it begins near the cut."""
+        """The counts before ``_stream`` begins; after ``truncate`` it begins near the cut."""
         self.append_tokens(token_ids)
 
     # --- growing
 
     def append_token(self, token_id: SupportsIndex) -> str:
-        """Append ``token_id``; return the text it completes, "" inside a character.
+        """Append ``token_id``; return the text that it completes, or "".
 
         Raises what ``DecodeStream.step`` raises; the sequence is then as it was before.
         """
@@ -93,11 +92,13 @@ class Sequence:
         return text
 
     def append_tokens(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Append ``token_ids``, a list, an array or a tensor; return the text that they complete.
+        """Append ``token_ids``; return the text that they complete.
+
+        ``token_ids`` is a list, an array or tensor of one dimension, or another ordered iterable.
 
         Raises what ``DecodeStream.step_batch`` raises. After an error the ids before the bad one
-        are part of the sequence, and their text is ``error.chunk``; ``error.num_taken`` is how many
-        they were.
+        are part of the sequence. ``error.chunk.text`` is their text, ``error.num_taken`` their
+        number.
         """
         before = len(self._texts)
         try:
@@ -112,10 +113,11 @@ class Sequence:
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:
         """Encode ``text`` and append its ids; return the text that they complete.
 
-        It is encoded by itself, not together with the ids before, and ``add_special_tokens`` is as
-        for ``encode``. Special tokens that it spells become special tokens.
+        ``text`` is encoded by itself, so the ids may differ from those of the whole text encoded at
+        once. Names of special tokens in ``text`` become special tokens. ``add_special_tokens`` is
+        as for ``encode``.
 
-        Raises TypeError if the tokenizer cannot encode, what its ``encode`` raises (EncodeError),
+        Raises TypeError if the tokenizer has no ``encode``, what ``encode`` raises (EncodeError),
         and what ``append_tokens`` raises.
         """
         encode = getattr(self.tokenizer, "encode", None)
@@ -141,9 +143,9 @@ class Sequence:
         return Chunk("", finish_reason)
 
     def release(self) -> str:
-        r"""Return the text of what is held, which becomes part of ``text``; the sequence continues.
+        r"""Return the text of the held bytes, and add it to ``text``.
 
-        As ``DecodeStream.release``; ``truncate`` to a place before it takes it back.
+        See ``DecodeStream.release``. ``truncate`` to a place before the release undoes it.
 
         >>> from streamdec import MockTokenizer, Sequence
         >>> sequence = Sequence(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]), [0, 1])
@@ -162,10 +164,11 @@ class Sequence:
     def truncate(self, num_tokens: int) -> None:
         r"""Cut the sequence back to its first ``num_tokens`` ids.
 
-        For speculative decoding, where drafted tokens are taken back. Costs what the tokens near
-        the cut cost, 64 mostly, not the whole sequence (on the windowed route: all that is kept).
+        For speculative decoding, where drafted tokens are removed again. Decodes some tokens before
+        the cut again, mostly 64; on the windowed route, all ``num_tokens``.
 
-        Raises ValueError if there are fewer, TypeError if it is not an int; nothing is then cut.
+        Raises ValueError if the sequence has fewer ids or ``num_tokens`` is negative, and TypeError
+        if it is not an int. Then nothing is cut.
 
         >>> from streamdec import MockTokenizer, Sequence
         >>> sequence = Sequence(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]), [0, 1, 2])
@@ -176,7 +179,10 @@ class Sequence:
         if type(num_tokens) is not int:
             raise TypeError(f"num_tokens must be an int, not {num_tokens!r:.40}")
         if not 0 <= num_tokens <= len(self._ids):
-            raise ValueError(f"num_tokens must be 0 to {len(self._ids)}, not {num_tokens}")
+            raise ValueError(
+                f"num_tokens must be from 0 to the number of tokens ({len(self._ids)}), "
+                f"not {num_tokens}"
+            )
         if num_tokens == len(self._ids):
             return
         stream = self._stream_after(num_tokens)
@@ -232,7 +238,7 @@ class Sequence:
 
     @property
     def pending_text(self) -> str:
-        """The text that a flush would output: the held bytes, as U+FFFD."""
+        """The text of the held bytes if no token follows, mostly U+FFFD."""
         return self._stream.pending_text
 
     @property
@@ -254,7 +260,7 @@ class Sequence:
 
     @property
     def num_tokens(self) -> int:
-        """How many ids there are."""
+        """How many ids the sequence has."""
         return len(self._ids)
 
     @property
@@ -264,7 +270,7 @@ class Sequence:
 
     @property
     def unknown_tokens(self) -> int:
-        """How many of the ids the tokenizer does not have; 0 on the windowed route."""
+        """How many ids the tokenizer does not have; 0 without ``piece``."""
         return self._unknown_before + self._stream.unknown_tokens
 
     @property
@@ -274,7 +280,7 @@ class Sequence:
 
     @property
     def withheld(self) -> Withheld:
-        """How much is held, and how many tokens came since all text was out."""
+        """How many bytes are held, and how many tokens ago the first of them came."""
         return self._stream.withheld
 
     @property
@@ -284,7 +290,7 @@ class Sequence:
 
     @property
     def read_offset(self) -> int:
-        """How many tokens have their text wholly out."""
+        """How many tokens had come when all text was output last."""
         return self._stream.read_offset
 
     @property
@@ -301,7 +307,7 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """Return an independent copy of the sequence. Copies the ids and their texts."""
+        """Return an independent copy of the sequence; takes time in proportion to its length."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()
@@ -320,7 +326,7 @@ class Sequence:
         return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
-        """The sequence as JSON, ids included, for ``restore`` here or elsewhere."""
+        """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
         fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
         return snapshots.dump(
             "sequence",
@@ -332,10 +338,9 @@ class Sequence:
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
-        """The sequence that ``snapshot()`` described.
+        """Return the sequence that ``snapshot()`` described; its ids are decoded again.
 
-        ``tokenizer``, ``expected``, and what is raised: all as for ``DecodeStream.restore``. Its
-        ids are decoded again.
+        Arguments and errors are as for ``DecodeStream.restore``.
 
         >>> from streamdec import MockTokenizer, Sequence
         >>> sequence = Sequence(MockTokenizer(), [1, 2])

@@ -1,7 +1,7 @@
 """Snapshots: a stream as JSON, and back.
 
-What is as at the start is left out, so an ordinary snapshot has about 100 bytes. A snapshot comes
-from outside: everything in it is checked, and a SnapshotError says what cannot be right and where.
+Fields with their initial value are left out, so an ordinary snapshot has 100 to 150 bytes. A
+snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and where.
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ from streamdec.tables.token_ids import check_token_id
 FORMAT = 1
 
 SAMPLE = 256
-"""A tokenizer without a fingerprint is identified by this many first ids, and this many others."""
+"""A tokenizer without a fingerprint is identified by the text of this many first ids, and of this
+many others."""
 SAMPLED_RANGE = 32_768
-"""How many ids it is taken to have if it does not say."""
+"""The assumed vocabulary size of a tokenizer without ``vocab_size``."""
 
 _fingerprints: dict[int, str] = {}
 
 
 def fingerprint(tokenizer: Decoder) -> str:
-    """16 hexadecimal digits that are equal for tokenizers that decode alike."""
+    """Return a string that is equal for tokenizers that decode alike.
+
+    The tokenizer's own fingerprint; else 16 hexadecimal digits from a sample.
+    """
     own = getattr(tokenizer, "fingerprint", None)
     if isinstance(own, str):
         return own
@@ -53,7 +57,7 @@ def fingerprint(tokenizer: Decoder) -> str:
 
 
 def _sampled(tokenizer: Decoder) -> str:
-    """Decode itself, tested with ids of the whole vocabulary."""
+    """Return a hash of the text that ``decode`` gives for a sample of single ids."""
     size = getattr(tokenizer, "vocab_size", None)
     size = size if type(size) is int and size > 0 else SAMPLED_RANGE
     digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
@@ -101,7 +105,7 @@ class Fields:
         """A field that is a number of tokens."""
         value = self.take(name, 0)
         if type(value) is not int or not 0 <= value < MOST_COUNTED:
-            raise ValueError(f"{name} must be a count, not {value!r:.40}")
+            raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
         return value
 
     def size(self) -> tuple[int, int]:
@@ -114,7 +118,7 @@ class Fields:
         return chars, size
 
     def check_route(self, route: Route) -> None:
-        """Raises SnapshotError if the snapshot was taken on another route."""
+        """Raise SnapshotError if the snapshot was taken on another route."""
         _match("route", self.take("route", "bytes"), route)
 
     def done(self) -> None:
@@ -175,7 +179,7 @@ def _match(what: str, found: object, expected: object) -> None:
 
 
 def shown(value: object) -> str:
-    """Any ``value`` from outside, for a message."""
+    """Return a short repr of ``value``, which may be anything, for an error message."""
     try:
         return f"{value!r:.60}"
     except (RecursionError, ValueError):  # too deep, or too many digits
@@ -193,7 +197,7 @@ def _options(data: Any) -> Options:
 
 @contextmanager
 def reading(fields: Fields) -> Iterator[None]:
-    """Turns what goes wrong while fields are read into a SnapshotError."""
+    """Turn any error while fields are read into a SnapshotError."""
     try:
         yield
         fields.done()
@@ -207,7 +211,8 @@ def reading(fields: Fields) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        raise SnapshotError(f"malformed snapshot: {type(error).__name__}: {error}") from error
+        told = str(error) if isinstance(error, (TypeError, ValueError)) else repr(error)
+        raise SnapshotError(f"malformed snapshot: {told}") from error
 
 
 # --- a stream with stops --------------------------------------------------------------------------
@@ -371,7 +376,7 @@ def load_end(
     if match is None:
         return last, None
     if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
-        raise ValueError(f"match must be a flag and six counts, not {shown(match)}")
+        raise ValueError(f"match must be a list of a bool and six integers, not {shown(match)}")
     counts = [0 if place == 5 and number is None else number for place, number in enumerate(match)]
     _numbers(counts[1:], 0, MOST_COUNTED)
     return last, StopMatch(last.stop_reason, *match)

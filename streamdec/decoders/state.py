@@ -62,14 +62,14 @@ class StreamState(Counters):
     tokenizer: Decoder
     """The tokenizer of the stream."""
     _row: Any
-    """Of the state of the table: a Row, or the list of idle."""
+    """The row of the table's state: a Row, or the list of the idle state."""
     _matching: Matching
     _free: int
     """``_matching.free``."""
     _start: Matching
     """The state in which the stream began."""
     _marks: Marks
-    """Which tokens the text came from that a stop may claim."""
+    """Which tokens gave the text that may be part of a stop."""
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
     _live: tuple[Candidate, ...]
@@ -138,7 +138,7 @@ class StreamState(Counters):
         return saved
 
     def _exact(self, mark: float) -> int:
-        """The count of a mark, which is one already or a tally."""
+        """Return the count of ``mark``, which is a count (an int) or a tally (a float)."""
         if isinstance(mark, int):
             return mark
         return self._counted + counted(mark - self._tally_start)

@@ -32,11 +32,10 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
     """Return the method ``step``, which returns texts or chunks: written once, made twice."""
 
     def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
-        r"""Return what ``token_id`` completes: a text, or a chunk of a StopSequenceDecoder.
+        r"""Return the text that ``token_id`` completes: a str or a Chunk.
 
-        Without text to output it is "" or a chunk without text. A chunk may be shared with other
-        streams; it is immutable. A chunk with a ``finish_reason`` is the last: the engine can be
-        stopped, and nothing need be flushed.
+        Both may be without text. A chunk may be shared with other streams; it is immutable. A chunk
+        with a ``finish_reason`` is the last one: stop the engine, and do not call ``flush``.
 
         Args:
             token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
@@ -45,7 +44,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             TokenIdError: ``token_id`` is not such an integer.
             TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
             FinishedError: the stream has ended.
-            StopRegexTimeoutError: a pattern took more than half a second on this token.
+            StopRegexTimeoutError: the patterns took too long on this token or this stream.
             RewriteError: ``decode`` changed text that was already output, on the windowed route.
 
         After an error the stream is as it was before the token.

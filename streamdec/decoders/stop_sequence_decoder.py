@@ -1,4 +1,4 @@
-"""StopSequenceDecoder: token ids in, text out until something says stop."""
+"""StopSequenceDecoder: token ids in, text out until a stop is complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ __all__ = ["StopSequenceDecoder"]
 
 
 class StopSequenceDecoder(Machine):
-    r"""Turns token ids into text until a stop is complete; never outputs a part of a hidden stop.
+    r"""Turn token ids into text until a stop is complete.
 
-    Two things are withheld: an unfinished character (``held``), and the longest suffix of the text
-    that may still become a hidden stop (``jailed``), which is shorter than that stop. The stop that
-    is complete first ends the stream; of several that are complete at one code point the longest.
+    It never outputs a part of a hidden stop.
+
+    Two things are withheld: the bytes of an unfinished character (``held``), and text that may
+    still become a hidden stop (``jailed``). For stop strings and patterns ``jailed`` is shorter
+    than that stop. For ``stop_token_sequences`` it is all text of the ids that may begin a
+    sequence. The stop that is complete first ends the stream. If several are complete at one code
+    point, the longest ends it.
 
     Args:
         tokenizer: as for DecodeStream.
@@ -31,21 +35,22 @@ class StopSequenceDecoder(Machine):
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
         spans: as for DecodeStream. A span is available once its text was output.
-        others: not accepted; the TypeError shows where stop options belong.
+        others: not accepted. The TypeError for ``stop=`` and the like says where to pass it.
 
     Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions.
 
-    **Cost.** A step is one look-up, with one stop as with a thousand. A token whose text has a
-    letter with which a stop begins costs a second look-up (:mod:`streamdec.stops.stop_set`).
-    Patterns are searched at each step, and so is the windowed route's text.
+    **Cost.** A step is one look-up, for one stop or a thousand. If a token's text has a letter with
+    which a stop begins, the step needs a second one (:mod:`streamdec.stops.stop_set`). With
+    patterns or on the windowed route, the text of each step is searched.
 
-    **Memory.** A stream takes some 350 bytes for any length, and what is jailed; 5.5 KB on
-    the windowed route. Streams with equal conditions share some kilobytes: their stops, and at most
-    16,384 texts of 250 bytes. The 4,096 sets of conditions that were used last are kept for each
-    tokenizer, or fewer if they are large. (What DecodeStream keeps for each id comes beside these,
-    and is shared with it.)
+    **Memory.** A stream takes some 350 bytes for any length, plus the jailed text; 5.5 KB on the
+    windowed route, where nothing is shared. On the bytes route, streams with equal conditions share
+    some kilobytes: their stops, and at most 16,384 texts of 150 bytes. The 4,096 sets of conditions
+    that were used last are kept for each tokenizer and its decoding options, or fewer if they take
+    more than 32 MiB together. The cache for each id is that of DecodeStream.
 
-    **Threads.** One thread at a time; any number of streams may run in any number of threads.
+    **Threads.** Use a stream in one thread at a time. Different streams may run in different
+    threads.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -101,9 +106,9 @@ class StopSequenceDecoder(Machine):
             token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
                 end first.
 
-        Raises what ``step`` raises, and TypeError for what is not a list of ids; ``error.chunk`` is
-        then the text of the tokens before, ``error.num_taken`` their number, and the stream is as
-        it was after them.
+        Raises what ``step`` raises, and TypeError if ``token_ids`` is not a list of ids. Then
+        ``error.chunk`` is the text of the tokens before the error, ``error.num_taken`` their
+        number, and the stream is as it was after them.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -116,13 +121,16 @@ class StopSequenceDecoder(Machine):
     feed = step_batch
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        r"""End the stream: return what was withheld, with ``finish_reason``.
+        r"""End the stream; return a chunk with the withheld text.
 
-        The released text may complete a stop, which is then the finish (``"stop"``). After the end:
-        an empty chunk with the same finish.
+        Args:
+            finish_reason: why the stream ends: ``"stop"``, ``"length"``, ``"abort"`` or
+                ``"error"``. If the withheld text completes a stop, the chunk has that stop instead.
 
-        Raises ValueError for a ``finish_reason`` that does not exist, StopRegexTimeoutError and
-        RewriteError as ``step`` does; the stream has then not ended.
+        After the end it returns an empty chunk with the reason of the last one.
+
+        Raises ValueError for another ``finish_reason``, and StopRegexTimeoutError and RewriteError
+        as ``step`` does. After an error the stream has not ended.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
@@ -133,10 +141,11 @@ class StopSequenceDecoder(Machine):
         return self.end(finish_reason)
 
     def release(self) -> Chunk:
-        r"""Return what is held and jailed; the stream continues, and stops begin again after it.
+        r"""Return a chunk with what is held and jailed; the stream continues.
 
-        The released text may complete a stop, which is then the finish. For input that is appended
-        to while the stream runs. Raises FinishedError after the end.
+        Use it if more input is appended to the text while the stream runs. A later stop cannot
+        contain released text. If the released text completes a stop, that ends the stream. Raises
+        FinishedError after the end, and StopRegexTimeoutError and RewriteError as ``step`` does.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
@@ -175,7 +184,7 @@ def _unknown_option(what: str, name: str) -> TypeError:
         advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
     else:
         advice = (
-            "give the conditions as its second argument: "
+            "for stops, pass conditions as the second argument: "
             f"{what}(tokenizer, StopConditions(stop=...))"
         )
     return TypeError(f"{what} has no option {name!r}; {advice}")

@@ -39,12 +39,12 @@ def _checked(conditions: StopConditions) -> StopConditions:
 
 
 class TextStopDecoder:
-    r"""Ends a stream of text at a stop; never outputs a part of a hidden stop.
+    r"""End a stream of text at a stop; never outputs a part of a hidden stop.
 
-    For text that comes in pieces from elsewhere: a proxy in front of an API that has no ``stop``.
-    ``wrap(pieces, decoder)`` reads an asynchronous source, and closes it at the stop; for a plain
-    one write ``TextIterator(pieces, decoder)``. The result does not depend on how the text was cut
-    into pieces. Only the longest suffix that may still become a hidden stop is withheld
+    Use it for text without token ids, such as in a proxy in front of an API without ``stop``.
+    ``wrap(pieces, decoder)`` reads an asynchronous source, and closes it at the stop. For a plain
+    iterable use ``TextIterator(pieces, decoder)``. The result does not depend on how the text was
+    cut into pieces. Only the longest suffix that may still become a hidden stop is withheld
     (``jailed``). Stop rules are those of StopSequenceDecoder, with which it shares the matcher.
 
     Args:
@@ -53,10 +53,11 @@ class TextStopDecoder:
 
     Raises:
         TypeError: ``conditions`` is not a StopConditions.
-        ValueError: they name token ids, or count tokens.
+        ValueError: ``conditions`` have token ids, ``ignore_eos``, ``min_tokens`` or ``max_tokens``.
 
-    A step takes some 40 ns for each character. A stream takes some 200 bytes and what is jailed.
-    Use one thread at a time for each object.
+    **Cost.** A step takes some 40 ns for each character.
+    **Memory.** A stream takes some 200 bytes, plus the jailed text.
+    **Threads.** Use a stream in one thread at a time.
 
     >>> from streamdec import StopConditions, TextStopDecoder
     >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
@@ -96,15 +97,15 @@ class TextStopDecoder:
         r"""Return what may be output now that ``text`` came.
 
         Args:
-            text: the next piece, of any length; "" is allowed. After a stop the rest of it is
+            text: the next piece, of any length; "" is allowed. The part of it after a stop is
                 dropped.
 
         Raises:
             TypeError: ``text`` is not a string.
             FinishedError: the stream has ended.
-            StopRegexTimeoutError: a pattern took more than half a second on this text.
+            StopRegexTimeoutError: the patterns took too long on this text, or on this stream.
 
-        After an error the stream is as it was before.
+        After an error the stream is as it was before the call.
 
         >>> from streamdec import StopConditions, TextStopDecoder
         >>> decoder = TextStopDecoder(StopConditions(visible_stop="."))
@@ -131,8 +132,10 @@ class TextStopDecoder:
         Args:
             finish_reason: why it ended; in a proxy, what the API behind it said.
 
-        After the end: an empty chunk with the same finish. Raises ValueError for a
-        ``finish_reason`` that does not exist.
+        One of ``"stop"``, ``"length"``, ``"abort"`` and ``"error"``.
+
+        After the end it returns an empty chunk with the reason of the last one. Raises ValueError
+        for another ``finish_reason``.
 
         >>> from streamdec import StopConditions, TextStopDecoder
         >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
@@ -210,7 +213,8 @@ class TextStopDecoder:
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the conditions and what is withheld, not the text that was output.
+        It has the conditions and the end of the text that may be part of a stop. After the end of
+        the stream it has the text of the last chunk. Other text that was output is not in it.
 
         >>> from streamdec import StopConditions, TextStopDecoder
         >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
@@ -238,8 +242,8 @@ class TextStopDecoder:
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
                 anywhere: all of it is checked.
 
-        Raises SnapshotError if it is not a snapshot of a TextStopDecoder, or not one that can
-        exist.
+        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed, and
+        StopRegexTimeoutError if the patterns take too long on the text in it.
         """
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):

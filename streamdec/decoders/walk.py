@@ -128,7 +128,7 @@ class Walk(StreamState):
         try:
             return self._finish("length", before=out.text)
         except Exception:
-            # What the end releases may be too much for a pattern: the token is not taken.
+            # A pattern may take too long on the text that the end releases. Undo the token.
             for name, value in saved:
                 setattr(self, name, value)
             raise
@@ -250,17 +250,18 @@ class Walk(StreamState):
     # --- the end
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """End the stream: return what was withheld, with the finish. What streams and pools call.
+        """End the stream; return a chunk with the withheld text.
 
-        The released text may complete a stop, which is then the finish (``"stop"``). After the end:
-        an empty chunk with the same finish.
+        If the withheld text completes a stop, the ``finish_reason`` is ``"stop"``. After the end it
+        returns an empty chunk with the reason of the last one.
 
-        Raises ValueError for a ``finish_reason`` that does not exist; StopRegexTimeoutError and
-        RewriteError as ``step`` does, and the stream has then not ended.
+        Raises ValueError for an unknown ``finish_reason``, and StopRegexTimeoutError and
+        RewriteError as ``step`` does. After an error the stream has not ended.
         """
         if finish_reason not in get_args(FinishReason):
             raise ValueError(
-                f"finish_reason must be one of {get_args(FinishReason)}, not {finish_reason!r:.40}"
+                f"finish_reason must be one of {', '.join(map(repr, get_args(FinishReason)))}, not "
+                f"{finish_reason!r:.40}"
             )
         if self._end is not None:
             return Chunk("", self._end.finish_reason, self._end.stop_reason)

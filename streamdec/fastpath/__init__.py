@@ -1,6 +1,7 @@
-"""The fast path: fastokens encodes where it gives the ids of the tokenizer's own library.
+"""The fast path: fastokens, a faster encoder, if it gives the same ids.
 
-In: a ``tokenizer.json``. Out: an encoder that passed the trial, or the reason why there is none.
+In: a ``tokenizer.json``, from a file or made from a GGUF or tiktoken vocabulary. Out: a fastokens
+encoder that passed the trial, or the reason why there is none.
 :mod:`streamdec.backends` has the tokenizers that use it.
 
 Modules::

@@ -1,4 +1,4 @@
-"""The library fastokens (extra ``fast``), the part that is used: text to ids.
+"""The encoder of the library fastokens (extra ``fast``).
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
 little-endian. It calls the batch function, which releases the GIL; ``encode`` of fastokens holds it
@@ -36,8 +36,8 @@ def ids_of(data: bytes) -> array[int]:
 class FastEncoder:
     """The encoder of fastokens, without truncation and padding.
 
-    Raises :class:`MissingExtraError` without the library, and :class:`TokenizerLoadError` if it
-    does not support this file, which may be correct anyway.
+    Raises :class:`MissingExtraError` without the library, and :class:`TokenizerLoadError` if the
+    library does not support this ``tokenizer.json``. The file need not be wrong.
     """
 
     def __init__(self, text: str) -> None:
@@ -66,7 +66,10 @@ class FastEncoder:
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids of each text, with the special tokens that it spells parsed or as text."""
+        """Return the ids of each text as bytes: four for each id, little-endian.
+
+        ``special`` is as for ``encode``.
+        """
         data, ends = guarded(self._encode, list(texts), add_special_tokens, special == "text")
         if len(texts) == 1:
             return [data]

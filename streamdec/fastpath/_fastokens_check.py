@@ -42,10 +42,11 @@ class FastokensCheck:
     Args:
         tokenizer: The Hugging Face library's tokenizer of the file; None to make it from
             ``content``.
-        content: Returns the file, which may take some time.
-        renumbered: As for ``static_faults``.
-        slow_ids: How the other library encodes.
-        is_stopped: Called between steps; :class:`Stopped` is raised if it returns True.
+        content: a function that returns the bytes of the ``tokenizer.json``; it may take some time.
+        renumbered: as for ``static_faults``.
+        slow_ids: a function that encodes with the other library; see SlowIds.
+        is_stopped: a function that is called between steps; if it returns True, the check raises
+            :class:`Stopped`.
     """
 
     def __init__(
@@ -129,8 +130,8 @@ class FastokensCheck:
                 different[probe] = None
             if not special.isdisjoint(ids_of(slow)):
                 spelling.append(probe)
-        # The tokens added around a text do not depend on it. With special tokens as text, only a
-        # text that spells one can have other ids than before.
+        # The tokens added around a text do not depend on the text, so a sample is enough. With
+        # special="text", only texts with the name of a special token can have other ids.
         some = probes[::_EVERY]
         rest: list[tuple[Mode, Sequence[str]]] = [((True, "parse"), some)]
         # A special token that the model has as a word may be the word of another text.

@@ -1,9 +1,9 @@
 """The rules and strings by which fastokens is checked against one tokenizer.json.
 
 In: the tokenizer of the Hugging Face library. Out: reasons to exclude fastokens (static rules), and
-strings whose ids are compared. Both come from a prototype that altered configurations until
-fastokens 0.3.5 and tokenizers 0.23.3 differed. The share of such differences that this set finds
-was not measured.
+strings whose ids are compared. Both were found with a prototype that changed configurations until
+fastokens 0.3.5 and tokenizers 0.23.3 gave different ids. What part of all such differences this set
+finds is not known.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from streamdec.tokenizers._growth import MAX_PROBED, growth_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
 GUARDED = "\u180e"
-"""White space to one regex engine only: huggingface encodes all texts that contain it.
+"""White space in only one of the two regex engines; fastokens never encodes a text with it.
 
-It is the one code point that classes of white space treat differently. Whether ids differ too
-depends on what is around it, which no probe can settle. So no probe has it.
+It is the only code point on which their white-space classes differ. Whether the ids differ depends
+on the text around it, so probes cannot show that they agree. No probe contains it.
 """
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
-# Oniguruma and PCRE2 read these differently: words, borders, lines, hexadecimal digits, and
-# {n,m}+, which is a repeated group to the one and possessive to the other.
+# Oniguruma and PCRE2 read these differently: words, word boundaries, lines, hexadecimal digits, and
+# {n,m}+, which Oniguruma reads as a repeated group and PCRE2 as possessive.
 _RISK = re.compile(r"\\[wWbBhHRXAzZG]|(?<!\\)[\^$]|\{\d*,?\d*\}\+")
-# So are the properties of other names than those of general categories, also in classes: of \p{Han}
-# 308 code points differ. POSIX classes other than white space are not compared.
+# They also differ on \p{...} with names that are not general categories, in classes too: \p{Han}
+# differs in 308 code points. POSIX classes other than [:space:] were not compared.
 _PROPERTY = re.compile(r"\\[pP]\{\^?[^{}]{3,}\}|\[:\^?(?!space:)")
 # With the vocabulary of Kimi no code point gives other ids.
 _HARMLESS = frozenset({r"\s+$", ENCODINGS["kimi"].pattern})
 _VOCABULARY = 1500
 _ADDED = 200
 MAX_STAGES = 64
-"""Normalizers and pre-tokenizers of a file whose ids are compared; known files have 6 at most."""
+"""The most normalizers and pre-tokenizers of a file that is compared; known files have up to 6."""
 _RISKY = 36
 _LONG = 40_000
 
@@ -86,7 +86,7 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     if growth_of(*parts) > MAX_PROBED:
         yield "its normalizer may make long texts, so the probes would take long"
     if (stages := _num_stages(parts)) > MAX_STAGES:
-        yield f"it has {stages} stages, so the probes would take long"
+        yield f"it has {stages} normalizers and pre-tokenizers, so the probes would take long"
     for pattern in _patterns(parts):
         is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
         if is_risk and pattern not in _HARMLESS:

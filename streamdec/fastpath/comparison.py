@@ -36,13 +36,13 @@ class Difference:
     fastokens: tuple[int, ...]
     """Its ids by fastokens."""
     huggingface: tuple[int, ...] | None
-    """Its ids by huggingface; None if it cannot encode the text."""
+    """Its ids by the tokenizer's own library; None if that cannot encode the text."""
 
 
 class Comparison:
-    """Compares the ids of ``tokenizer`` by huggingface with those of ``encoder``.
+    """Compare the ids of the tokenizer's own library with those of ``encoder``.
 
-    ``encoder`` need not be in use for this file.
+    ``encoder`` may be one that did not pass the trial for this tokenizer.
     """
 
     def __init__(self, tokenizer: FastPath, encoder: FastEncoder) -> None:
@@ -52,8 +52,8 @@ class Comparison:
     def difference(self, text: str) -> Difference | None:
         """Return the smallest difference found in ``text``, or None.
 
-        The text is encoded with and without added special tokens, and with those that it spells as
-        text.
+        The text is encoded three times: plainly, with special tokens added around it, and with
+        names of special tokens as ordinary text.
 
         Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
         :class:`~streamdec.TokenizerLibraryError` if fastokens fails.

@@ -1,8 +1,9 @@
 """Encode with fastokens where it gives the same ids as another library.
 
 In: a ``tokenizer.json``, in a file or made in memory. Out: an encoder that is several times faster,
-if it passed a trial: static rules, and the ids of a few thousand strings. It is built and compared
-in a thread, while the other library encodes. If it cannot be used, ``report`` says why.
+if it passed a trial: static rules, and the ids of a few thousand strings. By default it is built
+and compared in a thread, while the other library encodes; with ``fast="now"``, before the tokenizer
+is returned. If it cannot be used, ``report`` says why.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MODES: tuple[FastMode, ...] = get_args(FastMode)
 _LISTED = ", ".join(MODES)
 _INLINE_CHARS = 32_768
 _SHORT = 2_048
-"""Code points that are encoded without releasing the GIL: a few microseconds."""
+"""The most code points of a text that is encoded with the GIL held, in a few microseconds."""
 _DIFFERING_KEPT = 10
 _PENDING = "fastokens is being built and compared in the background"
 _OFF = "fastokens is switched off"
@@ -56,8 +57,11 @@ class FastOptions:
     """Checked options of a hybrid tokenizer, with the environment applied."""
 
     fast: FastMode = "background"
+    """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
+    ``"background"``: build and compare it in a thread."""
     requested_by: RequestedBy = "default"
     strict: bool = False
+    """Raise an error if fastokens cannot be used. Only with ``"now"``."""
 
     @classmethod
     def of(cls, fast: str | None = None, *, strict: bool = False, stacklevel: int = 2) -> Self:
@@ -78,7 +82,10 @@ class FastOptions:
         for mode in MODES:
             if value == mode:
                 return cls(mode, "environment")
-        message = f"{VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it is ignored"
+        message = (
+            f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it "
+            "is ignored, and 'background' is used"
+        )
         warnings.warn(message, StreamdecWarning, stacklevel=stacklevel)
         return cls()
 
@@ -98,7 +105,7 @@ class FastPath(BaseTokenizer):
     """Set once it is decided which library encodes."""
     _pid = -1
     _file = ""
-    """What the file is, if its format is not ``huggingface``; begins the reason in the report."""
+    """A description of the file, put before the reason in the report; "" for ``huggingface``."""
 
     @abstractmethod
     def slow_ids(
@@ -160,7 +167,7 @@ class FastPath(BaseTokenizer):
         try:
             thread.start()
         except RuntimeError as error:
-            no_thread = TokenizerLoadError(f"no thread to build fastokens in: {error}")
+            no_thread = TokenizerLoadError(f"cannot start a thread to build fastokens: {error}")
             self._fall_back(check, no_thread)
 
     # --- which library encodes --------------------------------------------------------------------
@@ -168,8 +175,8 @@ class FastPath(BaseTokenizer):
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """Wait until it is decided which library encodes, and return the report.
 
-        ``timeout`` is in seconds; None waits as long as necessary. Raises TimeoutError after it;
-        huggingface still encodes then, and :meth:`wait` can be called again.
+        ``timeout`` is in seconds; None waits as long as necessary. Raises TimeoutError after
+        ``timeout``. Then the other library still encodes, and :meth:`wait` can be called again.
         """
         if self._settled.is_set():
             return self.report
@@ -198,7 +205,7 @@ class FastPath(BaseTokenizer):
             self._settled.set()
 
     def _fall_back(self, check: FastokensCheck, error: Exception) -> None:
-        """Report and log why huggingface encodes; raise it if ``strict``."""
+        """Report and log why the other library encodes; with ``strict``, raise ``error``."""
         if self._options.strict:
             raise type(error)(f"{self.name!r}: {error}") from error
         self.report = self._report_on(check, str(error))
@@ -219,7 +226,7 @@ class FastPath(BaseTokenizer):
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
     def _is_stopped(self) -> bool:
-        """Whether the program is about to end and waits for the thread that builds."""
+        """Whether the main thread has ended, so that the program waits only for this thread."""
         return self._options.fast == "background" and not threading.main_thread().is_alive()
 
     # --- encoding ---------------------------------------------------------------------------------
@@ -228,7 +235,7 @@ class FastPath(BaseTokenizer):
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
         """See :meth:`streamdec.Tokenizer.encode`."""
-        # For a short text, all that a batch needs would take longer than fastokens itself.
+        # For a short text, the checks for a batch take longer than the encoding.
         short = self._encode_short
         if (
             short is not None
@@ -266,7 +273,12 @@ class FastPath(BaseTokenizer):
             return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
         except TokenizerLibraryError as error:
             # A failure of fastokens must not fail the request.
-            _log.warning("%r: %s encodes, as %s", self.name, self.tokenizer_type, error)
+            _log.warning(
+                "%r: fastokens failed, so %s encodes this call: %s",
+                self.name,
+                self.tokenizer_type,
+                error,
+            )
             self._tell("fails")
             return None
 
@@ -348,7 +360,7 @@ class AssembledFastPath(FastPath):
         return [bytes(Encoding(self._library_ids(text, special))) for text in texts]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was loaded: without the trial, and without what was computed from it."""
+        """Return the state to pickle: without the trial and without cached values."""
         kind, trial = type(self), ("_fast", "_encode_short", "_settled", "_pid")
         state = {
             name: value

@@ -65,5 +65,5 @@ class AddedVocabulary:
 
     @property
     def model_size(self) -> int:
-        """The number of tokens without the added ones: the first id that such a one may get."""
+        """The number of tokens of the model, which is the first id that an added token may get."""
         return guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)

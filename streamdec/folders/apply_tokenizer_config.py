@@ -164,10 +164,10 @@ def _refuse_contradictions(tokens: FolderTokens, tokenizer: Tokenizer, folder: P
             has_not = f"the vocabulary has {text!r:.60} there" if text is not None else ""
             has_other = f"it is {has} in the vocabulary" if has is not None else ""
             raise TokenizerLoadError(
-                f"{str(folder)!r}: code of the folder makes its tokenizer, and "
-                f"{tokens.files[0]} says that {token.content!r:.60} is {token_id}, but "
-                f"{has_other or has_not}. apply_tokenizer_config=True adds the tokens with the "
-                "ids that the library assigns"
+                f"{str(folder)!r}: the tokenizer is made by code in the folder, which is not run. "
+                f"{tokens.files[0]} declares id {token_id} for {token.content!r:.60}, but "
+                f"{has_other or has_not}. Pass apply_tokenizer_config=True to add the tokens with "
+                "the ids that the library assigns"
             )
 
 

@@ -263,8 +263,8 @@ def from_vocabulary(path: Path) -> Assembled:
     if pipeline is None or path.name not in pipeline.data["files"]:
         declared = tokens.config.get("tokenizer_class") or tokens.chosen.name
         raise TokenizerLoadError(
-            f"{str(path)!r}: a vocabulary alone does not say how a text is split, and the class "
-            f"{declared!s:.60} is not followed. Save the tokenizer with transformers: "
+            f"{str(path)!r}: a vocabulary does not say how a text is split, and the class "
+            f"{declared!s:.60} is not supported. Convert the folder with transformers: "
             f"AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
         )
     content = read_bounded(path)
@@ -281,7 +281,7 @@ def _vocab_of(content: bytes) -> dict[str, int]:
     """Return the ids in a ``vocab.json``. Raises ValueError."""
     vocab = json.loads(content.decode("utf-8-sig"))
     if not isinstance(vocab, dict) or not all(type(i) is int for i in vocab.values()):
-        raise ValueError("not an object of tokens and ids")
+        raise ValueError("expected a JSON object that maps tokens to integer ids")
     return vocab
 
 

@@ -93,8 +93,8 @@ def declared_tokens(
 
     Args:
         config: ``tokenizer_config.json``.
-        declared: Its ``added_tokens_decoder``; None without one, and only then are the next three
-            used.
+        declared: Its ``added_tokens_decoder``, or None if it has none. The next three arguments are
+            used only if this one is None.
         special_map: ``special_tokens_map.json``.
         legacy: ``added_tokens.json``, ids by text.
         own: The added tokens of ``tokenizer.json`` by id.

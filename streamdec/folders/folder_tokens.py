@@ -43,7 +43,7 @@ _MODEL_CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class FolderTokens:
-    """What the files of a folder say about tokens."""
+    """The tokenizer class and the tokens that the files of a folder declare."""
 
     chosen: Chosen
     """The tokenizer class."""
@@ -139,8 +139,8 @@ def read_folder(
 ) -> FolderTokens:
     """Read the files in ``folder`` and resolve them.
 
-    The other arguments are as for :func:`resolve`. Without ``is_byte_level``, the
-    ``tokenizer.json`` in the folder is looked into.
+    The other arguments are as for :func:`resolve`. If ``is_byte_level`` is None, the
+    ``tokenizer.json`` in the folder is searched for ``"ByteLevel"``.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed.
     """

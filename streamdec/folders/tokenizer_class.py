@@ -1,7 +1,7 @@
-"""Which tokenizer class transformers 5 makes from a snapshot, without making it.
+"""Find the tokenizer class that transformers 5 would choose for a snapshot.
 
-In: what ``tokenizer_config.json`` and ``config.json`` declare. Out: a class, and why that one. The
-order is that of ``AutoTokenizer.from_pretrained`` (transformers 5.23.0,
+In: ``tokenizer_config.json`` and ``config.json``. Out: the class and the reason. The rules have the
+same order as in ``AutoTokenizer.from_pretrained`` (transformers 5.23.0,
 ``models/auto/tokenization_auto.py``).
 """
 
@@ -36,7 +36,10 @@ class Chosen:
 
 
 def auto_map_of(config: Mapping[str, Any]) -> list[str]:
-    """The code that ``auto_map`` names for the tokenizer; its old form is the list itself."""
+    """Return the names of the code for the tokenizer in ``auto_map``.
+
+    In old files ``auto_map`` is the list of names itself.
+    """
     auto_map = config.get("auto_map")
     names = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else auto_map
     listed = names if isinstance(names, list) else [names]
@@ -46,7 +49,7 @@ def auto_map_of(config: Mapping[str, Any]) -> list[str]:
 def choose_class(
     tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
 ) -> Chosen:
-    """The class for these two files, each empty if it is missing."""
+    """Return the class for these two files. A missing file is passed as an empty mapping."""
     known = facts()
     model_type = config.get("model_type")
     model_type = model_type if isinstance(model_type, str) else ""
@@ -88,7 +91,7 @@ def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) ->
 
 
 def _of_model(declared: str, source: str, registered: str, model_type: str) -> Chosen:
-    """The model type has its own class, which is not the declared one."""
+    """Return the class if the model type has its own class and another one is declared."""
     known = facts()
     if registered not in _NOT_OF_A_MODEL:
         is_wrong = model_type in known.wrong_class

@@ -1,1 +1,1 @@
-"""Where people use it: engines and wire formats, one file for each."""
+"""Integrations: one module for each engine and each wire format."""

@@ -48,7 +48,8 @@ class Rows:
         times, left = divmod(num_rows, len(self._conditions))
         if left or not times:
             raise ValueError(
-                f"got {len(self._conditions)} conditions for a batch of {num_rows} rows"
+                f"got {len(self._conditions)} conditions for a batch of {num_rows} rows; expected "
+                "one for all rows, one for each prompt, or one for each row"
             )
         return [each for each in self._conditions for _ in range(times)]
 

@@ -33,7 +33,7 @@ def error_body(
         param: the parameter of the request that was wrong.
 
     >>> from streamdec.integrations.openai import error_body
-    >>> error_body("n must be 1 at least", kind="invalid_request_error")["error"]["type"]
+    >>> error_body("n must be at least 1", kind="invalid_request_error")["error"]["type"]
     'invalid_request_error'
     """
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
@@ -107,7 +107,9 @@ class Format(ABC):
         if has_usage and prompt_tokens is None:
             raise ValueError("a response with usage needs prompt_tokens=")
         if prompt_tokens is not None and (type(prompt_tokens) is not int or prompt_tokens < 0):
-            raise ValueError(f"prompt_tokens must be a count, not {prompt_tokens!r:.40}")
+            raise ValueError(
+                f"prompt_tokens must be an integer of at least 0, not {prompt_tokens!r:.40}"
+            )
         self._fields: Json = {
             "id": options["response_id"],
             "object": self._object,

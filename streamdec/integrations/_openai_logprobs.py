@@ -12,7 +12,7 @@ from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
-    """Return those of a chat: a list of tokens, with their bytes as numbers."""
+    """Return the ``logprobs`` of a chat: a list of tokens, with their bytes as numbers."""
     return {
         "content": [
             {**_token(each), "top_logprobs": [_token(other) for other in each.top or ()]}

@@ -133,11 +133,12 @@ class MessageEncoder(_Format):
     They are ``message_start`` and ``ping``; ``content_block_start``, a ``content_block_delta`` for
     each chunk and ``content_block_stop``; ``message_delta`` (why it ended, and the usage) and
     ``message_stop``. Text of the section "reasoning" is in ``thinking`` blocks. Their signature is
-    the message's id. The methods are those of the streams of
-    :mod:`streamdec.integrations.openai`.
+    the message's id. The methods are those of
+    :class:`~streamdec.integrations.openai.ChatCompletionEncoder`.
 
     The ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
-    ValueError for an invalid count.
+    TypeError for an unknown option, a missing required one, and a string as ``stop_sequences``;
+    ValueError for an invalid ``input_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageEncoder
@@ -167,7 +168,7 @@ class MessageEncoder(_Format):
     def start(self) -> list[Json]:
         """Return the events before any text; [] the second time.
 
-        Otherwise the first ``step`` returns them before its own events.
+        If you do not call it, the first ``step`` returns them before its own events.
         """
         if self._has_started:
             return []

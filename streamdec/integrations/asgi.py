@@ -32,8 +32,8 @@ KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
 
 IS_BEHIND = "streamdec.is_behind"
-"""An extension of the ASGI scope: a function without arguments, which returns whether the client
-reads more slowly than the server writes."""
+"""The key in ``scope["extensions"]`` of a function without arguments, which returns whether the
+client reads more slowly than the server writes."""
 
 
 def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int = 0) -> bytes:
@@ -96,15 +96,17 @@ class EventStreamResponse(_Response):
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
       that generates several samples puts the ids of each into its own TokenQueue.)
     * While a slow client holds up the server, the engine is not asked for more. (The ids that a
-      TokenQueue collects meanwhile are one event.) If the server tells that the client is behind
-      (:data:`~streamdec.integrations.asgi.IS_BEHIND`; ``streamdec serve`` does), the engine
-      continues until 65,536 code points wait. The waiting chunks of a sample become one event.
+      TokenQueue collects meanwhile are one event.) If the server supports
+      :data:`~streamdec.integrations.asgi.IS_BEHIND`, as ``streamdec serve`` does, and reports that
+      the client is behind, the engine continues until 65,536 code points wait. The waiting chunks
+      of a sample become one event.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
       without details. Afterwards the response raises the error, for the server's log. An error
       after the last chunk, such as an error of closing the source, is only raised.
-    * If nothing was sent for ``keep_alive`` seconds, the client gets an event that clients ignore.
+    * If nothing was sent for ``keep_alive`` seconds, the response sends an event that clients
+      ignore.
 
     No task and no open stream is left afterwards, even if no stream had begun.
 
@@ -113,7 +115,8 @@ class EventStreamResponse(_Response):
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
-        keep_alive: seconds; None for no such events.
+        keep_alive: seconds without an event after which a keep-alive event is sent; 15 by default,
+            None for no such events.
 
     Raises ValueError without a stream, and for a ``keep_alive`` that is not more than 0; TypeError
     for arguments that are not an encoder and TextStreams, or in another order.

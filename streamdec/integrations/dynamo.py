@@ -77,9 +77,11 @@ class TextWorker:
         engine: called with the request. Returns an (async) iterator of outputs, as
             :func:`streamdec.stream` takes them, or an awaitable of one.
         tokenizer: as for :func:`streamdec.stream`.
-        wire: called with the request; returns what turns chunks into objects. Without it objects
-            have ``text``, ``finish_reason`` and ``stop_reason``, and ``section`` in a section.
-        conditions: called with the request; returns its StopConditions.
+        wire: called with the request; returns an encoder with ``start``, ``step`` and ``flush``,
+            such as a ChatCompletionEncoder. By default objects have ``text``, ``finish_reason`` and
+            ``stop_reason``, and ``section`` in a section.
+        conditions: called with the request; returns its StopConditions. By default
+            :func:`~streamdec.integrations.requests.from_openai`.
         prompt_token_ids: called with the request; returns the ids of the prompt. Needed if the
             prompt may end inside a character, and for sections that it may have opened.
         options: of decoding and of the stream, as :func:`streamdec.stream` takes them; also
@@ -130,7 +132,8 @@ class TextWorker:
             request: Dynamo's request.
             context: Dynamo's context; None for a call that is never stopped.
 
-        Raises the errors of the engine, after the text before them.
+        Raises the errors of ``conditions``, ``prompt_token_ids`` and ``wire`` for the request at
+        once, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
         decoder = new_decoder(self._tokenizer, conditions, prompt, **self._decoding)

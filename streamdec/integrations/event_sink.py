@@ -65,7 +65,8 @@ class EventSink:
         transport: the connection to which the events are written.
         decoder: the decoder of the request, for its count of tokens.
         index: the number of the sample, from 0.
-        high_water: how many bytes the transport may buffer before the sink is behind.
+        high_water: how many bytes the transport may buffer before the sink is behind; 65,536 by
+            default.
 
     Raises ValueError for a ``high_water`` below 0.
 

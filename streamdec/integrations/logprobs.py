@@ -87,12 +87,14 @@ class PlacedLogprob(NamedTuple):
     token: str
     """As for Alternative."""
     data: bytes | None
-    """The bytes that it gave. The bytes of all tokens, joined, are the text as UTF-8."""
+    """The bytes that it gave; None on the windowed route. The bytes of all tokens, joined, are the
+    text as UTF-8."""
     logprob: float | None
     """The natural logarithm of its probability, at least LEAST_LOGPROB; None for the first token of
     a prompt."""
     text_offset: int
-    """Where its text begins, in code points of the generated text."""
+    """Where its text begins, in code points of the generated text, or of the prompt if
+    ``prompt_logprobs`` returned it."""
     top: tuple[Alternative, ...] | None = None
     """The likeliest tokens, the likeliest first; None if they were not requested."""
 
@@ -162,9 +164,9 @@ class LogprobTracker:
         self._waiting.extend(map(_checked, logprobs))
 
     def take(self) -> list[PlacedLogprob]:
-        """Return those of the tokens whose text was output since the last call, in order.
+        """Return the log probabilities of the tokens whose text was output since the last call.
 
-        After several chunks, those of all of them.
+        They are in the order of the tokens. After several chunks, call it once for all of them.
         """
         taken = self._places.take(self._given)
         if not self.decoder.finished:
@@ -316,7 +318,7 @@ def prompt_logprobs(
 def _checked(logprob: TokenLogprob) -> TokenLogprob:
     values = [logprob.logprob, *(logprob.top or {}).values()]
     if any(value is not None and not value < math.inf for value in values):
-        raise ValueError(f"a log probability must not be NaN or infinite: {logprob!r:.200}")
+        raise ValueError(f"a log probability must not be NaN or +infinity: {logprob!r:.200}")
     return logprob
 
 

@@ -54,7 +54,8 @@ class EventStreamOptions(ResponseOptions, total=False):
     include_usage: bool
     """The client's ``stream_options.include_usage``. Default: False."""
     continuous_usage_stats: bool
-    """vLLM's option: each object has the usage so far of its sample. Needs ``include_usage``."""
+    """vLLM's option: each object has the usage of its sample so far. Without ``include_usage`` it
+    is ignored. Default: False."""
 
 
 # --- streamed -------------------------------------------------------------------------------------
@@ -254,9 +255,10 @@ class ChatCompletionEncoder(_Stream):
     the client asked for it, and ``[DONE]`` follow. ``step_bytes`` takes about as long as writing
     the text as JSON.
 
-    The ``options``, ``include_usage`` and ``continuous_usage_stats`` are those of
-    :class:`~streamdec.integrations.openai.EventStreamOptions`. Raises ValueError for an invalid
-    count, and for a usage without ``prompt_tokens``.
+    The ``options``, among them ``include_usage`` and ``continuous_usage_stats``, are those of
+    :class:`~streamdec.integrations.openai.EventStreamOptions`. Raises TypeError for an unknown
+    option and for a missing required one; ValueError for an invalid ``n``, ``created`` or
+    ``prompt_tokens``, and for ``include_usage`` without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatCompletionEncoder

@@ -5,7 +5,8 @@ One table for each family of requests maps its keys to the arguments of
 otherwise the stream would end in the wrong place. All other keys are ignored: messages, sampling,
 ``detokenize=False``, and keys that only change which ids the engine generates
 (``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
-option of the decoder. A request without a limit has no limit, also if its engine has a default.
+option of the decoder. A request without a limit has no limit here, even if its engine has a default
+limit.
 
 >>> from streamdec.integrations.requests import from_openai, from_sglang
 >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
@@ -123,7 +124,7 @@ class FurtherConditions(TypedDict, total=False):
     enable_stops_after: str | int | None
     """A marker after which stops count."""
     disable_stops_after: str | int | None
-    """A marker after which they do not."""
+    """A marker after which stops no longer count."""
     ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
     """Pairs of markers between which they do not."""
     starts_inside: bool | None
@@ -139,7 +140,7 @@ class FurtherConditions(TypedDict, total=False):
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
     """Return the conditions of a request to any of OpenAI's APIs that generate text.
 
-    There is no limit of four stops. ``max_completion_tokens`` counts before ``max_tokens``.
+    Any number of stops is accepted. ``max_completion_tokens`` takes precedence over ``max_tokens``.
 
     Args:
         request: its body as a dict, or what an object's ``model_dump()`` returns.
@@ -160,9 +161,9 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
 def from_vllm(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
     """Return the conditions of vLLM's ``SamplingParams``, or of a body with its extra keys.
 
-    Two things differ from vLLM. Of stops that are complete at one code point the longest counts,
-    not the first in the list. A stop string that is the text of a skipped special token ends the
-    stream too. Arguments and errors are as for ``from_openai``.
+    Two things differ from vLLM. If several stops are complete at one code point, the longest
+    counts, not the first in the list. And a stop string that is the text of a skipped special token
+    ends the stream. Arguments and errors are as for ``from_openai``.
 
     >>> from streamdec.integrations.requests import from_vllm
     >>> from_vllm({"stop": "User:", "min_tokens": 2, "temperature": 0.7}).min_tokens

@@ -48,8 +48,9 @@ class GenerateStreamer:
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
     The last chunk of each row has a ``finish_reason``: ``"stop"`` after a stop or an
-    end-of-sequence id, otherwise ``"length"``. A slow reader gets the waiting text of a row as one
-    chunk, and ``generate`` does not wait for it.
+    end-of-sequence id, ``"error"`` if the row could not be decoded (see ``errors``), otherwise
+    ``"length"``. A slow reader gets the waiting text of a row as one chunk, and ``generate`` does
+    not wait for it.
 
     ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
     began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
@@ -64,7 +65,8 @@ class GenerateStreamer:
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopConditions, for all rows, and of decoding; ``sections`` and
             ``keep_markers`` of SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
-            ends a row, ``()`` without such ids. ``start`` finds them itself, and adds these.
+            ends a row, ``()`` if there are none. They are required unless you call ``start``, which
+            adds the ids that it finds in the model's ``generation_config``.
 
     Raises:
         TypeError: an argument has the wrong type, or there is no such option.
@@ -124,9 +126,9 @@ class GenerateStreamer:
             kwargs: the other arguments of ``generate``.
 
         Raises:
-            RuntimeError: the streamer was used before.
-            TypeError: ``kwargs`` has a ``streamer`` or ``stop_strings`` (use the streamer's
-                ``stop``), or ``args`` has more than two values.
+            RuntimeError: the streamer was used before. TypeError: ``kwargs`` has a ``streamer``;
+                ``kwargs`` or the ``generation_config`` has ``stop_strings`` (use the streamer's
+                ``stop``); ``args`` has more than two values.
         """
         if len(args) > 2:
             raise TypeError(
@@ -167,8 +169,8 @@ class GenerateStreamer:
     def result(self) -> Any:
         """Wait until ``generate`` has ended, and return what it returned.
 
-        That has the prompt, and the ids that followed stops. Raises what ``generate`` raised;
-        RuntimeError if ``start`` did not run it.
+        The returned ids include the prompt, and are not cut at stops. Raises the error of
+        ``generate``; RuntimeError if ``start`` did not run it.
         """
         if self._thread is None:
             raise RuntimeError("start() did not run generate; use the return value of generate")
@@ -337,7 +339,7 @@ class StopSequenceCriteria:
     r"""A stopping criterion that ends each row of one call of ``generate`` at its stop.
 
     For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
-    completes a stop, in any split into tokens. The others continue::
+    completes a stop, however the stop is split into tokens. The other rows continue::
 
         width = inputs["input_ids"].shape[1]
         criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)

@@ -55,7 +55,7 @@ _MAGIC = {
     b"\xff\xfe": "a text in UTF-16",
     b"\xfe\xff": "a text in UTF-16",
     b"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
-    b"#version:": "a list of BPE merges (name its folder, with vocab.json)",
+    b"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
     b"<": "HTML or XML (download the file itself, not its page)",
 }
 _KEYS: dict[Format, re.Pattern[bytes]] = {
@@ -64,7 +64,7 @@ _KEYS: dict[Format, re.Pattern[bytes]] = {
 }
 # A rank file has a line for each token: its bytes in base64, a space, its rank.
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
-# RWKV's has an id, the token as Python writes it, and its length.
+# A line of an RWKV vocabulary has an id, the token as a Python literal, and its length in bytes.
 _RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
@@ -80,7 +80,7 @@ _NAMES: dict[Format, str] = {
     "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
-"""Of several formats in a folder, the first one is loaded."""
+"""Formats by priority: if a folder has several, the first of them is loaded."""
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
     r"|.*\.model(\..+)?|.*\.gguf)"
@@ -102,15 +102,17 @@ class Detected:
     format: Format
     """The format, which determines the backend."""
     description: str
-    """A noun phrase, with advice in brackets if the file cannot be loaded."""
+    """A noun phrase. If the file cannot be loaded, it may end with advice."""
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
     """Return the format of the tokenizer in ``path``, a file or a folder, by its content.
 
     The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
-    ``description`` in words. A file that no backend can load has the format ``"unsupported"``. Only
-    the first kilobytes are read; of JSON, everything up to a key that identifies the format.
+    ``description`` in words. The format is ``"huggingface"``, ``"tekken"``, ``"tiktoken"``,
+    ``"sentencepiece"``, ``"vocabulary"``, ``"rwkv"``, ``"gguf"``, ``"bytes"``, or ``"unsupported"``
+    if no backend can load the file. Only the first 4 KiB are read; of JSON, everything up to a key
+    that identifies the format, or the whole file (256 MiB at most) if it has none.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
 
@@ -196,7 +198,7 @@ def _detect_folder(folder: Path) -> Detected:
         return Detected(folder, "unsupported", several)
     if (chosen := byte_class_of(read_folder(folder))) is not None:
         return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
-    # A file that was not fetched is the reason for all else.
+    # A Git LFS pointer or a compressed file explains best why there is no tokenizer.
     absent = [one for one in looked_into if one.description in _MAGIC.values()]
     if absent:
         return absent[0]

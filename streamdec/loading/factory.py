@@ -77,8 +77,8 @@ def load_tokenizer(
     """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
     The content of a file determines its format, not its name. In a folder, names determine which
-    files are read; of several formats, the first of tokenizer.json, Tekken, rank file,
-    SentencePiece and GGUF is loaded.
+    files are read; of several formats, the first of these is loaded: tokenizer.json, Tekken, rank
+    file, SentencePiece, vocab.json or vocab.txt, RWKV, GGUF.
 
     If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
     that tiktoken knows (``"gpt-4o"``); or the id of a repository on the Hugging Face Hub
@@ -93,14 +93,17 @@ def load_tokenizer(
             file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
             loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
-        apply_tokenizer_config: whether the files beside a tokenizer.json are applied, as
-            transformers 5 and the engines that use it do. None means True for a folder and False
-            for a file; if code of a folder makes its tokenizer, None also rejects files that
-            contradict each other.
-        encoding: the encoding of a rank file that several encodings share, or that is unknown.
-        revision: a branch, a tag or a commit of a repository.
+        apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
+            are applied, as transformers 5 and the engines that use it do. None means True for a
+            folder and False for a file. If the tokenizer of a folder is made by code in it and the
+            files contradict each other, None raises TokenizerLoadError.
+        encoding: for a rank file only: the name of its encoding in
+            :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or an EncodingSpec. It is needed for
+            an unknown file; for a file that several encodings share, the default is the first.
+        revision: a branch, a tag or a commit of a repository on the Hub; ``main`` by default.
         allow_download: whether files that are not in a cache may be fetched.
-        chat_template: the text of a chat template, or the path of a file with one. By default the
+        chat_template: a chat template, as for ``set_chat_template``: its text, the path of a file,
+            several templates by name, or a :class:`~streamdec.chat.ChatTemplate`. By default the
             model's own is looked for when ``apply_chat_template`` is first called, and
             ``get_chat_template().origin`` says which one it is.
 
@@ -109,18 +112,20 @@ def load_tokenizer(
         library encodes, and why. ``tokenizer_config_changes`` has what the files beside a
         tokenizer.json changed, and is None if they were not read.
 
-    A sample of the tokenizer's ids is compared with its own ``decode``, so a difference is warned
-    about here (:class:`~streamdec.StreamdecWarning`) and not in the middle of a stream. So are
-    added tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
-    Loading takes ≤ 5 ms or 2 % longer than in the library; with ``fast="now"`` three to five times
-    as long.
+    Loading decodes a sample of ids with streamdec's table and with the tokenizer's own ``decode``,
+    and warns (:class:`~streamdec.StreamdecWarning`) if the texts differ. It also warns of added
+    tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
+    Loading takes at most 5 ms or 2 % longer than in the library, whichever is more. With
+    ``fast="now"`` it takes three to five times as long.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the path, if it does not exist or
-    cannot be read, :class:`~streamdec.TokenizerLoadError`, which says what was found and what
-    is supported, :class:`~streamdec.MissingExtraError` if the library for a format is missing,
-    :class:`~streamdec.ChatTemplateError` for a ``chat_template`` that cannot be read, TypeError
-    if ``path_or_name`` is neither a string nor a path, and ValueError for an invalid ``fast`` or
-    ``strict``.
+    Raises:
+        TokenizerLoadError: the path does not exist or cannot be read, no backend supports its
+            format, or the files of a name are not in a cache and may not be downloaded. The message
+            says what to do. With ``strict`` also if fastokens gives other ids.
+        MissingExtraError: the library for the format is missing.
+        ChatTemplateError: ``chat_template`` cannot be read.
+        TypeError: ``path_or_name`` is neither a string nor a path.
+        ValueError: ``fast`` or ``strict`` is invalid.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("path/to/model")
@@ -135,7 +140,9 @@ def load_tokenizer(
         raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
-        raise TokenizerLoadError("'': neither a path nor a name")
+        raise TokenizerLoadError(
+            "path_or_name is empty; give a path or a name, such as 'org/model'"
+        )
     options = FastOptions.of(fast, strict=strict, stacklevel=3)
     started = perf_counter()
     loaded: Loaded | None = None
@@ -198,10 +205,11 @@ def _source_of(
 ) -> _Source:
     is_there = _is_there(name)
     if revision is not None:
-        # An encoding has no revisions, a repository of the same name has.
+        # An encoding has no revisions, so with a revision the name is that of a repository.
         if is_there or not is_hub_id(name.removeprefix(HUB)):
             raise TokenizerLoadError(
-                f"{name!r:.200} has no revision {revision!r:.80}: only an id of the Hub has"
+                f"revision={revision!r:.80} is only for an id of the Hub, such as 'org/model', and "
+                f"{name!r:.200} is {'a path' if is_there else 'not one'}"
             )
     elif is_there:
         return _Source(Path(name))
@@ -317,7 +325,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
     if isinstance(made, str):
         what = "ids and text may differ from those of transformers, and added tokens are missing"
         fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
-        how = f"{fast} has both, if transformers loads a fast tokenizer"
+        how = f"If transformers loads a fast tokenizer, use {fast} instead"
         message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
         warnings.warn(message, StreamdecWarning, stacklevel=5)
         return None

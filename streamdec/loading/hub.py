@@ -16,7 +16,7 @@ from streamdec.loading.detect import detect_format
 from streamdec.tokenizers._extras import library
 
 HUB = "hf://"
-"""The prefix of an id of the Hub that is not a path or the name of a model."""
+"""Marks a name as an id of the Hub, so that it is not read as a path or as the name of a model."""
 
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -27,7 +27,7 @@ _FILES = (
 )
 """The files that are downloaded: of tokenizers and chat templates, never weights."""
 
-# The rule of validate_repo_id of huggingface_hub, which differs in the longest name by one letter.
+# About the rule of huggingface_hub's validate_repo_id: each part has at most 96 characters.
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
 
 
@@ -67,8 +67,8 @@ def find_snapshot(
         what += f", revision {revision!r:.80}"
     if not allow_download:
         raise TokenizerLoadError(
-            f"{what}: {reason}; downloads are not allowed (allow_download=True, or "
-            "--allow-download, allows them). A folder with its tokenizer files can be given instead"
+            f"{what}: {reason}, and downloads are not allowed; pass allow_download=True (on the "
+            "command line: --allow-download), or the path of a folder with its tokenizer files"
         )
     found = _snapshot(repo_id, revision, local_files_only=False)
     if isinstance(found, str):

@@ -18,8 +18,8 @@ from streamdec.stops.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistics
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
-"""The kinds of OpenTelemetry. Prometheus calls the last two gauges; the last one is summed over
-processes."""
+"""The kinds of OpenTelemetry. In Prometheus the last two are gauges. Values of the last kind can be
+added up over processes, values of a gauge cannot."""
 
 
 class Buckets(NamedTuple):

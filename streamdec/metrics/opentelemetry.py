@@ -56,8 +56,8 @@ class OpenTelemetryMetrics(Recorder):
         provider = meter_provider or self._api.get_meter_provider()
         if provider in _taken:
             raise ValueError(
-                "the meter provider already has metrics of streamdec, and would ignore those of a "
-                "second hook: add the same hook again"
+                "the meter provider already has an OpenTelemetryMetrics hook, and would ignore a "
+                "second one; pass the first hook to add_hook() again"
             )
         _taken.add(provider)
         meter = self._api.get_meter("streamdec", own_version, meter_provider)

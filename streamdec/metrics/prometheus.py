@@ -26,9 +26,12 @@ _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 class PrometheusMetrics(Recorder):
     """A hook that records metrics in a registry of prometheus_client.
 
-    ``registry`` is by default the global one. :data:`~streamdec.metrics.INSTRUMENTS` lists the
-    metrics with their names and labels. Metrics never contain text. Each kind of event keeps 1,000
-    sets of labels; later ones become ``"other"``. Values are kept in the registry. Remove the hook
+    Args:
+        registry: The CollectorRegistry; by default ``prometheus_client.REGISTRY``.
+
+    :data:`~streamdec.metrics.INSTRUMENTS` lists the metrics with their names and labels. Metrics
+    never contain text. Each kind of event keeps 1,000 sets of labels; later ones become
+    ``"other"``. Values are kept in the registry. Remove the hook
     to stop recording.
 
     In the multiprocess mode of prometheus_client, metrics of caches and stop sets are left out,
@@ -109,5 +112,8 @@ def _register(collectors: list[Any], registry: CollectorRegistry) -> None:
         except ValueError as error:
             for done in collectors[:place]:
                 registry.unregister(done)
-            message = "the registry already has metrics of streamdec, or others with the same names"
+            message = (
+                "the registry already has metrics with these names; create one PrometheusMetrics "
+                "for each registry"
+            )
             raise ValueError(f"{message}: {error}") from error

@@ -69,7 +69,7 @@ class Recorder(Hook, ABC):
         """Return the function that takes values of ``instrument`` with ``labels``. Called once."""
 
     def stream_ended(self, event: StreamEnded) -> None:
-        """Counts ``event``; see :class:`~streamdec.Hook`."""
+        """Record ``event``; see :class:`~streamdec.Hook`."""
         self._record(event)
 
     def called(self, event: Call) -> None:

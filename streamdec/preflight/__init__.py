@@ -3,8 +3,9 @@
 In: a folder. Out: findings (:func:`~streamdec.preflight.inspect`), the ids on which an engine stops
 (:func:`~streamdec.preflight.effective_stop_tokens`), stop conditions made of them
 (:func:`~streamdec.preflight.stop_conditions`), and answers to single questions
-about tokens, templates and files. Files are read and nothing in them is run. No network (except
-:func:`~streamdec.preflight.verify_commit_reachable`), no transformers.
+about tokens, templates and files. Of the files, only the chat template is run, in a child process
+with limits; ``render=False`` turns that off. Only
+:func:`~streamdec.preflight.verify_commit_reachable` uses the network. transformers is not needed.
 """
 
 from streamdec.preflight.inspection import inspect

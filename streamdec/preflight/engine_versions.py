@@ -55,7 +55,7 @@ class Engine:
 def parse_engine(name: str) -> Engine:
     """Return the engine of that name; without ``@version`` the newest one known.
 
-    Raises ValueError for an unknown engine or a bad version.
+    Raises ValueError for an unknown engine or a bad version, TypeError if ``name`` is not a string.
     """
     if not isinstance(name, str):
         raise TypeError(f"an engine must be a string, got {type(name).__name__}")

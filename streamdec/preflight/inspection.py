@@ -25,14 +25,15 @@ def inspect(
     Args:
         path: The folder. Its files are read, each up to a size. Only the chat template is run, in a
             child process with little memory and time.
-        engines: The engines whose stop tokens are compared, each with a version after ``@`` or in
-            its newest known version. Findings about other readers are reported too.
+        engines: The engines whose stop tokens are compared: one name or several. A version may
+            follow after ``@`` (``vllm@0.33.0``); the default is the newest known version. Findings
+            about other programs that read the files are reported too.
         render: Whether to render the chat template. Without it, findings that need its text are
             missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
-    unknown engine. A defect in the folder is a finding. The reference of findings explains each
-    code and names its source.
+    unknown engine. A defect in the folder is a finding. ``docs/reference/findings.md`` explains
+    each code and names its source.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", "vllm@0.33.0")
@@ -45,7 +46,7 @@ def inspect(
     names = (engines,) if isinstance(engines, str) else engines
     asked = tuple(dict.fromkeys(parse_engine(name) for name in names))
     if not asked:
-        raise ValueError("engines must name at least one")
+        raise ValueError("engines must name at least one engine, such as 'vllm'")
     view = View(open_snapshot(path), asked, render)
     found = sorted(check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code))
     return Report(
@@ -70,7 +71,7 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
     if default is not None:
         yield "chat_template", default.file
     elif view.templates.loaded:
-        yield "chat_template", "none of the named ones is the default"
+        yield "chat_template", "none: no template is named 'default'"
     else:
         yield "chat_template", "none"
     quantization = quantization_places(view)

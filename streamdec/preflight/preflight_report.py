@@ -18,7 +18,8 @@ _MOST_ITEMS = 50
 Severity = Literal["info", "warning", "error"]
 """How much a finding matters; ``SEVERITIES`` says what each means."""
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
-"""From the least: worth knowing; engines or versions differ; wrong output or no start."""
+"""In ascending order. ``info``: worth knowing. ``warning``: engines or versions differ. ``error``:
+wrong output, or the engine does not start."""
 
 
 def shown(value: Any) -> Any:
@@ -85,7 +86,7 @@ class Evidence:
     """The meaning, in words."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON, without empty fields."""
+        """Return the fields as a dict of JSON values, without empty ones."""
         found = fields_as_json(self)
         return {key: value for key, value in found.items() if value not in ("", None, {})}
 
@@ -113,7 +114,8 @@ class Finding:
     """``"error"``: wrong output or no start; ``"warning"``: engines or versions differ; ``"info"``:
     worth knowing."""
     engines: tuple[str, ...]
-    """The affected engines, with a range of versions if not all are."""
+    """The affected engines and other programs that read the files, with a range of versions
+    (``transformers>=5.0``) if only some versions are affected."""
     evidence: tuple[Evidence, ...]
     """The observations, at least one."""
     action: str
@@ -145,7 +147,7 @@ class SpecialToken:
     text: str
     id: int | None
     resolved: bool
-    """Whether the id is known. It is that after loading, as in transformers 5."""
+    """Whether ``id`` is known. ``id`` is the one after loading with transformers 5."""
     source: str
     """The file that declares the text, or the tokenizer class whose default it is."""
     resolved_by: str
@@ -171,7 +173,8 @@ class Report:
     findings: tuple[Finding, ...]
     """The most severe first, then by code."""
     sources: Mapping[str, str]
-    """The file that decided each question: ``eos_token``, ``chat_template``, ``added_tokens`` …"""
+    """For each question (``eos_token``, ``chat_template``, ``added_tokens`` …), the file or files
+    that decided it, for people. A value may also be ``none`` or have a reason in parentheses."""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
     """The effective stop tokens of each of the engines."""
     special_tokens: Mapping[str, SpecialToken] = field(default_factory=dict)

@@ -43,9 +43,9 @@ COMPARING = frozenset(
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     """Return where files of the snapshot in ``path`` disagree, the most severe first.
 
-    Each finding names the files, what each of them says, and (in its action) which one counts. The
-    severity takes precedence into account: a ``special_tokens_map.json`` that no loader reads is
-    information, one that overrides is a warning. No template is rendered.
+    Each finding names the files and the value in each. Its action says which file counts. The
+    severity depends on that: a ``special_tokens_map.json`` that no loader reads gives an ``info``
+    finding, and one that overrides another file gives a ``warning``. No template is rendered.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -107,9 +107,10 @@ def find_nested_quantization_config(
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return a quantisation in one line: method, widths, format, exceptions, the KV cache.
 
-    ``config`` is a ``quantization_config`` as JSON, or the folder of a snapshot, whose declarations
-    are all shown by precedence, each after its place; ``none`` without one.
-    ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8 there has scale 1.0.
+    ``config`` is a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder,
+    all declarations are listed in order of precedence, each with its file and path. The result is
+    ``"none"`` if there is no declaration. ``kv_cache_scheme=None`` means that the KV cache has no
+    scales: fp8 there has scale 1.0.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -170,7 +171,7 @@ Code = Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"]
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """What is known of a commit. It is true if the history of the revision has the commit.
+    """The status of a commit. ``bool(status)`` is True if the revision's history has the commit.
 
     >>> from streamdec.preflight import verify_commit_reachable
     >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
@@ -216,33 +217,33 @@ def verify_commit_reachable(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CommitStatus:
-    """Return whether the history of a revision has a commit, and which other refs have it.
+    """Check whether the history of a revision has a commit. Returns a :class:`CommitStatus`.
 
-    A commit of a pull request that was never merged can be downloaded like any other, and its fixes
-    are not in the branch that others download.
+    The commit of an unmerged pull request can be downloaded like any other. Its changes are not in
+    the branch that others download.
 
     Args:
         repo_id: ``org/model``; or the folder of a snapshot in the hub's cache, whose path contains
             the repository and the commit.
-        commit_sha: In hexadecimal, at least seven digits; not needed for such a folder.
+        commit_sha: 7 to 40 hexadecimal digits. Required unless ``repo_id`` is a snapshot folder.
         revision: The branch or tag that should have it.
-        offline: Whether to ask only the cache, as also with ``HF_HUB_OFFLINE=1``.
+        offline: Whether to use only the cache. ``HF_HUB_OFFLINE=1`` has the same effect.
         cache_dir: The hub's cache; by default that of the hub's own library.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a bad repository id, a bad commit, or a folder
-    that is not in the cache. If the hub does not answer, the code is ``COMMIT_UNVERIFIED`` and the
-    note says why.
+    that is not in the cache. If the hub does not answer, or huggingface_hub is not installed, the
+    code is ``COMMIT_UNVERIFIED``, ``reachable`` is None and the note says why.
 
     Cost: one request for the refs, and those for the histories of up to 100 of them.
 
     >>> from streamdec.preflight import verify_commit_reachable
     >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
     >>> status.code, status.note
-    ('COMMIT_UNVERIFIED', 'the hub was not to be asked')
+    ('COMMIT_UNVERIFIED', 'offline: the hub was not asked')
     """
     repo, commit, cache = _asked(repo_id, commit_sha, cache_dir)
     if offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return _from_cache(repo, commit, revision, cache, "the hub was not to be asked")
+        return _from_cache(repo, commit, revision, cache, "offline: the hub was not asked")
     try:
         api = library("huggingface_hub", "hub", "asking the hub for commits needs").HfApi()
         return _from_hub(api, repo, commit, revision)
@@ -266,13 +267,14 @@ def _asked(
         kept = folder.parent.parent
         if not kept.name.startswith("models--"):
             raise TokenizerLoadError(
-                f"{given!r:.200} is in no cache of the hub: {kept.name!r:.100}"
+                f"{given!r:.200} is not in a cache of the hub: expected a folder "
+                f"models--org--name, found {kept.name!r:.100}"
             )
         repo, commit = kept.name.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
         raise TokenizerLoadError(
             f"{given!r:.200} is not a folder of the hub's cache "
-            "(models--org--name/snapshots/commit): name the commit too"
+            "(models--org--name/snapshots/commit): pass commit_sha"
         )
     else:
         repo = given
@@ -342,7 +344,7 @@ def _from_hub(api: Any, repo: str, commit: str, revision: str) -> CommitStatus:
             if any(each.commit_id.startswith(commit) for each in history):
                 held_by.append(ref.name)
     if not left:
-        note = f"the history of the first {MOST_REFS} refs of {len(refs)} was looked at"
+        note = f"only the histories of the first {MOST_REFS} of {len(refs)} refs were searched"
     return CommitStatus(
         repo_id=repo,
         commit=commit,

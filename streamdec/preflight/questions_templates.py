@@ -77,10 +77,13 @@ class TemplateKwargs(NamedTuple):
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
     """Return a new jinja2 environment, like that in which transformers renders chat templates.
 
-    ``profile`` and ``now`` are those of :mod:`streamdec.chat`: ``classic`` as transformers 4.57 to
-    5.20 has it, ``hardened`` as from 5.22 on; ``now`` replaces the local time. The sandbox
-    limits code, not cost: for untrusted templates use :class:`streamdec.chat.ChatTemplate` with
-    ``isolate=True``.
+    Args:
+        profile: ``"classic"`` for transformers 4.57 to 5.20, ``"hardened"`` for 5.22.2 and later.
+        now: A datetime, or a function that returns one, for ``strftime_now``. By default the
+            local time.
+
+    The sandbox does not limit time or memory. For untrusted templates use
+    :class:`streamdec.chat.ChatTemplate` with ``isolate=True``.
 
     Raises :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another profile.
 
@@ -111,12 +114,14 @@ def effective_template_kwargs(
         trust_request_chat_template: Whether the server was started with this option.
 
     vLLM drops arguments that are neither names in the template nor parameters of
-    ``apply_chat_template``. SGLang and transformers pass all arguments, and a template ignores
-    those that it does not name.
+    ``apply_chat_template``, and those that are also fields of the request
+    (``add_generation_prompt``, ``continue_final_message``). SGLang rejects the arguments that it
+    sets itself, such as ``tools``, and passes all others. transformers passes all arguments. vLLM,
+    and SGLang from 0.5.23, reject ``chat_template`` unless ``trust_request_chat_template`` is set.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
-    :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another engine, TypeError
-    if a name in ``kwargs`` is not a string.
+    :class:`~streamdec.MissingExtraError` if jinja2 is needed and missing (only for vLLM),
+    ValueError for another engine, TypeError if a name in ``kwargs`` is not a string.
 
     >>> from streamdec.preflight import effective_template_kwargs
     >>> effective_template_kwargs("path/to/model", "vllm", {"enable_thinking": False}).dropped
@@ -190,7 +195,7 @@ def _vllm(case: _Case) -> TemplateKwargs:
     try:
         named = _undeclared(template)
     except ChatTemplateError as error:
-        return case.sorted_out(refused=case.all_as(f"the template: {error}") | refused)
+        return case.sorted_out(refused=case.all_as(str(error)) | refused)
     is_old = case.engine.before("0.11.1")
     if "tokenize" in case.kwargs and not is_old:
         refused["tokenize"] = "vLLM raises ValueError for this name"
@@ -226,7 +231,7 @@ def _sglang(case: _Case) -> TemplateKwargs:
         return case.sorted_out(refused=case.all_as(reason) | refused)
     for name in case.kwargs:
         if name in _POSITIONAL:
-            refused[name] = "SGLang gives it a value itself: TypeError, multiple values"
+            refused[name] = "SGLang passes this argument itself, so a second value raises TypeError"
     return case.sorted_out(refused=refused)
 
 
@@ -307,9 +312,9 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     """Return the stop ids with which the template of ``path`` begins a turn, and whose turn.
 
     The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
-    assistant's turn is not included, although the next turn follows it. A result is not a mistake
-    if the template closes no turn: such a model ends its turn by beginning the next (GLM), and
-    without these ids its output runs on.
+    assistant's turn is not included, although the next turn follows it. Such an id is correct if
+    the template writes no marker at the end of a turn. A model like GLM ends its turn by starting
+    the next one, and without these ids its output does not stop.
 
     The template is rendered, so the list is also empty without a template, or if it fails.
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
@@ -349,9 +354,10 @@ def openers(
 ) -> dict[str, tuple[str, ...]]:
     """Return the markers with which messages begin, each with the roles of those messages.
 
-    ``markers`` maps texts to ids. A conversation is rendered message by message: the new text
-    before the text of a message that does not close the one before is how the message begins. The
-    result is empty for a template that renders nothing. Raises MissingExtraError without jinja2.
+    ``markers`` maps texts to ids. A conversation is rendered with one more message each time. The
+    text that a message adds before its content, without the marker that closes the previous
+    message, is where its opening markers are searched. The result is empty for a template that
+    renders nothing. Raises MissingExtraError without jinja2.
     """
     import_module("streamdec.chat._jinja").require_jinja2()
     conversations = {
@@ -390,7 +396,7 @@ def _begins(
     common = sum(1 for _ in same)
     found = list(pattern_of(markers).finditer(after, start, end))
     new = [each.group() for each in found if each.end() > common]
-    # All that is between is new: a last message is not closed, this one is.
+    # All markers between the two contents are new, so the first one closes the previous message.
     closes = previous and len(new) == len(found) > 1
     return new[1:] if closes else new
 

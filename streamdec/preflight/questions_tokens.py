@@ -63,10 +63,12 @@ def discover_added_tokens(
 ) -> dict[int, DiscoveredToken]:
     """Return every added token of the snapshot in the folder ``path``, by its id.
 
-    As transformers, vLLM and SGLang have them: ``tokenizer.json``, then ``added_tokens_decoder``
-    over it, whose flags win and whose unknown texts are appended, then the roles and the extra
-    tokens. With ``apply_tokenizer_config=False``, as loaders that read only ``tokenizer.json`` have
-    them. Where that file is missing or its code is remote, what the other files declare.
+    The result is what transformers, vLLM and SGLang load: first ``tokenizer.json``, then
+    ``added_tokens_decoder``, then the roles and the extra tokens. The flags of
+    ``added_tokens_decoder`` replace those of ``tokenizer.json``, and its unknown texts are
+    appended. ``apply_tokenizer_config=False`` returns only the tokens of ``tokenizer.json``. If
+    that file is missing or the tokenizer is remote code, the result is what the other files
+    declare.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -115,8 +117,8 @@ def discover_added_tokens(
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
     """Return the ids of the token ``marker`` in the snapshot in ``path``, in ascending order.
 
-    No id: it is not a token, and a template that writes it writes several. One: its id after
-    loading. More: files declare it under different ids, or one file does so twice; about these are
+    An empty list means that ``marker`` is not a single token. One id is its id after loading.
+    Several ids mean that the files disagree or that one file lists it twice; see the findings
     ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if
@@ -184,11 +186,13 @@ class EffectiveTokenizerClass:
 def effective_tokenizer_class(
     path: str | os.PathLike[str], version: str = ENGINES["transformers"][-1]
 ) -> EffectiveTokenizerClass:
-    """Return the class that ``AutoTokenizer`` of transformers ``version`` returns for ``path``.
+    """Return the class that ``AutoTokenizer`` of transformers ``version`` uses for ``path``.
 
-    Version 5 often takes another class than the declared one: the generic
-    ``TokenizersBackend`` where the declared name is unknown or is not the one of the model type.
-    Version 4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
+    All versions from 5.0 on are treated like 5.23.0, and all earlier ones like 4.57.
+
+    Version 5 often uses another class than the declared one. It uses the generic
+    ``TokenizersBackend`` if the declared name is unknown or does not match the model type. Version
+    4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if
     ``version`` is not a version.
@@ -216,12 +220,12 @@ def effective_tokenizer_class(
 def version_gate_tokenizer_class(
     tokenizer: str | os.PathLike[str] | Mapping[str, Any],
 ) -> str:
-    """Return the transformers that a tokenizer class needs: ``">=4.0"`` or ``">=5.0"``.
+    """Return the transformers version that a tokenizer class needs: ``">=4.0"`` or ``">=5.0"``.
 
-    ``tokenizer`` is the folder of a snapshot, the JSON of its ``tokenizer_config.json``, or the
-    name of a class; a string is a folder if one of that name exists. Classes in the snapshot
-    (``auto_map``) load with both. A name that no version has needs 5, which silently takes another
-    class; 4 raises.
+    ``tokenizer`` is the folder of a snapshot, the parsed ``tokenizer_config.json`` (a dict), or the
+    name of a class. A string is the name of a class unless a folder of that name exists. Classes in
+    the snapshot (``auto_map``) load with both. A name that no version has needs 5, which silently
+    takes another class; 4 raises.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -270,7 +274,8 @@ def _version_4(tokens: Tokens, version: str) -> EffectiveTokenizerClass:
             error = None if found else f"ValueError: {said}"
             why = f"{name} is declared"
             return EffectiveTokenizerClass(found, version, why, file, error=error)
-    # What version 4 has for each model type is not known here; where 5 has a class, 4 had its name.
+    # The classes of version 4 for each model type are unknown here. Where version 5 has a class,
+    # version 4 had one of the same name.
     model_type = config.get("model_type")
     registered = facts().class_of_model.get(model_type, "") if isinstance(model_type, str) else ""
     why = f"no class is declared; model type {model_type}"

@@ -299,7 +299,7 @@ class Tokens:
 
     @property
     def knows_all_ids(self) -> bool:
-        """Whether the tokenizer lacks an id whose text is unknown."""
+        """Whether the text of every id of the tokenizer is known."""
         return self.loaded is not None and not self.is_remote
 
 

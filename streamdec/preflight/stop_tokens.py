@@ -16,7 +16,7 @@ SGLang         C, G, T, and the ids of a built-in list of texts. A bare 0 in G i
 dynamo         G, else the top level of ``config.json``, else its text part; and T, if
                ``added_tokens_decoder`` tells its id.
 smg            the top level of ``config.json`` and G, as written.
-mlx-lm         G if it is true, else the top level of ``config.json``, else T.
+mlx-lm         G unless it is 0 or empty, else the top level of ``config.json``, else T.
 =============  ==================================================================================
 """
 
@@ -316,9 +316,10 @@ class EosSources:
 def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopTokens:
     """Return the ids on which ``engine`` stops when it serves the snapshot in ``path``.
 
-    ``engine`` is ``vllm``, ``sglang``, ``transformers``, ``dynamo``, ``smg`` or ``mlx-lm``, with a
-    version after ``@`` or in its newest known version. A request can change the set; see the notes.
-    The rules were read in the source of each engine. The module
+    ``engine`` is ``"vllm"``, ``"sglang"``, ``"transformers"``, ``"dynamo"``, ``"smg"`` or
+    ``"mlx-lm"``. A version may follow after ``@`` (``"vllm@0.19.1"``). The default is the newest
+    known version. ``path`` is the folder of the snapshot. A request can change the set; see the
+    notes. The rules were read in the source of each engine. The module
     ``streamdec.preflight.stop_tokens`` begins with a table of them.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
@@ -335,7 +336,7 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 
 
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
-    """Return conditions that end a stream where the engine ends it, with its ``eos_token_ids``.
+    """Return a ``StopConditions`` whose ``eos_token_ids`` are the ids on which ``engine`` stops.
 
     ``path`` is the folder of a snapshot, and ``engine`` is as for
     :func:`~streamdec.preflight.effective_stop_tokens`.
@@ -353,8 +354,9 @@ def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopC
     if not found.resolved:
         known = ", ".join(map(str, sorted(found.ids))) or "none"
         message = (
-            f"{os.fspath(path)!r:.200}: {engine} may stop on more than is known here ({known}): "
-            "the tokenizer's end of sequence has no id that can be read"
+            f"{os.fspath(path)!r:.200}: the id of the tokenizer's EOS token is unknown, so "
+            f"{engine} may stop on more ids than these: {known}. Add the id with "
+            "StopConditions(eos_token_ids=...)"
         )
         warnings.warn(message, StreamdecWarning, stacklevel=2)
     return StopConditions(eos_token_ids=sorted(found.ids))

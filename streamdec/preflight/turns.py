@@ -166,10 +166,11 @@ def probe(
 def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     """Return the terminator and the primer among ``markers`` (texts to ids).
 
-    The terminator is the first marker directly after the answer where that is the last message;
-    else the first of at least two between the answer and the next question. The primer is the last
-    before that question, if it is not the terminator. (An old ChatML template that writes nothing
-    after a last answer has its terminator only before the next turn.)
+    The terminator is the marker directly after the answer, if the answer is the last message of the
+    conversation. Otherwise it is the first of at least two markers between the answer and the next
+    question. The primer is the last marker before that question, unless it is the terminator. (An
+    old ChatML template that writes nothing after a last answer has its terminator only before the
+    next turn.)
     """
     after = _between(probes.rendered.get("answered", ""), ANSWER, None)
     between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
@@ -272,7 +273,7 @@ def rendered(
     After an error such as an exceeded limit nothing else is rendered.
     """
     child = import_module("streamdec.chat.isolated")
-    # One child for all conversations; what holds for requests holds here, but for the processor.
+    # One child for all conversations, with less processor time and a smaller answer than requests.
     pool = child.ChildPool(1, child.ChildLimits(cpu_seconds=1, answer=4 << 20))
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}

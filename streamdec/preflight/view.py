@@ -1,4 +1,4 @@
-"""What the rules look at, computed once: files, tokens, stop tokens, templates.
+"""The inputs of the rules, computed once: files, tokens, stop tokens, templates.
 
 In: a snapshot and the engines to report on. Out: a :class:`View`, the argument of every module of
 ``findings``.

@@ -47,7 +47,10 @@ def create_app(
     unknown_ids: UnknownIds = "skip",
     page: bool = False,
 ) -> Starlette:
-    """Return the server as an application for any ASGI server. It starts with its lifespan.
+    """Return the server as an application for any ASGI server.
+
+    Its lifespan enters the engine's ``lifespan()`` and starts the metrics, so the ASGI server must
+    run it.
 
     Args:
         tokenizer: the tokenizer of the engine's model (:func:`streamdec.load_tokenizer`).
@@ -60,26 +63,31 @@ def create_app(
             ignored, unless a request overrides this (``ignore_stops_between``). If a marker
             contains a special token and more, requests do not skip special tokens unless they say
             so (``skip_special_tokens``).
-        separate_reasoning: whether chats have ``reasoning_content`` beside ``content``, and
-            messages have ``thinking`` blocks, without the markers. A chat may override this.
-        api_keys: the keys, of which requests need one; none if requests need no key. Paths with
-            information never need one.
-        hosts: names that the Host header may have; None for all.
+        separate_reasoning: whether chat completions return the reasoning as ``reasoning_content``,
+            and messages as ``thinking`` blocks, without the markers. A chat may override this with
+            ``separate_reasoning``; a message may only turn it on, with ``thinking``.
+            ``/v1/responses`` separates the reasoning by default if there are ``reasoning_markers``.
+        api_keys: the accepted API keys. If it is empty, no request needs a key. ``/``, ``/health``,
+            ``/live``, ``/metrics``, ``/openapi.json``, ``/ping``, ``/ready`` and ``/version`` never
+            need one.
+        hosts: the accepted names of the Host header, in lower case and without a port; None accepts
+            all.
         allow_origins: the origins whose web pages may send requests (CORS).
         allow_request_templates: whether a request may have its own chat template, which is
             rendered in a separate process.
         isolate_templates: whether the model's own template is rendered in a separate process, too,
             with limits of the operating system.
-        simple_template: whether a model without a template gets lines of role and content.
+        simple_template: whether to render a line ``role: content`` for each message if the model
+            has no chat template.
         unknown_ids: what to do with ids of the engine that the tokenizer does not have, as for
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises TypeError for a tokenizer that cannot encode, an engine that is not callable, and
-    ``models`` that is a string. Raises ValueError for a key that a header cannot contain, without a
-    name, for ``separate_reasoning`` without ``reasoning_markers``, and for limits of keys without
-    keys.
-    Raises TypeError or ValueError for markers that StopConditions does not accept as
+    Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable, or ``models`` is a
+    string. Raises ValueError if ``models`` is empty, an API key is not printable ASCII,
+    ``separate_reasoning`` is set without ``reasoning_markers``, or ``limits`` limits keys and there
+    are no ``api_keys``. Raises SourceError if the engine's ``max_concurrency`` is not an integer
+    from 1. Raises TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient

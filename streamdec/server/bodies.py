@@ -93,7 +93,10 @@ def _too_large(limits: ServerLimits) -> RequestError:
 
 
 def _too_slow(limits: ServerLimits) -> RequestError:
-    message = f"the body arrived too slowly: the largest may take {limits.body_seconds:g} seconds"
+    message = (
+        f"the body arrived too slowly: a body of {limits.body_bytes} bytes may take "
+        f"{limits.body_seconds:g} seconds"
+    )
     return RequestError(message, status=408, headers={"connection": "close"})
 
 
@@ -160,8 +163,9 @@ def _check_structure(data: bytes, limits: ServerLimits) -> None:
     )  # the parts outside of strings
     if num_strings + bare.count(b"[") + bare.count(b"{") > most:
         raise RequestError(f"the body has more than {most} strings, lists and objects")
-    if bare.count(b",") > most + limits.samples * limits.prompt_tokens:
-        raise RequestError("the body has more numbers than all prompts may have ids")
+    most_commas = most + limits.samples * limits.prompt_tokens
+    if bare.count(b",") > most_commas:
+        raise RequestError(f"the body has more than {most_commas} commas outside of strings")
     brackets = bare.translate(None, _NO_BRACKETS)[
         : 2 * most
     ]  # deeper nesting would not be balanced

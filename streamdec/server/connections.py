@@ -88,7 +88,7 @@ class Connection(H11Protocol):
     """One connection of a client."""
 
     head_seconds = 30.0
-    """Seconds in which the head of the next request must have come."""
+    """Seconds within which the head of the next request must arrive."""
     drain_seconds = 60.0
     """Seconds in which a client must read some of what the transport buffers (about 64 KiB)."""
     most_idle = _most_idle()

@@ -32,9 +32,11 @@ class SamplingParams:
     """
 
     max_tokens: int
-    """The server ends the stream with this token. An engine may need it to reserve memory."""
+    """The most tokens of the sample. The server ends the stream after this many. An engine may use
+    the number to reserve memory."""
     min_tokens: int = 0
-    """The number of tokens before the engine may choose an end-of-sequence id or a stop id."""
+    """The least number of tokens. The engine must not choose an end-of-sequence id or a stop id
+    before."""
     temperature: float | None = None
     """From 0 (greedy) to 2."""
     top_p: float | None = None
@@ -62,7 +64,8 @@ class SamplingParams:
     index: int = 0
     """The number of the sample, from 0."""
     n: int = 1
-    """How many samples the request has. The engine is called for each."""
+    """The ``n`` of the request: the number of samples for each prompt. The engine is called once
+    for each sample of each prompt."""
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Numbers to add to the logits of tokens, by token id."""
 
@@ -78,9 +81,10 @@ class Engine(Protocol):
     must not block; write a generator instead.
 
     Optional attributes: ``lifespan()`` is an asynchronous context manager around all requests.
-    ``max_concurrency`` is the number of streams that it runs at once. ``logprobs = True`` says that
-    its outputs are objects or dicts with ``logprobs`` beside ``token_ids``: for each token a
-    :class:`~streamdec.integrations.logprobs.TokenLogprob`, or a tuple with the same three fields.
+    ``max_concurrency`` is the number of streams that it runs at once. Set ``logprobs = True``
+    if its outputs are objects or dicts with ``token_ids`` and ``logprobs``. ``logprobs`` has a
+    :class:`~streamdec.integrations.logprobs.TokenLogprob`, or a tuple with the same three fields,
+    for each token. Without it, requests for log probabilities are rejected.
 
     >>> from streamdec.server import Engine, SamplingParams
     >>> def echo(prompt_token_ids, params):
@@ -101,11 +105,15 @@ class Engine(Protocol):
 
 
 def load_engine(name: str, folder: str | None = None) -> Engine:
-    """Return the engine with the ``name`` ``module:callable``; for a class, an instance.
+    """Import an engine and return it.
 
-    The module is imported, so its code runs. ``folder`` is added to the front of ``sys.path``.
-    Raises :class:`~streamdec.SourceError`, which names the missing part. If the module
-    raises an error, it is the cause.
+    Args:
+        name: ``module:callable``, such as ``my_engine:generate``. A class is called without
+            arguments.
+        folder: A folder to put at the front of ``sys.path``, or None.
+
+    Importing the module runs its code. Raises :class:`~streamdec.SourceError`, which names the
+    missing part. If the module or the class raises an error, that error is the ``__cause__``.
 
     >>> from streamdec.server import load_engine
     >>> load_engine("my_engine:engine")

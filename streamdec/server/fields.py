@@ -108,7 +108,7 @@ class Fields:
 def _span(least: float | None, most: float | None) -> str:
     if least is None:
         return "" if most is None else f" up to {most}"
-    return f" from {least} " + ("up" if most is None else f"to {most}")
+    return f" of at least {least}" if most is None else f" from {least} to {most}"
 
 
 def _is_float(value: float) -> bool:

@@ -128,7 +128,9 @@ class Front:
         try:
             found = self.tokenizer.get_chat_template(fallback=fallback)
         except ChatTemplateError as error:
-            _log.warning("chats are not served: %s; on the command line --chat-template", error)
+            _log.warning(
+                "chats are not served: %s; or pass --chat-template to streamdec serve", error
+            )
             return None
         if self.isolates_templates:
             apart: Any = copy(found)

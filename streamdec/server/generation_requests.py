@@ -190,7 +190,7 @@ def _conditions(
     for name in ("stop", "stop_token_ids"):
         value = given.get(name)
         if isinstance(value, list) and len(value) > limits.stops:
-            message = f"{name} must not have more than {limits.stops} stops, not {len(value)}"
+            message = f"{name} must have at most {limits.stops} stops, not {len(value)}"
             raise RequestError(message, param=name)
     sections = fields.get("ignore_stops_between")
     if isinstance(sections, list) and len(sections) > limits.stops:

@@ -108,7 +108,8 @@ class Guard:
         matching = [each for each in self._accounts if hmac.compare_digest(found, each)]
         if not matching:
             raise RequestError(
-                "the API key is missing or wrong: Authorization: Bearer KEY",
+                "the API key is missing or wrong; send it as Authorization: Bearer KEY or as "
+                "x-api-key: KEY",
                 status=401,
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 class ServerLimits:
     """The limits of a server. A request over a limit gets an error that names the parameter.
 
-    Raises ValueError for a number that is not above 0. Only ``waiting`` may be 0.
+    Raises ValueError for a value that is not a positive number. Only ``waiting`` may be 0, and only
+    fields whose default is None may be None.
 
     >>> from streamdec.server import ServerLimits
     >>> ServerLimits(concurrent=8).waiting
@@ -28,7 +29,8 @@ class ServerLimits:
     bodies_bytes: int = 32 << 20
     """Bytes of all large bodies (32 KiB and more) whose answers have not begun."""
     values: int = 100_000
-    """Strings, lists and objects of a request. (Numbers: these, and the ids of all prompts.)"""
+    """Strings, lists and objects of a request. A request may also have this many numbers in
+    addition to the ids of ``samples`` prompts of ``prompt_tokens`` ids."""
     depth: int = 64
     """Levels of lists and objects in a request."""
     messages: int = 2_048
@@ -82,4 +84,5 @@ class ServerLimits:
                 or (is_seconds and not value > 0)
                 or (not is_seconds and value < least)
             ):
-                raise ValueError(f"{each.name} must be at least {least}, not {value!r:.40}")
+                wanted = "above 0" if is_seconds else f"at least {least}"
+                raise ValueError(f"{each.name} must be {wanted}, not {value!r:.40}")

@@ -31,7 +31,7 @@ class _Told:
     """An answer that is complete: a JSON object."""
 
     num_tokens = 0
-    """Do nothing, because the engine is not used."""
+    """0, because the engine generates nothing."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self._body = body

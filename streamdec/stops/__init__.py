@@ -1,4 +1,4 @@
 """When a stream ends: conditions, and the matching of stops in its text.
 
-No library, but ``regex`` for ``stop_regex``.
+``stop_regex`` needs the ``regex`` library; the rest needs no library.
 """

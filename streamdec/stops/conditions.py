@@ -1,7 +1,7 @@
 """StopConditions: when a stream ends, as data.
 
-Checked once, when they are made; immutable, hashable, picklable, and JSON both ways, so they can be
-the key of a cache and travel inside a snapshot.
+StopConditions are checked once, when they are made. They are immutable, hashable and picklable, and
+convert to JSON and back, so they can be the key of a cache and part of a snapshot.
 """
 
 from __future__ import annotations
@@ -47,54 +47,58 @@ class _Fields:
 
 
 class StopConditions(_Fields):
-    r"""When a stream ends. The names are vLLM's.
+    r"""Define when a stream ends. Most names are those of vLLM.
 
-    Checked when they are made; then immutable, hashable and comparable, for any number of streams.
-    One text or id stands for a list of one, None for an empty list; duplicates collapse. The
-    attributes have the names of the arguments. Lists become sorted tuples, except ``stop_regex``:
-    if two patterns match up to the same code point with the same length, the first wins.
+    The arguments are checked when the object is made. It is immutable, hashable and comparable, and
+    any number of streams can share it. Where a list is expected, one string or id stands for a list
+    of one, and None for an empty list. Duplicates are removed. The attributes have the names of
+    the arguments, without ``max_stop_length`` and ``max_total_length``. Lists become sorted tuples.
+    Only ``stop_regex`` and ``ignore_stops_between`` keep the order of the caller: if two patterns
+    match up to the same code point with the same length, the first wins.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).
         stop_token_ids: ids that end the stream; their own text is not output.
-        visible_stop: stop strings whose text is output. One that is both is hidden.
-        visible_stop_token_ids: ids that end the stream, and whose text is output. One that is
-            both is hidden.
+        visible_stop: stop strings whose text is output. One that is also in ``stop`` is hidden.
+        visible_stop_token_ids: ids that end the stream, and whose text is output. One that is also
+            in ``stop_token_ids`` is hidden.
         include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
             end-of-sequence.
-        min_tokens: stops of every kind, end-of-sequence too, are ordinary text if they are complete
-            with generated token number ``min_tokens``, counted from 1, or an earlier one.
-        max_tokens: how many tokens are generated at most, skipped and unknown ones included: the
-            stream ends in the step of the last, with ``finish_reason="length"`` unless that is a
-            stop. None: no limit.
+        min_tokens: a stop of any kind, end-of-sequence included, is ordinary text if one of the
+            first ``min_tokens`` generated tokens completes it.
+        max_tokens: the most tokens that are generated, skipped and unknown ones included. The step
+            of the last one ends the stream, with ``finish_reason="length"``, or ``"stop"`` if that
+            token completes a stop. None: no limit.
         ignore_eos: ``eos_token_ids`` do not end the stream.
         eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
             named as a stop as well is treated and reported as such.
-        stop_token_sequences: several ids in a row, skipped and unknown ones included. The longest
-            wins; ``stop_reason`` is the tuple of its ids.
-        enable_stops_after: a text or an id. Stops are ignored until it was generated; the prompt
-            does not count. A stop begins after it. End-of-sequence ids and ``max_tokens`` always
-            apply.
+        stop_token_sequences: lists of ids. The stream ends when all ids of a list came in a row,
+            skipped and unknown ones included. The longest wins. Hidden. ``stop_reason`` is the
+            tuple of its ids.
+        enable_stops_after: a marker: a text or an id. Stops are ignored until it was generated; one
+            in the prompt does not count. A stop cannot contain a part of the marker.
+            End-of-sequence ids and ``max_tokens`` always apply.
         disable_stops_after: a text or an id after which stops are ignored again.
         ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
             such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
             A stream begins inside a section if the last marker of its prompt is an opening one.
-            Cannot be combined with the two conditions above.
-        starts_inside: whether streams begin inside the first section, for any prompt. None:
-            the prompt decides. Markers that are ids, or texts that are always encoded as one token,
-            are searched among the ids of the prompt; for other texts the prompt is decoded.
-        stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). One is complete at the
-            first code point up to which some text is a whole match, so ``\d+`` at the first digit:
-            greedy and lazy are the same. Of the matches that end there the longest is the stop, and
-            ``stop_reason`` is the pattern. ``^`` is where the generated text begins, or what
-            follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text before.
-            Hidden, and withheld as stop strings are. Which characters are letters, digits or
-            spaces, and which differ only in case, is as in the ``regex`` library:
-            ``pip install 'streamdec[regex]'``.
-        max_match_length: the most code points of a match of ``stop_regex``; longer ones are not
-            found, so fewer than this are ever withheld. Must be given where a match may be of any
-            length.
+            Cannot be combined with ``enable_stops_after`` or ``disable_stops_after``.
+            starts_inside: whether streams begin inside the first section, for any prompt. Only with
+            ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts that
+            are always encoded as one token, are searched among the ids of the prompt; for other
+            texts the prompt is decoded.
+        stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). A pattern is complete at
+            the first code point where a match can end, so ``\d+`` at the first digit: greedy and
+            lazy are the same. If several matches end there, the longest is the stop.
+            ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
+            or what follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text
+            before. Hidden, and withheld as stop strings are. Which characters are letters, digits
+            or spaces, and which differ only in case, is as in the ``regex`` library: ``pip install
+            'streamdec[regex]'``.
+        max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
+            found, so a pattern withholds at most this many code points, less one. Required if a
+            pattern can match text of any length, such as ``a+``.
         max_stop_length: the most code points of a stop string, a marker or a match of
             ``stop_regex``, and the most ids of a sequence. For untrusted conditions.
             Checked, and not kept. None: no bound.
@@ -102,12 +106,14 @@ class StopConditions(_Fields):
             Memory and the cost of making conditions grow with it.
 
     Raises:
-        ValueError: an empty stop, a lone surrogate, a negative id, a bool for a number,
-            ``max_tokens`` below 1 or ``min_tokens``, ``max_match_length`` without ``stop_regex``, a
-            bound exceeded. An invalid pattern, or a pattern that may match nothing or asks
-            for what follows the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group or
-            possessive repeat.
-        TypeError: an argument that is not a string, an id or a number.
+        ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
+            ``min_tokens`` is negative; ``max_tokens`` is below 1 or below ``min_tokens``;
+            ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
+            ``ignore_stops_between``; markers that exclude each other; a length above its bound.
+            Also if a pattern is invalid, can match the empty string, or depends on the text after
+            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat.
+            TokenIdError: an id is not an integer from 0 to 2**32 - 1. TypeError: another argument
+            has a wrong type.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
@@ -214,7 +220,7 @@ class StopConditions(_Fields):
     # --- JSON
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the default, as JSON: a new dict of lists, texts and numbers."""
+        """Return a new dict of JSON values, of all fields that are not the default."""
         return {
             each.name: _plain(value)
             for each in fields(self)
@@ -223,10 +229,10 @@ class StopConditions(_Fields):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The conditions that ``to_json`` gave ``data`` for.
+        """Return the conditions that a dict from ``to_json`` describes.
 
-        Raises what the constructor raises; ValueError for an unknown key, TypeError for
-        an argument that is not a mapping.
+        Raises what the constructor raises, ValueError for an unknown key, and TypeError if ``data``
+        is not a mapping.
 
         >>> from streamdec import StopConditions
         >>> conditions = StopConditions("User:", eos_token_ids=2)
@@ -237,7 +243,8 @@ class StopConditions(_Fields):
             raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
         unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
         if unknown:
-            raise ValueError(f"unknown stop conditions: {', '.join(unknown)}")
+            known = ", ".join(each.name for each in fields(cls))
+            raise ValueError(f"unknown stop conditions: {', '.join(unknown)}; expected {known}")
         return cls(**data)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -253,7 +260,7 @@ def _plain(value: Any) -> Any:
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...]:
-    """Each once, in one order."""
+    """Return the texts without duplicates, sorted."""
     return tuple(sorted(_in_order(name, given)))
 
 
@@ -263,12 +270,14 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
     if not _are_ascii(texts):
         for text in texts:
             _check_text(name, text)
-    # Plain strings: those of NumPy and other subclasses may compare in their own way.
-    return tuple(dict.fromkeys(map(str.__str__, texts)))
+    if {*map(type, texts)} != {str}:
+        # Plain strings: those of NumPy and other subclasses may compare in their own way.
+        texts = [str.__str__(text) for text in texts]
+    return tuple(dict.fromkeys(texts))
 
 
 def _are_ascii(texts: list[Any]) -> bool:
-    """Whether all ``texts`` are strings, not empty, and ASCII: the usual case, checked quickly."""
+    """Whether all ``texts`` are non-empty ASCII strings, which is the usual case."""
     try:
         return "".join(texts).isascii() and all(texts)
     except TypeError:  # not only strings
@@ -294,7 +303,7 @@ def _ids(name: str, given: Ids) -> tuple[int, ...]:
 
 
 def _listed(given: Any) -> list[Any]:
-    """Return ``given`` as a list: a single value as one, None as none."""
+    """Return ``given`` as a list: a single value as a list of one, None as an empty list."""
     if given is None:
         return []
     if isinstance(given, (list, tuple)) or _is_list(given):
@@ -396,8 +405,9 @@ _READERS = [
     (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
     for each in fields(_Fields)
 ]
-"""Of each field what sets it, its name, its default, and what checks any other value. Setting a
-field of a frozen class through its slot takes half the time of ``object.__setattr__``."""
+"""For each field: the setter of its slot, its name, its default, and the function that checks any
+other value. Setting a frozen field through its slot takes half the time of
+``object.__setattr__``."""
 
 NO_CONDITIONS = StopConditions()
 """Nothing ends the stream."""

@@ -73,9 +73,10 @@ class Ending(NamedTuple):
 def find(
     stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
 ) -> tuple[Read, Ending | None]:
-    """Read ``text``, decided at ``at``, whose code points began ``firsts`` tokens ago.
+    """Read ``text``, which was decided at ``at``; its code points began ``firsts`` tokens ago.
 
-    Returns what it did, its text including what was withheld; and the stop that it completed.
+    Returns what the text did (a Read, with the text that was withheld before), and the Ending if
+    the text completed a stop, else None.
     """
     index = tokens_in(at.count)
     skip = sum(index - age <= at.shield for age in firsts)
@@ -159,8 +160,8 @@ def by_sequence(
         origin = first.place if origin is None else min(origin, first.place)
         text += parted.own
         return Ending(text, ids, True, start, _end_of(at, text), origin)
-    # A hidden sequence is cut from the first byte of its first token. What that token found
-    # unfinished and a later one decided was matched then.
+    # A hidden sequence is cut from the first byte of its first token. A character that was
+    # unfinished there, and that a later token completed, was already searched for stops.
     held = first.before
     text, found = _released(stops, table, held, ignore=bool(first.spared))
     output = code_points_in(at.count) - len(at.withheld)
@@ -191,9 +192,10 @@ def _released(
 def _parted(
     stops: StopSet, table: Table, at: Checkpoint, token_id: int
 ) -> tuple[str, Ending | None, provenance.Parted]:
-    """The text released before a token that ends the stream by its id; and the token's text.
+    """Return the text before a token that ends the stream by its id, and the token's own text.
 
-    Of that nothing is matched. It begins with a character that an earlier token may have begun.
+    No stop is searched in the token's own text. An earlier token may have begun its first
+    character.
     """
     parted = table.parted(at.state, token_id)
     text, found = _emptied(*find(stops, at, parted.before, parted.firsts))

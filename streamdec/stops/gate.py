@@ -2,14 +2,14 @@ r"""Where in a stream stops count: outside of the sections that markers enclose.
 
 **Theory.** The gate is an automaton beside the matcher. State ``OPEN`` (0) is outside of all
 sections: stops count, and the opening marker of any section is searched. State *n* is inside
-section *n*: nothing that the caller named stops the stream, and only the closing marker of that
-section is searched. A section without an opening marker is entered at the start or never; one
-without a closing marker is never left. So ``enable_stops_after=a, disable_stops_after=b`` is one
-section from *b* to *a*, in which the stream begins if there is an *a*.
+section *n*: only end-of-sequence ids and ``max_tokens`` end the stream, and only the closing marker
+of that section is searched. A section without an opening marker is entered at the start or never;
+one without a closing marker is never left. So ``enable_stops_after=a, disable_stops_after=b`` is
+one section from *b* to *a*, in which the stream begins if there is an *a*.
 
-A marker is an id or a text. A text may be that of skipped special tokens, of which nothing is read:
-then their ids are markers too. Where texts are searched, the state has a second part, the *marker
-tail*: the suffix of the text that may become the next marker.
+A marker is an id or a text. The text may be the name of skipped special tokens, which have no text
+in a stream; then their ids are markers too. Where texts are searched, the state has a second part,
+the *marker tail*: the suffix of the text that may become the next marker.
 
 **A worked example.** Reasoning, which ends with its own token, and quotes:
 
@@ -145,8 +145,9 @@ class PromptMarkers:
     ids of a prompt. Where other texts are searched, the ids after the last such id are decoded.
 
     Args:
-        sections: pairs of an opening and a closing marker. A marker of two sections opens one.
-        tokenizer: of the streams. It is not kept: what is cached for it would never be freed.
+        sections: pairs of an opening and a closing marker. A marker that opens one section and
+            closes another counts as an opening marker. tokenizer: the tokenizer of the streams. No
+            reference is kept, or it would never be freed.
     """
 
     __slots__ = ("_by_id", "_by_text")
@@ -179,9 +180,10 @@ class PromptMarkers:
 
 
 def _only_token(tokenizer: Any, text: str) -> int | None:
-    """Return the id of the token that is ``text``, if guarantee 12 finds it by that id.
+    """Return the id of the token that always encodes ``text``, or None.
 
-    A word may always be part of a longer token. Other texts are encoded beside some letters.
+    None for a word, which may be part of a longer token. Other texts are encoded with some letters
+    on both sides as a test.
     """
     encode = getattr(tokenizer, "encode", None)
     token_to_id = getattr(tokenizer, "token_to_id", None)

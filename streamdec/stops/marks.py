@@ -7,8 +7,8 @@ that token. A code point was begun by the token of the first mark beyond it.
 
 While a stream runs, its marks are a linked list, the newest first: ``(mark, older marks)``. So a
 step adds a mark by making one tuple. Marks that are no longer needed stay at the end of the list
-until all the text that a stop may claim is of one token, or until the tally is full. So a list has
-at most ``MOST_TALLIED`` of them.
+until only one token gave text that a stop may claim, or until the tally (see
+:mod:`streamdec.tables.counting`) is full. So a list has at most ``MOST_TALLIED`` of them.
 
 >>> from streamdec.tables.counting import count_of
 >>> from streamdec.stops.marks import linked, newest, origin_of

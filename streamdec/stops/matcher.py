@@ -1,11 +1,12 @@
-r"""Finds the first stop in text that comes in pieces, and what of the text must be withheld.
+r"""Find the first stop in text that comes in pieces, and the text to withhold.
 
 **Theory.** The automaton of Aho and Corasick (1975) finds many strings at once; its state is the
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.stops.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. Making one costs a set of the stops and of their first letters. A sorted list of the
-stops is made when such a letter comes, and a set of all prefixes once that is asked often.
+may be simple. The constructor makes a set of the stops and one of their first letters. A sorted
+list of the stops is made when the first such letter comes. Once that list was searched often, a set
+of all prefixes replaces it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -23,8 +24,9 @@ What must be withheld (*jailed*) is the longest suffix of the tail that is a pro
 >>> stops.step("\nUs", "er:")[1]                # the visible one is complete first, at "r"
 Hit(stop='User', visible=True, end=2, text='User')
 
-Which stop wins: the one that is complete first, code point by code point; of several that are
-complete at one code point the longest; of equally long ones a hidden one, then a string.
+Which stop wins: the one that is complete first, code point by code point. If several are complete
+at the same code point, the longest wins. Of equally long ones, a hidden one wins over a visible
+one, and then a string over a pattern.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from typing import Any, NamedTuple, Protocol
 from streamdec.locks import cached_property
 
 MOST_IN_PREFIXES = 2**20
-"""Code points squared up to which a set of all prefixes is made. Of one long stop it is half as
-large."""
+"""A set of all prefixes is made only while the squared lengths of the stops add up to at most this.
+The prefixes of one stop of n code points have n²/2 code points together."""
 
 
 class Hit(NamedTuple):
@@ -70,10 +72,13 @@ class Matcher(Protocol):
 
     @property
     def firsts(self) -> frozenset[str] | None:
-        """What a stop may begin with: other text leaves ``start`` as it is. None: anything."""
+        """The letters with which a stop may begin; None if it may begin with any letter.
+
+        Text without these letters leaves the tail ``start`` as it is.
+        """
 
     is_cacheable: bool
-    """Whether there are so few tails that what follows each is worth storing."""
+    """Whether there are few tails, so that the results of a step are worth caching for each."""
 
     def step(self, tail: Any, text: str, *, ignore: bool = False) -> tuple[Any, Hit | None]:
         """Return the tail after ``text``, or the first stop in it.
@@ -82,10 +87,10 @@ class Matcher(Protocol):
         """
 
     def skip(self, tail: Any, text: str) -> Any:
-        """Return the tail after ``text`` that is not part of a stop; stops may begin after it."""
+        """Return the tail after ``text``, no part of which can be in a stop."""
 
     def restart(self, tail: Any) -> Any:
-        """Return the tail after a release: no stop has a part of the text before it."""
+        """Return the tail after a release: a later stop cannot contain text from before it."""
 
     def jailed(self, tail: Any) -> str:
         """Return the end of the text that must be withheld."""
@@ -97,7 +102,7 @@ class Matcher(Protocol):
         """Return ``tail`` as JSON."""
 
     def load(self, data: Any) -> Any:
-        """Return the tail that ``dump`` gave ``data`` for. Raises ValueError if there is none."""
+        """Return the tail from which ``dump`` made ``data``. Raises ValueError for other data."""
 
 
 class StopStrings:
@@ -114,7 +119,7 @@ class StopStrings:
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
-        self._stops = self._hidden.union(visible)
+        self._stops = self._hidden.union(visible) if visible else self._hidden
         self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
 
     # Made on first use: many sets of stops never see a letter with which a stop begins.
@@ -225,7 +230,7 @@ def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
 
 
 def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
-    """A sorted list at first; the set of all prefixes once that has paid for itself."""
+    """Search a sorted list at first, and a set of all prefixes once making it is worth the cost."""
     test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
 
     def begins(text: str) -> bool:

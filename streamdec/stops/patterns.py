@@ -20,17 +20,19 @@ from typing import Any, NamedTuple
 from streamdec.stops.regex_syntax import Parts, Regex, parse, width
 
 MAX_PARTS = 4_000
-"""Characters and other parts of a pattern, each as often as it must be repeated: an engine may
-write them out."""
+"""The most characters and other parts of a pattern, a repeated part counted as often as it must be
+repeated, because the ``regex`` library may expand it."""
 
 CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 UNTESTED = "(?:|(?!))"
-"""Matches the empty text, and keeps ``regex`` from optimisations. Two are wrong: at the end of the
-text it leaves out a repeated part unless the text after the repeat can follow, and it makes
-``[^ab]`` of the alternatives ``[^a]|[^b]``. One is slow: the search for a partial match of a long
-run of characters takes time that is cubic in its length, with any timeout."""
+"""Matches the empty text, and switches off three optimisations of ``regex``.
+
+Two give wrong matches. At the end of the text, ``regex`` leaves out a repeated part unless the text
+after the repeat can follow. And it turns the alternatives ``[^a]|[^b]`` into ``[^ab]``. The third
+is slow: the search for a partial match of a long run of characters takes time that is cubic in the
+length of the run, even with a timeout."""
 LONGEST_RUN = 16
-"""Characters of a pattern in a row before UNTESTED."""
+"""The most characters of a pattern in a row without an UNTESTED between them."""
 NEVER = "can never match where it has (?!) or (?<!)"
 BOUNDARIES = {"AT_BOUNDARY": r"\b", "AT_NON_BOUNDARY": r"\B"}
 
@@ -41,12 +43,12 @@ class StopPattern(NamedTuple):
     source: str
     """As the caller wrote it."""
     longest: int
-    """Code points of the longest match that is looked for."""
+    """The most code points of a match; longer ones are not found."""
     reach: int
-    """How many code points before its beginning say whether there is a match (also by not being
-    there); 0: it does not look back."""
+    """How many code points before a match the pattern may look at (or find missing); 0 for a
+    pattern that does not look back."""
     spelled: str
-    r"""The same pattern, in words that ``re`` and ``regex`` read alike.
+    r"""The same pattern, in syntax that ``re`` and ``regex`` read alike.
 
     ``^`` is ``\G``: it holds where a
     search begins, which must be the place where the gate opened or the text begins."""
@@ -61,15 +63,15 @@ class StopPattern(NamedTuple):
 
 
 def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
-    """``read_pattern`` of each."""
+    """Return ``read_pattern`` of each source."""
     return tuple(read_pattern(source, max_match_length) for source in sources)
 
 
 @lru_cache(maxsize=256)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
-    """What ``source`` means as a stop whose matches have ``max_match_length`` code points at most.
+    """Return ``source`` as a stop pattern with matches of at most ``max_match_length`` code points.
 
-    Raises ValueError, which names the pattern, if it cannot be one.
+    Raises ValueError, which names the pattern, if ``source`` cannot be a stop pattern.
     """
     try:
         tree = parse(source)
@@ -191,8 +193,8 @@ class _Speller:
                 return self._look(value, place, wanted=name == "ASSERT")
             case "ATOMIC_GROUP" | "POSSESSIVE_REPEAT":
                 raise _RefusedError(
-                    "has an atomic group or a possessive repeat: what these match depends on what "
-                    "follows, which is not known yet"
+                    "has an atomic group or a possessive repeat: these match depending on the text "
+                    "after them, which is not known yet; use an ordinary group or repeat"
                 )
             case "FAILURE":
                 raise _RefusedError(NEVER)
@@ -201,7 +203,7 @@ class _Speller:
     def _group(self, value: Any, place: _Place) -> str:
         number, add, remove, inner = value
         if (add | remove) & (re.ASCII | re.UNICODE):
-            raise _RefusedError("changes (?a) or (?u) inside: flags of the alphabet are global")
+            raise _RefusedError("sets (?a) or (?u) in a group: put it at the start of the pattern")
         spelled = self._spell(inner, place._replace(flags=(place.flags | add) & ~remove))
         if add & re.IGNORECASE:
             spelled = f"(?i:{spelled})"
@@ -242,7 +244,10 @@ class _Speller:
     def _look(self, value: Any, place: _Place, *, wanted: bool) -> str:
         direction, inner = value
         if direction > 0:
-            raise _RefusedError("looks ahead, at text that is not known yet")
+            raise _RefusedError(
+                "has a look-ahead, but the text after the match is not known yet: leave it out, or "
+                "name the character"
+            )
         back = (place.back or 0) + width(inner)[0]  # re rejects a width that is not fixed
         self._look_back(back)
         spelled = self._spell(inner, place._replace(back=back, follow=0))

@@ -29,24 +29,27 @@ if TYPE_CHECKING:
     Find = Callable[..., regex.Match[str] | None]
 
 TIMEOUT = 0.5
-"""Seconds of CPU time for one step of the matcher, and again for finding what is withheld: so one
-second for a token. (Within one search ``regex`` counts the time of all threads.)"""
+"""Seconds of CPU time for one step of the matcher, which finds matches and the text to withhold.
+(Within one search ``regex`` counts the time of all threads.)"""
 FREE_TIME = 0.002
 """Seconds of each step that do not count for its stream. Ordinary patterns take a tenth of this."""
 STREAM_TIMEOUT = 5.0
-"""Seconds beyond these for all steps of a stream: a pattern that takes almost TIMEOUT at each token
-ends the stream after ten tokens."""
+"""Seconds of CPU time for all steps of a stream, FREE_TIME of each step not counted. A pattern that
+takes almost TIMEOUT at each token raises the error after about ten tokens."""
 
 
 class RegexTail(NamedTuple):
-    """The end of the text, kept for the next step."""
+    """The end of the generated text, kept for the next step."""
 
     text: str
-    """The end of it."""
+    """The text itself."""
     floor: int
     """No match begins before this place in it."""
     is_place: bool
     """Whether ``^`` matches there: stops were enabled there, or the generated text begins there."""
+    begun: int = 0
+    """How many of the last code points may become a match that is hidden. It follows from the other
+    fields, so a snapshot does not have it."""
     spent: float = 0.0
     """Seconds of CPU time beyond FREE_TIME that the stream's steps took. Not part of a snapshot."""
 
@@ -190,8 +193,8 @@ class RegexStops:
             sources = [each.source for each in self._regexes]
             raise StopRegexTimeoutError(
                 f"stop_regex {', '.join(map(repr, sources)):.100} took more than {STREAM_TIMEOUT} "
-                "seconds on the text of one stream: rewrite it so that a text matches in few ways "
-                "only",
+                "seconds on the text of one stream: rewrite the slow pattern so that a text "
+                "matches in few ways only",
                 sources[0],
             )
         return after._replace(spent=spent), None
@@ -213,36 +216,34 @@ class RegexStops:
         return self._strings.tail_of(tail.text[tail.floor :])
 
     def _cut(self, tail: RegexTail, deadline: float) -> RegexTail:
-        size = self._longest_tail
+        size, begun = self._longest_tail, 0
+        if not (self._reach and self._visible):
+            begun = max(each.begun(tail, deadline) for each in self._regexes)
         if not self._reach:
-            size = max(len(self._strings_tail(tail)), self._begun(tail, deadline))
+            size = max(len(self._strings_tail(tail)), begun)
         left_out = max(len(tail.text) - size, 0)
         is_place = tail.is_place and tail.floor >= left_out
-        return RegexTail(tail.text[left_out:], max(tail.floor - left_out, 0), is_place, tail.spent)
-
-    def _begun(self, tail: RegexTail, deadline: float) -> int:
-        return max(each.begun(tail, deadline) for each in self._regexes)
+        floor = max(tail.floor - left_out, 0)
+        return RegexTail(tail.text[left_out:], floor, is_place, begun, tail.spent)
 
     def skip(self, tail: RegexTail, text: str) -> RegexTail:
         """See Matcher."""
         if not self._reach:
             return START._replace(spent=tail.spent)
         before = _end(tail.text + text, self._longest_tail)
-        return RegexTail(before, len(before), True, tail.spent)
+        return RegexTail(before, len(before), True, spent=tail.spent)
 
     def restart(self, tail: RegexTail) -> RegexTail:
         """See Matcher."""
         if not self._reach:
             return START._replace(spent=tail.spent)
         is_place = tail.is_place and tail.floor == len(tail.text)
-        return RegexTail(tail.text, len(tail.text), is_place, tail.spent)
+        return RegexTail(tail.text, len(tail.text), is_place, spent=tail.spent)
 
     def jailed(self, tail: RegexTail) -> str:
-        """See Matcher. Raises StopRegexTimeoutError."""
+        """See Matcher."""
         size = len(self._strings.jailed(self._strings_tail(tail)))
-        if tail.text and not self._visible:
-            size = max(size, self._begun(tail, thread_time() + TIMEOUT))
-        return _end(tail.text, size)
+        return _end(tail.text, size if self._visible else max(size, tail.begun))
 
     def size(self, tail: RegexTail) -> int:
         """See Matcher."""
@@ -259,9 +260,10 @@ class RegexStops:
         tail = RegexTail(*data)
         is_text = not any("\ud800" <= letter < "\ue000" for letter in tail.text)
         fits = len(tail.text) <= self._longest_tail and 0 <= tail.floor <= len(tail.text)
-        if not (is_text and fits) or self._cut(tail, thread_time() + TIMEOUT) != tail:
+        cut = self._cut(tail, thread_time() + TIMEOUT) if is_text and fits else None
+        if cut is None or self.dump(cut) != data:
             raise ValueError("expected a tail that these stops could have produced")
-        return tail
+        return cut
 
 
 def _end(text: str, size: int) -> str:

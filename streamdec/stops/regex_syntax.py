@@ -62,7 +62,7 @@ class Part:
     least: int
     """The code points of its shortest match."""
     most: float
-    """Those of its longest match; ``inf`` without a limit."""
+    """The code points of its longest match; ``inf`` without a limit."""
 
 
 Parts = tuple[Part, ...]
@@ -119,7 +119,7 @@ class _Reader:
         return follows
 
     def _until(self, end: str) -> str:
-        """What is before ``end``, which is read too."""
+        """Read up to and with ``end``, and return the text before ``end``."""
         found = self._source[self._at : self._source.index(end, self._at)]
         self._at += len(found) + len(end)
         return found
@@ -260,7 +260,7 @@ class _Reader:
             while (sign := self._take()) != ":":
                 remove |= FLAGS[sign]
         if sign == ")":
-            return None  # global flags, which re.compile has told
+            return None  # global flags, which parse() takes from re.compile
         inner = self._closed((verbose or bool(add & re.VERBOSE)) and not remove & re.VERBOSE)
         return Part("SUBPATTERN", (None, int(add), int(remove), inner), *width(inner))
 
@@ -338,7 +338,7 @@ def _one(name: str, value: Any) -> Part:
 
 
 def _key(part: Part) -> Any:
-    """What two equal parts have in common; unlike for parts with parts inside."""
+    """Return a key that equal parts share. Parts with parts inside always have different keys."""
     return part.value if part.name in SIMPLE else id(part)
 
 
@@ -354,7 +354,7 @@ def _members(parts: Parts) -> list[tuple[str, Any]] | None:
 
 
 def _unpacked(parts: list[Part]) -> Parts:
-    """``parts`` with the parts of groups that neither capture nor set flags in their place."""
+    """Return ``parts``; the parts of a group without number and flags replace the group."""
     found: list[Part] = []
     for part in parts:
         is_plain = part.name == "SUBPATTERN" and part.value[:3] == (None, 0, 0)

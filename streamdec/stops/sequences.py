@@ -71,7 +71,7 @@ NO_SEQUENCES = Node()
 
 
 def tree_of(sequences: Iterable[tuple[int, ...]]) -> Node:
-    """Return the empty beginning of ``sequences``."""
+    """Return the root of the tree of ``sequences``: the empty beginning."""
     root = NO_SEQUENCES
     for sequence in sequences:
         node = root = Node() if root is NO_SEQUENCES else root
@@ -85,7 +85,7 @@ class Checkpoint(NamedTuple):
     """All that a stream with stops knows at one moment."""
 
     state: Any
-    """Of the table."""
+    """The state of the table."""
     matching: Matching
     withheld: str
     """Decided text that is not output: what is jailed, and more while a sequence may begin."""
@@ -94,7 +94,7 @@ class Checkpoint(NamedTuple):
     shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
     count: int  # type: ignore[assignment]
-    """Of the tokens so far, and of the text that they decided."""
+    """The count (see counting) of the tokens so far and of the text that they decided."""
 
 
 class Candidate(NamedTuple):
@@ -104,15 +104,15 @@ class Candidate(NamedTuple):
     node: Node
     """Where the ids from the token on lead to."""
     offsets: tuple[int, int] = (0, 0)
-    """The stream's before it."""
+    """The prefix and read offsets of the stream before the token."""
     recorder: Recorder | None = None
-    """A checkpoint of what the stream had recorded before it. Forks share it: it is not changed."""
+    """A checkpoint of the spans recorded before the token. Forks share it, so never change it."""
     since: str = ""
     """The text that the token and those after it decided, until ``origin`` is known."""
     before_it: int = 0
     """How many of its first code points have no byte of the token or a later one."""
     spared: int = 0
-    """How many of those may be output now: the earlier tokens alone would give them, too."""
+    """How many code points of ``since`` may be output now: earlier tokens alone would give them."""
     origin: int | None = None
     """The token that began the first code point with such a byte."""
     oldest: int | None = None

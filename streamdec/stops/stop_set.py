@@ -4,9 +4,9 @@ r"""Stop conditions at work: what each text does to them, computed once and then
 (:mod:`streamdec.tables.table`) turns ids into text; this module turns text into text that may be
 output. Its states are :class:`Matching` objects: the matcher's tail, the state of the gate
 (:mod:`streamdec.stops.gate`), and what was seen of the gate's next marker. In nearly all
-streams the state is nearly always the first one, in which nothing was seen. Its ``alert`` is the
-mask of the letters with which a stop (or marker) may begin, and a token whose text has none of
-these letters is not looked at. In every other state each letter matters.
+streams the state is nearly always the first one, in which no part of a stop or marker was seen. Its
+``alert`` is the mask of the letters with which a stop (or marker) may begin, and a token whose text
+has none of these letters is not looked at. In every other state each letter matters.
 
 A mask is a number, and CPython compares two numbers faster than it combines them. So a state also
 has ``free``, the lowest bit of its ``alert``: no mask below it has a letter of ``alert``. The
@@ -45,7 +45,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of
@@ -53,14 +53,14 @@ from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.gate import OPEN, Gate, PromptMarkers, gate_of
 from streamdec.stops.matcher import Hit, Matcher
-from streamdec.stops.patterns import read_patterns
+from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.stops.regex_matcher import matcher_of
 from streamdec.stops.sequences import Node, tree_of
 from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
 from streamdec.tables.table import Table
 
 MAX_STORED = 16_384
-"""Texts that the states of one stop set know together; each takes about 150 bytes."""
+"""The most texts stored in all states of one stop set; each takes about 150 bytes."""
 FIRST_WEIGHING = 8
 """New texts after which the size of a set is noted again; then after each quarter more."""
 SET_SIZE = 6_000
@@ -75,15 +75,16 @@ PATTERN_SIZE = 2**17
 """Bytes of a pattern."""
 
 Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
-"""The chunk to output, or None for that of the token; the next state; whether older marks are still
-needed. None: the text is output, and the state stays and needs no marks."""
+"""The chunk to output (None: the token's own chunk), the next state, and whether older marks are
+still needed. None instead of the tuple: the text is output, the state stays and needs no marks."""
 
 
 class Matching(dict[str, "Known"]):
     """A state: what was seen of stops and markers, and what each text does to it.
 
-    As a dict it has the texts that were met. A new text is computed and stored on first use.
-    KeyError: what the text does is never stored. All else is immutable.
+    As a dict it maps each text that was met to its result. The result of a new text is computed and
+    stored on first use. KeyError: the text completes a stop, or the state is uncached, so the
+    result is not stored. All other attributes are immutable.
     """
 
     __slots__ = (
@@ -107,7 +108,8 @@ class Matching(dict[str, "Known"]):
         """If a text has none of these letters, it is output and the state stays. -1 sends every
         token to the slow path."""
         self.free: int = min(alert & -alert, MOVES)
-        """A token whose mask is below this number has no letter of ``alert`` and keeps the row."""
+        """A token whose mask is below this number has no letter of ``alert``, and its transition
+        stays in the row."""
         self.free_moving: int = MOVES + self.free if alert >= 0 else 0
         """As ``free``, for a token that moves the table's state and whose id is not named."""
         self.gate: int = gate
@@ -146,7 +148,8 @@ class Read(NamedTuple):
     """What some text did."""
 
     text: str
-    """Text to output. With a hit: all that comes before the end, or of a hidden stop its start."""
+    """Text to output. With a hit: the text up to the end of a visible stop, or to the start of a
+    hidden one."""
     after: Matching
     hit: Hit | None = None
     """The stop that is complete."""
@@ -161,6 +164,10 @@ class NamedStop(NamedTuple):
 
     reason: StopReason
     hidden: bool
+
+
+NO_NAMED: Mapping[int, NamedStop] = {}
+NO_IDS: frozenset[int] = frozenset()
 
 
 class StopSet:
@@ -202,21 +209,20 @@ class StopSet:
         shown = conditions.include_stop_str_in_output
         hidden = () if shown else conditions.stop
         visible = (*conditions.stop, *conditions.visible_stop) if shown else conditions.visible_stop
-        patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
+        patterns: Sequence[StopPattern] = ()
+        if conditions.stop_regex:
+            patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
         self.gate: Gate = gate_of(conditions, skipped)
         self.sequences: Node = tree_of(conditions.stop_token_sequences)
         """The beginnings of the stop sequences of ids."""
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
-        self.ids: frozenset[int] = frozenset(
-            [
-                *self._named,
-                *conditions.eos_token_ids,
-                *self.sequences.children,
-                *self.gate.ids,
-            ]
+        ids = (
+            *(*self._named, *conditions.eos_token_ids),
+            *(*self.sequences.children, *self.gate.ids),
         )
+        self.ids: frozenset[int] = frozenset(ids) if ids else NO_IDS
         """Ids that may do something by themselves."""
         self.reads_text: bool = bool(hidden or visible or patterns or self.gate.reads_text)
         """Whether any text can matter."""
@@ -228,9 +234,9 @@ class StopSet:
         """How many texts the states know."""
         self._weigh_at = FIRST_WEIGHING
         self.note_growth: Callable[[StopSet], None] | None = None
-        """Called when it has grown, by what shares it among streams."""
+        """Called by ``learn`` when the set has grown. StopSets, which shares the set, sets it."""
         self.noted_size = 0
-        """Its size as it was counted last, by the same."""
+        """The size that StopSets counted last."""
         texts = (*conditions.stop, *conditions.visible_stop)
         self._own_size = (
             SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
@@ -284,7 +290,7 @@ class StopSet:
         return self.state(gate, self.matcher.start, "")
 
     def can_be(self, gate: int, tail: Any, marker_tail: str) -> bool:
-        """Whether a stream can have seen that; ``tail`` is one of the matcher's."""
+        """Whether a stream can be in this state; ``tail`` is a tail of the matcher."""
         if not self.gate.can_be(gate, marker_tail):
             return False
         return gate == OPEN or tail == self.matcher.skip(tail, "")
@@ -358,7 +364,7 @@ class StopSet:
                 if not is_open:
                     tail = matcher.skip(tail, part)
                 break
-            # What was open is skipped from here on, and what was closed up to here.
+            # If stops counted, they are off after the marker; if not, the text up to it is skipped.
             tail = matcher.skip(tail, "" if is_open else part[:turn])
             gate, place, turned = after_turn, place + turn, True
         after_state = self.state(gate, tail, marker_tail)
@@ -368,7 +374,7 @@ class StopSet:
     # --- ids
 
     def named(self, state: Matching, token_id: int) -> NamedStop | None:
-        """Return the stop that ``token_id`` is by itself."""
+        """Return the stop that names ``token_id``, or None if it is an ordinary token."""
         found = self._named.get(token_id) if state.is_open else None
         if found is not None:
             return found
@@ -397,11 +403,11 @@ class StopSet:
 
 def _named_stops(
     conditions: StopConditions, skipped: dict[str, tuple[int, ...]]
-) -> dict[int, NamedStop]:
-    """The stop that each id is by itself: hidden before visible, a string before an id."""
-    named: dict[int, NamedStop] = {}
+) -> Mapping[int, NamedStop]:
+    """Return the stop for each id that is one: hidden before visible, a string before an id."""
     if not (skipped or conditions.stop_token_ids or conditions.visible_stop_token_ids):
-        return named
+        return NO_NAMED
+    named: dict[int, NamedStop] = {}
     for ids, hidden in (
         (conditions.visible_stop_token_ids, False),
         (conditions.stop_token_ids, True),

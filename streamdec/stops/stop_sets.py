@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import Marker, StopConditions
+from streamdec.stops.conditions import StopConditions
 from streamdec.stops.stop_set import StopSet
 from streamdec.tables.table import Table
 from streamdec.tables.warn_once import WarnOnce
@@ -27,11 +26,11 @@ class StopSetStatistics(NamedTuple):
     """The stop sets of all tables."""
 
     sets: int
-    """Those that are kept now."""
+    """How many stop sets are kept now."""
     texts: int
-    """Texts that they know."""
+    """How many texts they store."""
     dropped: int
-    """Those that made room for others, since the process began."""
+    """How many stop sets were dropped to make room for others, since the process began."""
 
 
 class StopSets:
@@ -115,7 +114,8 @@ def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -
 
 
 def _made(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
-    texts = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
+    markers = (marker for marker in conditions.markers if isinstance(marker, str))
+    texts = (*conditions.stop, *conditions.visible_stop, *markers)
     return StopSet(table, conditions, skipped_ids(tokenizer, table, texts))
 
 
@@ -135,7 +135,7 @@ _said = WarnOnce()
 
 
 def skipped_ids(
-    tokenizer: Decoder, table: Table, texts: Iterable[Marker]
+    tokenizer: Decoder, table: Table, texts: Iterable[str]
 ) -> dict[str, tuple[int, ...]]:
     """Return the ids of those ``texts`` that are the text of skipped special tokens.
 
@@ -144,23 +144,23 @@ def skipped_ids(
     """
     if not table.options.skip_special_tokens:
         return {}
-    ids_of = getattr(tokenizer, "skipped_ids", None) or partial(_skipped_id, tokenizer)
-    found: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        if isinstance(text, str) and (ids := tuple(ids_of(text))):
-            found[text] = ids
-            if _said.first(tokenizer, ids):
-                logger.info(
-                    "%r is the text of a skipped special token; its ids %s count too", text, ids
-                )
+    find = getattr(tokenizer, "skipped_ids", None)
+    found: dict[str, tuple[int, ...]] = find(texts) if find else _found(tokenizer, texts)
+    for text, ids in found.items():
+        if _said.first(tokenizer, ids):
+            logger.info(
+                "%r is the text of a skipped special token; its ids %s are matched too",
+                text,
+                ids,
+            )
     return found
 
 
-def _skipped_id(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The id of the skipped special token whose text is ``text``, if the tokenizer can tell."""
+def _found(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """As ``skipped_ids``, with the methods of the protocols, if the tokenizer has them."""
     token_to_id = getattr(tokenizer, "token_to_id", None)
     is_skipped = getattr(tokenizer, "is_skipped", None)
     if token_to_id is None or is_skipped is None:
-        return ()
-    token_id = token_to_id(text)
-    return (token_id,) if token_id is not None and is_skipped(token_id) else ()
+        return {}
+    ids = {text: token_to_id(text) for text in texts}
+    return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}

@@ -5,7 +5,8 @@ text is withheld for a stop, belongs to the chunk that outputs the rest. A token
 belongs to the next chunk that has text.
 
 So after each chunk with text, all ids before the oldest withheld token belong to the chunk. That
-token and later ones wait. ``withheld.tokens`` of the decoder is the age of that token.
+token and later ones wait. ``withheld.tokens`` of the decoder counts that token and all tokens after
+it.
 
 With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: the first chunk has the first id. The
 second token ends inside a character, so its id waits. The third completes that character, so both
@@ -17,8 +18,9 @@ ids belong to its chunk.
 >>> [(chunk.text, chunk.token_ids) for chunk in chunks]
 [('caf', (0,)), ('é', (1, 2)), ('', ())]
 
-A shared chunk keeps its copy with ids, because the same ids lead to the same state. If that copy
-has the ids of this stream, no text is withheld after it. Then the decoder need not be checked.
+Streams share cached chunks. A shared chunk keeps a copy of itself with token ids
+(``_with_token_ids``). The same ids lead to the same state: if the copy has the ids of this stream,
+nothing is withheld after it, and the decoder need not be asked.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        """Return the newest ``chunk``, of ``num_tokens`` tokens, with the ids that belong to it."""
+        """Return the newest ``chunk``, of ``num_taken`` tokens, with the ids that belong to it."""
         waiting, machine = self._waiting, self._machine
         if chunk.finish_reason is not None:
             self._waiting = []

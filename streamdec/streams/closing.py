@@ -20,7 +20,7 @@ class BaseClosing:
     raised, the error of closing becomes a note on that error.
 
     Args:
-        reading: the reading of the source.
+        reading: the Reading of the stream whose source is closed.
         close: closes the source's iterator; None if the iterator cannot be closed.
         on_stop: the caller's function. It is called first, unless the engine has ended by itself.
     """
@@ -144,7 +144,7 @@ class AsyncClosing(BaseClosing):
             raise interrupt
 
     def note_on(self, error: BaseException | None) -> None:
-        """Do the same, but not for a cancellation, which a scope or a task group catches.
+        """Add the errors of closing to ``error`` as notes, unless ``error`` is a cancellation.
 
         The errors are kept, and ``raise_error`` still raises them.
         """

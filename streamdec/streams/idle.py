@@ -167,4 +167,7 @@ def check_seconds(seconds: Any) -> None:
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not (is_number and 0 < seconds <= MAX_SECONDS):
         kind = ValueError if is_number else TypeError
-        raise kind(f"idle_timeout must be a number of seconds above 0, not {seconds!r:.40}")
+        raise kind(
+            "idle_timeout must be a number of seconds above 0 and at most 10**9 (or None for no "
+            f"limit), not {seconds!r:.40}"
+        )

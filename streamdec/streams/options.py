@@ -47,14 +47,16 @@ class ReadingOptions(TypedDict, total=False):
     ids: Callable[[Any], Any]
     """A plain function that returns the ids of an output that OutputReader cannot read."""
     cumulative: bool
-    """Whether each output has all ids since the beginning instead of only the new ids."""
+    """Whether each output has all ids since the beginning instead of only the new ids. False by
+    default."""
     index: int | None
-    """The sample of a request to read, if the request has several."""
+    """The number, from 0, of the sample to read if a request has several (``n > 1``). By default
+    None: a source with several samples raises SourceError."""
     chunk_by: ChunkBy
     """``"output"`` (the default): one chunk for each output after which there is new text.
     ``"token"``: one chunk for each token, with or without text."""
     return_token_ids: bool
-    """Whether chunks have ``token_ids``."""
+    """Whether chunks have ``token_ids``; False by default."""
     finish_reason: FinishReason
     """The finish reason if the source ends without one; ``"length"`` by default."""
 
@@ -78,8 +80,9 @@ class DecodingOptions(TypedDict, total=False):
 class DecoderOptions(DecodingOptions, total=False):
     """The options of a stream's decoder: how ids become text, and when the text ends.
 
-    Each option is as for StopConditions or as for DecodeStream; ``sections`` and ``keep_markers``
-    are as for SectionDecoder. ``starts_inside`` is for ``sections`` and ``ignore_stops_between``.
+    Options of ids and text, and ``spans``, are as for DecodeStream; ``sections`` and
+    ``keep_markers`` are as for SectionDecoder; all others are as for StopConditions.
+    ``starts_inside`` applies to ``sections`` and to ``ignore_stops_between``.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -190,7 +193,7 @@ def decoder_of(
     if prompt_token_ids is not NO_PROMPT:
         given["prompt_token_ids"] = prompt_token_ids
     if given:
-        raise TypeError(f"{what} got a decoder, which has its own {', '.join(given)}")
+        raise TypeError(f"{what} got a decoder and {', '.join(given)}; remove one of the two")
     return cast(StopSequenceDecoder, decoder)
 
 

@@ -47,7 +47,7 @@ outputs seem to be cumulative."""
 
 
 class Delta(NamedTuple):
-    """The ids that one output adds, and its end. Streams accept it as an output.
+    """The new ids of one output, and the finish reason if it is the last. Streams accept it too.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.outputs import Delta
@@ -99,7 +99,7 @@ def checked_ids(value: Any) -> Sequence[SupportsIndex]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether ``value`` is an ordered iterable."""
+    """Whether ``value`` is an iterable, and not a string, bytes, a mapping or a set."""
     return isinstance(value, Iterable) and not isinstance(
         value, (str, bytes, bytearray, Mapping, AbstractSet)
     )
@@ -111,7 +111,7 @@ class OutputReader:
     An output is an id, several ids (a list, an array, a tensor), or an engine's own object or dict.
     Such an object, or one of its ``outputs``, has ids in the field ``token_ids``, ``output_ids`` or
     ``token_ids_diff``. Its finish reason is in the field ``finish_reason``, there or in
-    ``meta_info``.
+    ``meta_info``; the stop that matched is in ``stop_reason`` (SGLang: ``matched``).
 
     Warns (StreamdecWarning) if outputs look cumulative and ``cumulative`` was not given.
 
@@ -155,8 +155,8 @@ class OutputReader:
         """Return the ids and the finish reason that ``output`` adds.
 
         Raises SourceError for an output without ids, for a cumulative output that does not begin
-        with the ids before it, and for a second sample without ``index``. Errors of ``ids`` are
-        raised unchanged.
+        with the ids before it, for a second sample without ``index``, and for ``token_ids_diff`` of
+        several samples without ``cumulative``. Errors of ``ids`` are raised unchanged.
 
         >>> from streamdec import SourceError
         >>> from streamdec.streams.outputs import OutputReader
@@ -273,8 +273,9 @@ class OutputReader:
         known = ids[seen - len(last_seen) : seen]
         if list(known) != list(last_seen):
             raise SourceError(
-                f"cumulative=True expects each output to begin with all earlier ids: of {seen}, "
-                f"the last are {list(last_seen)}, but this output of {len(ids)} has {list(known)}"
+                "cumulative=True expects each output to begin with all earlier ids: these end with "
+                f"{list(last_seen)}, but this output of {len(ids)} has {list(known)} there. If "
+                "outputs have only new ids, remove cumulative=True"
             )
         self._num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]

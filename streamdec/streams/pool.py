@@ -35,9 +35,9 @@ class DecoderPool:
     r"""The StopSequenceDecoders of all running requests, by request id.
 
     A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
-    its last chunk. Until the next ``step``, ``finish`` or ``abort`` its decoder is in ``ended``,
-    for its ``match`` and its counts. ``pool[request_id]`` is the decoder of a running request.
-    ``len(pool)``, ``in`` and iteration work on the ids of the running requests.
+    its last chunk. Its decoder is then in ``ended`` until the next ``step``, ``finish`` or
+    ``abort``, so that you can read its ``match`` and counts. ``pool[request_id]`` is the decoder of
+    a running request. ``len(pool)``, ``in`` and iteration work on the ids of the running requests.
 
     Args:
         tokenizer: the tokenizer of all requests.
@@ -94,9 +94,10 @@ class DecoderPool:
             request_id: a string or an integer that names the request.
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
-            sections: as for SectionDecoder; None for none.
+            sections: as for SectionDecoder; None for no sections.
             keep_markers: as for SectionDecoder.
-            starts_inside: as for SectionDecoder; conditions have their own.
+            starts_inside: as for SectionDecoder, for ``sections``. For ``ignore_stops_between``
+                pass it to StopConditions.
             options: as for StopSequenceDecoder.
 
         Raises ValueError if the pool has a request with this ``request_id``, and for options of
@@ -148,7 +149,8 @@ class DecoderPool:
         call the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends: the error
         is in ``errors``, and ``error.chunk`` is the text that was not sent. While the sink's
         ``is_behind`` is true, chunks are joined. If more than 65,536 code points wait, the request
-        is aborted.
+        is aborted: the sink gets all waiting text and the finish reason ``"abort"``, and a
+        QueueFullError is in ``errors``.
 
         Args:
             request_id: a request of the pool.
@@ -210,9 +212,9 @@ class DecoderPool:
         """Step some requests, or all. Return the chunk of each request without a sink.
 
         An error of one request is not raised but put in ``errors``. The chunk of the request then
-        has the text before the error, the withheld text, and ``finish_reason="error"``. For a
-        request that the pool does not have (it may just have ended) ``errors`` has an
-        UnknownRequestError, and there is no chunk.
+        has the text before the error, the withheld text, and ``finish_reason="error"`` (or
+        ``"stop"``, if the withheld text completes a stop). For a request that the pool does not
+        have (it may just have ended) ``errors`` has an UnknownRequestError, and there is no chunk.
 
         With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
         a chunk for each. Sinks get these.
@@ -367,10 +369,10 @@ class DecoderPool:
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
         """Return the state of one request, or of the pool, as a dict that JSON can represent.
 
-        The snapshot of a request is for ``adopt`` and the ``restore`` of its decoder's class,
-        StopSequenceDecoder or, with sections, SectionDecoder. Without a ``request_id`` it is a
-        snapshot of the whole pool, for ``DecoderPool.restore``. With ``return_token_ids`` it also
-        has the ids without a chunk so far. The pool does not change.
+        To resume one request, pass its snapshot to ``StopSequenceDecoder.restore`` (with sections:
+        ``SectionDecoder.restore``), and the decoder to ``adopt``. Without a ``request_id`` the
+        snapshot is of the whole pool, for ``DecoderPool.restore``. Sinks are not part of it. With
+        ``return_token_ids`` it also has the ids without a chunk so far. The pool does not change.
 
         Raises UnknownRequestError if the pool has no such request.
 

@@ -218,8 +218,8 @@ class BaseStream(Generic[M]):
     def pending_text(self) -> str:
         """The text that would be output if no more ids came. Reading it changes nothing.
 
-        It is "" after the last chunk, except for a Sequence, which has no end: there it is always
-        U+FFFD for the bytes that are held.
+        It is "" after the last chunk. A Sequence has no end: there it is the U+FFFD of the held
+        bytes, or "" if none are held.
         """
         return self._reading.pending_text
 

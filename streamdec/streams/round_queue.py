@@ -27,11 +27,11 @@ class RoundQueue:
     """Hands the rounds of an engine's thread to a pool in an event loop.
 
     Create it in the event loop. The pool belongs to that event loop: add and abort requests only
-    there, and attach a sink to each request.
+    there. Attach a sink to each request: chunks of a request without a sink are discarded.
 
     Args:
         pool: the pool to step.
-        max_rounds: how many rounds may wait before ``put`` waits.
+        max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
     Raises RuntimeError if no event loop runs. Raises TypeError or ValueError if ``max_rounds`` is
     not an integer of at least 1.
@@ -69,10 +69,10 @@ class RoundQueue:
     def put(self, token_ids: Round, *, timeout: float | None = None) -> set[Any]:
         """Hand over a round. Return the requests that have ended since the last call.
 
-        The engine can stop generating for these requests. The set also has requests of earlier
-        rounds that the pool does not have. Any thread may call ``put``; the rounds of one thread
-        keep their order. While too many rounds wait, ``put`` waits; in the thread of an event loop
-        it raises instead.
+        The engine can stop generating for these requests. The set also has the ids of requests in
+        earlier rounds that were not in the pool. Any thread may call ``put``; the rounds of one
+        thread keep their order. While too many rounds wait, ``put`` waits; in the thread of an
+        event loop it raises instead.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor. Do not
@@ -89,10 +89,16 @@ class RoundQueue:
                 f"put() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
             )
         with self._lock:
-            if not self._has_room() and (
-                is_in_event_loop() or not self._room.wait_for(self._has_room, timeout)
-            ):
-                raise QueueFullError(f"the queue is full: {len(self._rounds)} rounds wait")
+            if not self._has_room():
+                if is_in_event_loop():
+                    raise QueueFullError(
+                        f"the queue is full: {len(self._rounds)} rounds wait, and put() must not "
+                        "wait in the thread of an event loop; call it in the engine's thread"
+                    )
+                if not self._room.wait_for(self._has_room, timeout):
+                    raise QueueFullError(
+                        f"the queue was full for {timeout:g} seconds; the event loop is too slow"
+                    )
             if self._is_closed:
                 raise FinishedError("nothing can be put into the queue: it was closed")
             self._rounds.append(token_ids)

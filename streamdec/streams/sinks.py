@@ -62,7 +62,9 @@ class Sender:
         if chunk.finish_reason is None and getattr(self._sink, "is_behind", False):
             self._size += len(chunk.text)
             if self._size > MAX_BEHIND:
-                raise QueueFullError(f"the sink is behind: {self._size} code points wait")
+                raise QueueFullError(
+                    f"the sink is behind: {self._size} code points wait, at most {MAX_BEHIND} may"
+                )
             return
         self.waiting, self._size = [*joined(*self.waiting).split()], 0
         while self.waiting:  # the sink may end the request, which sends the waiting chunks

@@ -22,7 +22,7 @@ class _Counts(NamedTuple):
 
 
 class StreamStatistics:
-    """The counts of one stream, on any of the three machines or a tracer of one.
+    """The counts of one stream, whose machine may be any decoder or a tracer of one.
 
     Most tokens have their own chunk. The machine counts its tokens, and this object only notes the
     tokens without their own chunk. So a token with text needs no call.

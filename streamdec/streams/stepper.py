@@ -31,7 +31,7 @@ class Machine(Protocol):
         ...
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of several ids. An error has the chunk of the ids before it."""
+        """Return the chunk of several ids; an error's ``chunk`` has the text before its id."""
         ...
 
     def end(self, finish_reason: FinishReason) -> Chunk:

@@ -51,11 +51,14 @@ class TextStream(BaseStream[M]):
     """The chunks of one source: an async iterator, and a context manager that closes the source.
 
     :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``machine``,
-    ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. It is
-    equivalent to::
+    ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. With a
+    StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
             chunk = machine.step_batch(ids_of(output))
+            if chunk.finish_reason is not None:
+                yield chunk
+                return
             if chunk.text:
                 yield chunk
         yield machine.flush()
@@ -323,8 +326,9 @@ def wrap(
             ``finish_reason`` ends the stream.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
-        idle_timeout: how many seconds the source may take for one output. The source then runs in a
-            separate task, which costs about 20 microseconds for each output.
+        idle_timeout: how many seconds the source may take for one output, at most 10**9; None (the
+            default) for no limit. With a limit the source runs in a separate task, which costs
+            about 20 microseconds for each output.
         options: see :class:`~streamdec.streams.options.ReadingOptions`.
 
     Raises:
@@ -370,17 +374,17 @@ def stream(
         conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (new, or restored from a snapshot) instead of the arguments
-            above and the options of decoding.
+        decoder: a StopSequenceDecoder (new, or restored from a snapshot). Then ``tokenizer``,
+            ``conditions``, ``prompt_token_ids`` and the options of decoders must not be given.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
         idle_timeout: how many seconds an asynchronous source may take for one output; see
             :func:`~streamdec.wrap`.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
             all other arguments of StopConditions; ``sections`` and ``keep_markers`` of
-            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``,
-            ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
-            ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
+            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
+            ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
+            ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.
 
     Returns:

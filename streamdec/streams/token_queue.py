@@ -25,7 +25,8 @@ MAX_SIZE = 1_024
 """The default number of waiting ids: ten seconds of a fast engine, four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""Exceptions that a reader may raise unchanged. Others are cancellations of an event loop."""
+"""Exceptions that a reader may raise unchanged. Others, such as the cancellations of event loops,
+become the cause of a RuntimeError."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 
@@ -41,8 +42,8 @@ class TokenQueue:
     and ``closed`` is true. Then the producer can stop generating.
 
     Args:
-        maxsize: how many ids may wait before ``put`` waits; None for no bound. The ids of one
-            ``put`` stay together, so the last one may exceed the bound.
+        maxsize: how many ids may wait before ``put`` waits; 1,024 by default, None for no bound.
+            The ids of one ``put`` stay together, so the last one may exceed the bound.
 
     Raises TypeError or ValueError if ``maxsize`` is not an integer of at least 1.
 
@@ -88,8 +89,8 @@ class TokenQueue:
         """Put ``token_ids``: an id, or a list, array or tensor of ids. Any thread may call it.
 
         While the queue is full, ``put`` waits, ``timeout`` seconds at most (None: no limit). With
-        ``wait=False``, and in the thread of an event loop, it raises instead. The ids of one thread
-        keep their order.
+        ``wait=False``, or if an event loop runs in this thread, it raises instead of waiting. The
+        ids of one thread keep their order.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
@@ -183,9 +184,11 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Wait for ids, and return all waiting ids; at the end, a Delta with the finish reason.
+        """Wait for ids, and return all waiting ids.
 
-        Raises the error of ``fail``; ``anyio.BusyResourceError`` for a second reader.
+        After the last ids it returns the finish reason in a Delta, if there is one. Raises
+        StopAsyncIteration at the end; the error of ``fail``; ``anyio.BusyResourceError`` for a
+        second reader.
         """
         while True:
             with self._lock:

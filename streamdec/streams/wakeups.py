@@ -122,7 +122,7 @@ class _AsyncioWaker(_Waker):
         return _AsyncioWakeup(self)
 
     def is_here(self) -> bool:
-        # The thread does not show it: a loop may start in one thread and continue in another.
+        # Compare loops, not threads: a loop may start in one thread and continue in another.
         try:
             return asyncio.get_running_loop() is self.loop
         except RuntimeError:

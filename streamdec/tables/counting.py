@@ -3,10 +3,10 @@
 *Counts* hold tokens, code points and bytes in one integer, so that one addition counts all three.
 
 *Tallies* hold the same in one float, for at most 1,024 tokens: a float is added in half the time of
-an integer. The tokens are in the highest field. A stream starts its tally that many tokens below
-zero; when it reaches zero, the stream takes its slow path, which moves the tally into a count. So a
-limit on the number of tokens costs nothing at each token: the tally starts ``max_tokens`` below
-zero.
+an integer. The tokens are in the highest field. A stream starts its tally 1,024 tokens below zero.
+When the tally reaches zero, the stream takes its slow path, which moves the tally into a count. If
+fewer than 1,024 tokens may still come (``max_tokens``), the tally starts that many below zero, so
+the limit costs nothing at each token.
 
 >>> from streamdec.tables.counting import counted, first_tally, tally_of, text_in, tokens_in
 >>> tally = first_tally(2)
@@ -31,7 +31,7 @@ point. Bits are shifted, because a division takes twice as long."""
 _TOKENS = (1 << _CODE_POINTS) - 1
 
 MOST_COUNTED = 2**40
-"""More tokens, code points or bytes than a stream may have."""
+"""A stream must have fewer tokens, code points and bytes than this."""
 
 
 def size_of(text: str) -> int:
@@ -114,8 +114,8 @@ def counted(tally: float) -> int:
 class Counters:
     """The counters of a stream, and its offsets.
 
-    Offsets are noted only by tokens that leave or find something unfinished: after any other token
-    all text is out, and it began with that token.
+    Offsets are stored only after a token that leaves or completes something unfinished. After any
+    other token they are not needed: all text is output, and the last of it began with that token.
     """
 
     __slots__ = ("_counted", "_limit", "_moved", "_prefix", "_read", "_tally", "_tally_start")
@@ -147,7 +147,7 @@ class Counters:
     # --- offsets
 
     def _since(self, tokens: int) -> int:
-        """The index of the oldest token whose text may be withheld, after ``tokens`` tokens."""
+        """Return the index of the oldest token, of ``tokens``, whose text may be withheld."""
         return self._offsets()[1] if self._moved == self._tally else tokens
 
     def _offsets(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ UnknownIds = Literal["skip", "error", "replace"]
 
 
 class Options(NamedTuple):
-    """What a table is made for, besides its tokenizer."""
+    """The decoding options of a table; see DecodeStream."""
 
     skip_special_tokens: bool = True
     byte_fallback: ByteFallbackMode = "eager"

@@ -28,9 +28,9 @@ MOVES = 1 << 27
 NAMED = 1 << 28
 """Some stream's conditions name the token's id."""
 SLOW = 1 << 29
-"""The token takes the slow path: it leads to idle without text; or its state is idle and something
-waits there; or its state or the next is another one that holds nothing; or its id is named and it
-moves."""
+"""The token takes the slow path. There are four cases: it leads to idle and has no text; its state
+is idle and something waits there; its state or the next one is not idle but holds nothing; or it
+has the bits NAMED and MOVES."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
 # CPython handles integers of 30 bits fastest.

@@ -36,7 +36,7 @@ def origins_of_step(table: Table, row: Any, token_id: int, index: int, *, ends: 
 
 
 def origins_of_end(table: Table, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
-    """Return the origins of the text that the end of ``state`` gives, or a release (``goes_on``).
+    """Return the origins of the text of a flush in ``state``, or of a release (``goes_on``).
 
     ``tokens``: how many tokens the stream had.
     """

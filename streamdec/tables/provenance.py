@@ -61,11 +61,11 @@ __all__ = [
 ]
 
 PROMPT_AGE = 1
-"""Of what the prompt left unfinished."""
+"""The age of bytes that the prompt left unfinished."""
 BEFORE_AGE = 2
-"""Of text that the prompt had decided."""
+"""The age of text that the prompt had decided but that is still withheld."""
 BEFORE = -2
-"""The origin of such text: no stop begins in it."""
+"""The origin of text that the prompt had decided: no stop begins in it."""
 
 
 Waiting = tuple[tuple[int, int], ...]
@@ -103,7 +103,8 @@ class Held(NamedTuple):
 NOTHING_HELD = Held()
 
 State: TypeAlias = Any
-"""Of a table: the rule's state, the unfinished character, the replacers' tails, and the ages."""
+"""The state of a table. On the bytes route a tuple: the rule's state, the unfinished character, the
+replacers' tails, and their ages (Held). On the windowed route a WindowState."""
 
 
 class Contribution(NamedTuple):
@@ -111,9 +112,10 @@ class Contribution(NamedTuple):
 
     data: bytes
     own: int
-    """How many of them, at the end, are the token's own; those before are of tokens that waited."""
+    """How many bytes at the end of ``data`` are the token's own. Those before them belong to tokens
+    that waited."""
     contributes: bool
-    """Whether the token has a piece at all: a skipped or unknown one has none."""
+    """Whether the token has a piece; False for a skipped or unknown token."""
     waiting: int
     """How many of the last contributing tokens still have bytes to come."""
 
@@ -212,7 +214,7 @@ def released(rule: TokenRule, replacers: Replacers, state: State, data: bytes) -
 
 
 class Parted(NamedTuple):
-    """The text that is left when a token is the last, cut at the first code point it gives."""
+    """The text at a last token, split at the first code point with a byte of the token."""
 
     before: str
     firsts: Ages

@@ -1,10 +1,10 @@
 """Literal replacements in a text that comes in pieces.
 
-Each :class:`Rewriter` replaces one pattern as ``str.replace`` does, leftmost first, and withholds
-the longest tail that may still begin it. Several in a row are a cascade: each reads what the one
-before gives, as the full decode applies them one after another to the finished text. (One matcher
-for all patterns at once would be simpler and wrong: a replacement can make room for the next
-pattern.)
+:class:`Replacers` replaces each pattern as ``str.replace`` does, leftmost first, and withholds the
+longest tail that may still begin it. Several patterns are a cascade: each reads the text that the
+one before returns, as the full decode applies them one after another to the finished text. (One
+matcher for all patterns at once would be simpler and wrong: a replacement can make room for the
+next pattern.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_U
 
 
 Ages = tuple[int, ...]
-"""For each of some bytes or letters, how many tokens ago it came."""
+"""How many tokens ago each of some bytes or letters came."""
 
 
 def _held_length(pattern: str, text: str) -> int:
@@ -82,7 +82,7 @@ class Replacers:
         return text, tuple(after)
 
     def flush(self, tails: tuple[str, ...], text: str) -> str:
-        """Return the last output of the text, whose last piece is ``text``."""
+        """Return the text at the end of the stream: the tails and ``text``, the last piece."""
         for rule, tail in zip(self.rules, tails, strict=True):
             text = (tail + text).replace(rule.pattern, rule.content)
         return text

@@ -30,15 +30,15 @@ class _Compiled:
         missing = [name for name in _METHODS if not callable(getattr(decoder, name, None))]
         if missing:
             raise TypeError(
-                f"{decoder!r:.80} has rules, so it must have all of TableDecoder "
-                f"(streamdec.protocols); it lacks {', '.join(missing)}"
+                f"{decoder!r:.80} has rules, so it must have all methods of "
+                f"streamdec.protocols.TableDecoder; it lacks {', '.join(missing)}"
             )
         self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
         self._tables: dict[Options, ByteTable] = {}
         self._verified: dict[bool, bool] = {}
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
-        """Whether the rules agree with ``decode``; compared once for each way to treat specials.
+        """Whether the rules agree with ``decode``; compared once for each ``skip_special_tokens``.
 
         Warns of the first difference, and then compares no more.
         """
@@ -127,7 +127,7 @@ def _compiled_for(decoder: TableDecoder) -> _Compiled:
 
 
 def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
-    """Return the table of ``decoder`` and ``options``, which all their streams share.
+    """Return the table of ``decoder`` and ``options``: shared on the bytes route, else a new one.
 
     Raises ValueError or TypeError for bad options, and for those that the windowed route cannot
     honour.

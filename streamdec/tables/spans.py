@@ -1,4 +1,4 @@
-r"""Where each token stands in the text: spans (law 17).
+r"""Where each token is in the text: spans (guarantee 17 of the docs).
 
 **Theory.** Tokens own bytes, spans count code points, and a code point may have bytes of several
 tokens. So each token goes through three stages. It is *waiting* while the tokenizer's rule
@@ -59,7 +59,7 @@ class _Span:
 
 
 class SpanRecorder:
-    """Follows one stream. Holds the tokens whose place is open, and those not yet taken."""
+    """Record the spans of one stream: the tokens without a final span, and spans not yet taken."""
 
     __slots__ = (
         "_chars",
@@ -79,7 +79,7 @@ class SpanRecorder:
         """``tail``: a prompt's unfinished character; ``prompt_tokens``: those of it that wait."""
         self._errors = errors
         self._tail = tail  # bytes of an unfinished character (at first: the prompt's)
-        self._decided = -len(tail)  # bytes of the stream that are
+        self._decided = -len(tail)  # bytes of the stream that have become code points
         self._chars = 0  # code points of the text
         self._size = 0  # its bytes
         self._index = 0  # of the next token
@@ -92,9 +92,9 @@ class SpanRecorder:
         self._taken = 0  # how many spans were taken: those of the first tokens
 
     def token(self, data: bytes, own: int, *, contributes: bool, waiting: int) -> None:
-        """One token went in and ``data`` came out, its last ``own`` bytes from this token.
+        """Record one token, which output ``data``; the last ``own`` bytes of it are its own.
 
-        ``waiting``: of how many of the last contributing tokens bytes are still to come.
+        ``waiting``: how many of the last contributing tokens have bytes that were not output.
         """
         is_alone = own == len(data) and not (waiting or self._waiting or self._open or self._tail)
         if is_alone and self._settle_whole(data):
@@ -129,14 +129,17 @@ class SpanRecorder:
         return True
 
     def release(self, data: bytes, *, waiting: int = 0) -> None:
-        """Output all held bytes, last ``data``; ``waiting`` tokens still wait."""
+        """Record the output of all held bytes; ``data`` are the last of them.
+
+        ``waiting``: how many tokens still wait.
+        """
         self._share_out(len(data))
         self._release(waiting)
         self._read(data, final=True)
         self._settle()
 
     def _wait(self, span: _Span, waiting: int) -> None:
-        """Of the tokens that waited and ``span``, the last ``waiting`` wait on."""
+        """Add ``span`` to the waiting tokens, and keep only the last ``waiting`` of them."""
         if waiting:
             span.waits = True
             self._waiting.append(span)
@@ -168,7 +171,7 @@ class SpanRecorder:
         return taken
 
     def rewind(self, later: SpanRecorder) -> None:
-        """Get from ``later`` what this checkpoint of it left out: the spans settled before it.
+        """Copy the spans settled before this checkpoint from ``later``.
 
         Spans that were taken since then are not returned again.
         """
@@ -227,7 +230,10 @@ class SpanRecorder:
             self._settle()
 
     def _place(self, first: int, last: int, size: int) -> None:
-        """The bytes from ``first`` to ``last`` are a code point that has ``size`` bytes as text."""
+        """Place the code point made of the bytes ``first`` to ``last``.
+
+        ``size``: the bytes that its UTF-8 has.
+        """
         for span in self._open:
             if span.first >= last:
                 break  # they are in order

@@ -42,11 +42,11 @@ list, indexed by token id; those of every other state are in a dict, its :class:
 >>> chunk.text, row is None                                     # and back to idle
 ('é!', True)
 
-**Sharing.** A tokenizer has one table for each set of decoding options, and all its streams use it,
-with stops or without. Threads need no lock: entries are only ever added, and two threads that
-compute one entry compute equal ones. When the rows hold MAX_TRANSITIONS transitions they are
-emptied, and running streams fill them again. The list of idle has a place for each id of the
-vocabulary.
+**Sharing.** On the bytes route, a tokenizer has one table for each set of decoding options, and all
+its streams use it, with stops or without. On the windowed route, each stream has its own. Threads
+need no lock: entries are only ever added, and two threads that compute one entry compute equal
+ones. When the rows hold MAX_TRANSITIONS transitions they are emptied, and running streams fill them
+again. The list of idle has a place for each id of the vocabulary.
 
 **Named ids.** A stop id of one stream is an ordinary token of another, and both read the same list.
 So ``name_ids`` replaces the list by a copy without those ids, and their transitions are computed
@@ -70,9 +70,10 @@ from streamdec.tables.provenance import Ages, Parted, State, parted_by_text
 from streamdec.tables.replacers import Replacers
 
 MAX_TRANSITIONS = 65_536
-"""Transitions in rows other than idle's before they are emptied; each takes about 200 bytes."""
+"""The most transitions and rows, other than idle's; then all are dropped. Each takes 200 to 300
+bytes."""
 MAX_LISTED = 2**20
-"""The length of the list of idle, eight bytes each. Larger ids are never stored."""
+"""The greatest length of the list of idle, eight bytes an entry. Larger ids are never stored."""
 LIST_STEP = 4_096
 """By how many ids the list of idle grows."""
 MAX_NAMED = 4_096
@@ -256,7 +257,7 @@ class Table(ABC):
 
     @property
     def num_stored(self) -> int:
-        """How many transitions are stored now; in idle's list, at most."""
+        """The most transitions that can be stored now: the whole list of idle counts."""
         return self._num_stored + len(self.idle_row)
 
     # --- what a kind of table defines: the states, and what a token does in them
@@ -340,13 +341,14 @@ class Table(ABC):
 
     @abstractmethod
     def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Return how many letters that ``token_id`` decides have no byte of the last tokens.
+        """Count the letters that ``token_id`` decides without a byte of the last tokens.
 
-        These are ``token_id`` and ``age`` tokens before it. None where bytes cannot be told apart.
+        The last tokens are ``token_id`` and the ``age`` tokens before it. None if bytes cannot be
+        attributed to tokens.
         """
 
     def parted(self, state: State, token_id: int) -> Parted:
-        """Return what ``token_id`` and then a flush give in ``state``, parted."""
+        """Return the text of ``token_id`` and a flush in ``state``, split where its own begins."""
         chunk, _, _, row = self.transition_or_unknown(self.row(state), token_id)
         after = self.idle if row is None else row.state
         alone = self.flush(state)

@@ -74,7 +74,8 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids
-    if isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
+    is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
+    if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         raise TypeError(f"token ids must be a list or an array, not {type(token_ids).__name__}")
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, and tensors
         dimensions = getattr(token_ids, "ndim", 1)

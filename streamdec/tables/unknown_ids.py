@@ -14,8 +14,8 @@ logger = logging.getLogger("streamdec")
 def unknown_id(token_id: int, index: int) -> TokenIdError:
     """The error for an id that the tokenizer does not have."""
     return TokenIdError(
-        f"token {index}: the tokenizer has no id {token_id}; "
-        "unknown_ids='skip' outputs nothing for it, 'replace' outputs U+FFFD",
+        f"token {index}: the tokenizer has no id {token_id}; check that tokenizer and model match, "
+        "or pass unknown_ids='skip', which outputs nothing for it",
         token_id,
         index,
     )
@@ -27,4 +27,8 @@ _warned = WarnOnce()
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Log that ``tokenizer`` does not have ``token_id``: once, for all unknown ids."""
     if _warned.first(tokenizer):
-        logger.warning("%.200r has no id %d; unknown ids are counted", tokenizer, token_id)
+        logger.warning(
+            "%.200r has no id %d; unknown ids are counted in unknown_tokens, and not logged again",
+            tokenizer,
+            token_id,
+        )

@@ -1,15 +1,15 @@
 """Token ids in, text out, for an object that only has ``decode``: the general route.
 
-The window is the last few ids: a *context* whose text was given, and *pending* ids whose text is
-not all out. Each step decodes both and gives what is new. This is the algorithm of
+The window is the last few ids: *context* ids whose text was output, and *pending* ids whose text
+was not all output. Each step decodes both and outputs the new text. This is the algorithm of
 text-generation-inference and vLLM (``prefix_offset`` and ``read_offset``), with four differences:
-a trailing U+FFFD withholds itself alone, at most three of them; a context that decodes to nothing,
-or begins inside a character, is widened; the window never exceeds MAX_WINDOW ids; and a decode
-that takes back text is an error.
+only the U+FFFD at the end are withheld, at most three; a context that decodes to nothing, or begins
+inside a character, is widened; the window never exceeds MAX_WINDOW ids; and it is an error if a
+decode no longer begins with the text that was output.
 
-A black box cannot say which tokens share a character, so what this route claims is less than the
-byte route's: the joined text is the full decode for decoders whose text grows by appending, and
-for which MAX_WINDOW ids of context are enough.
+``decode`` alone does not show which tokens share a character. So this route guarantees less than
+the bytes route. The joined text equals the full decode only if the text of the decoder grows by
+appending, and MAX_WINDOW ids of context are enough.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
 MAX_WINDOW = 64
 """The most ids that a step decodes at once, its own among them."""
 
+REPEATS = 8
+"""An id repeated this often shows its text, even if the decoder strips some spaces first."""
 HALF = MAX_WINDOW // 2
 """How far a prompt is looked back into at once, and what a window is cut to."""
 
@@ -38,11 +40,11 @@ class WindowMemory(NamedTuple):
     """What a windowed stream remembers."""
 
     context: tuple[int, ...]
-    """Ids whose text was given."""
+    """Ids whose text was output."""
     pending: tuple[int, ...]
-    """Ids after them whose text was not all given."""
+    """Ids after ``context`` whose text was not all output."""
     given: str
-    """The text of context and pending that was given."""
+    """The part of the text of ``context`` and ``pending`` that was output."""
 
 
 class TokenWindow:
@@ -55,22 +57,27 @@ class TokenWindow:
         """The full decode of some ids."""
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
-        """The memory after a prompt, of which nothing is given again.
+        """Return the memory after a prompt, whose text is never output.
 
         Looks back until there is text.
         """
         size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
             if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
-                # Twice as far, for these may begin inside a character.
-                ids = tuple(prompt_token_ids[max(end - MAX_WINDOW + 1, 0) : end])
+                # One of each id without text stays: a blank of CTC separates equal tokens.
+                tail = _last_of_each(prompt_token_ids[end:])[1 - HALF :]
+                # The ids before go back twice as far, because they may begin inside a character.
+                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
+                ids = (*prompt_token_ids[start:end], *tail)
                 context = self._context(ids, self.decode(ids), size)
                 return WindowMemory(context, (), _without_held(self.decode(context)))
-        # No text at all, but a token without text may still be the first: one of each is kept.
+        # No text, or only spaces that the first token of a text loses. A token without text may
+        # still be the first: one of each is kept.
         silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
         kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
         once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
-        return WindowMemory(tuple([*once, *kept][-HALF:]), (), "")
+        ids = tuple([*once, *kept][-HALF:])
+        return WindowMemory(ids, (), _without_held(self.decode(ids)) if ids else "")
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
         """The new text, and the memory after ``token_id``.
@@ -119,27 +126,37 @@ class TokenWindow:
         ids = memory.context + memory.pending
         if len(ids) < MAX_WINDOW:
             return memory
-        # First go the ids that say nothing: skipped and unknown ones. Before any text one of each
-        # stays, because a token without text may still be the first.
-        place = 0
-        while place < len(ids) and len(ids) > 1:
-            fewer = ids[:place] + ids[place + 1 :]
-            is_needed = not text and ids[place] not in fewer
-            if not is_needed and self._is_silent(ids[place]) and self.decode(fewer) == text:
-                ids = fewer
-            else:
-                place += 1
+        # First go the ids without text, such as skipped and unknown ones. The last of each stays if
+        # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
+        # because a token without text may still be the first.
+        ids = self._without_silent(ids, text, keep_last=True)
+        if len(ids) > HALF:
+            ids = self._without_silent(ids, text, keep_last=not text)
         if len(ids) > HALF:
             ids, given = self._cut(ids, text, memory.given)
             memory = memory._replace(given=given)
         return memory._replace(context=ids, pending=())
 
+    def _without_silent(
+        self, ids: tuple[int, ...], text: str, *, keep_last: bool
+    ) -> tuple[int, ...]:
+        """Return ``ids`` without those that ``text``, their decode, does not need."""
+        place = 0
+        while place < len(ids) and len(ids) > 1:
+            fewer = ids[:place] + ids[place + 1 :]
+            is_kept = keep_last and ids[place] not in ids[place + 1 :]
+            if not is_kept and self._is_silent(ids[place]) and self.decode(fewer) == text:
+                ids = fewer
+            else:
+                place += 1
+        return ids
+
     def _is_silent(self, token_id: int) -> bool:
         """Whether an id has no text, as the first or as a later one."""
-        return not self.decode((token_id,)) and not self.decode((token_id, token_id))
+        return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
 
     def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str]:
-        """Fewer ids, whose text ends ``text`` and has all that is withheld; what of it is given."""
+        """Return fewer ids with all withheld text, and the part of their text that was output."""
         if not text.startswith(given):
             raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
@@ -147,6 +164,8 @@ class TokenWindow:
             before = len(text) - len(end)
             if text.endswith(end) and before <= len(given):
                 return ids[start:], given[before:]
+        if len(ids) < MAX_WINDOW:
+            return ids, given
         raise _rewrite(given, text)
 
     # --- JSON
@@ -174,6 +193,11 @@ class TokenWindow:
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
             raise ValueError("the given text is not that of the window")
         return WindowMemory(context, pending, given)
+
+
+def _last_of_each(token_ids: Sequence[int]) -> tuple[int, ...]:
+    """The last occurrence of each id, in order."""
+    return tuple(dict.fromkeys(reversed(token_ids)))[::-1]
 
 
 def _appended(given: str, text: str) -> str:

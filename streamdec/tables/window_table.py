@@ -53,8 +53,8 @@ class WindowTable(Table):
         self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
         if options.unknown_ids == "replace" or (options.unknown_ids == "error" and not self._piece):
             raise ValueError(
-                f"unknown_ids={options.unknown_ids!r} needs a tokenizer that knows each "
-                "id; on the windowed route use unknown_ids='skip'"
+                f"unknown_ids={options.unknown_ids!r} is not possible on the windowed route"
+                f"{'' if self._piece else ' for a tokenizer without piece()'}; use 'skip'"
             )
         _hint(decoder)
         super().__init__(options, replacers_of((), options), None)

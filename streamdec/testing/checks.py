@@ -23,7 +23,10 @@ from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Re
 from streamdec.testing.laws import LAWS, Driven, Law, Trial, UnjudgedError
 from streamdec.testing.subjects import Subject, byte_level_tokenizer, small_tokenizers, subject_of
 
-CHANGEABLE = "a second run of the example passed: earlier streams or chance change the result"
+CHANGEABLE = (
+    "the same example passed when it was run again: the detokenizer is random, or shares state "
+    "between streams"
+)
 GROUPINGS = 5
 """Random groupings of a bug case, in addition to single ids and one call."""
 
@@ -120,12 +123,14 @@ def checks(
             as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
             :func:`small_tokenizers`. Bug cases have their own tokenizers.
         strict: Whether to include the laws about latency: no text is withheld without need.
-        only: Names of laws, or ``"bug_case"``, to include. Named laws do not need ``strict``.
+        only: Names of laws (``LAWS``), or ``"bug_case"``. Only these checks are included; an empty
+            collection includes all. Named laws do not need ``strict``.
         seed: The seed of the examples (for the same versions of hypothesis and Python).
         max_examples: The number of examples of each law on each tokenizer.
 
-    Raises ValueError for an unknown name in ``only``, or ``max_examples`` below 1; TypeError for an
-    invalid tokenizer. This function runs no check; call :meth:`Check.run`.
+    Raises ValueError for an unknown name in ``only`` or ``max_examples`` below 1, TypeError for an
+    object that is not a tokenizer, and TokenizerLoadError for a path that cannot be loaded. This
+    function runs no check; call :meth:`Check.run`.
 
     >>> from streamdec.testing import checks
     >>> [check.name for check in checks(only=["prompt"])]
@@ -135,7 +140,7 @@ def checks(
         raise ValueError(f"max_examples must be at least 1, not {max_examples}")
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
-        raise ValueError(f"no such checks: {strange}; there are {sorted(names)}")
+        raise ValueError(f"only has unknown names: {strange}; the names are {sorted(names)}")
     found = [_check_of_case(case, seed) for case in bug_cases()] if _is_in("bug_case", only) else []
     given_tokenizers = small_tokenizers() if tokenizers is None else tokenizers
     subjects = [subject_of(name, tokenizer) for name, tokenizer in given_tokenizers.items()]

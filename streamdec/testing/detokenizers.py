@@ -56,7 +56,11 @@ class Detokenizer(Protocol):
     >>> from streamdec.testing import check_detokenizer
     >>> class Adapter:
     ...     def __init__(self, tokenizer, request):
-    ...         conditions = StopConditions(request.stop, min_tokens=request.min_tokens)
+    ...         conditions = StopConditions(
+    ...             request.stop,
+    ...             min_tokens=request.min_tokens,
+    ...             include_stop_str_in_output=request.include_stop_str_in_output,
+    ...         )
     ...         served = HuggingFaceTokenizer(tokenizer)
     ...         prompt, skip = request.prompt_token_ids, request.skip_special_tokens
     ...         self.decoder = StopSequenceDecoder(
@@ -133,7 +137,7 @@ def drive(
     detokenizer = call_guarded(make, tokenizer, request)
     for verb in ("step", "flush"):
         if not callable(call_guarded(getattr, detokenizer, verb, None)):
-            raise ConformanceError(f"made a {type(detokenizer).__name__} without {verb}()")
+            raise ConformanceError(f"make returned a {type(detokenizer).__name__} without {verb}()")
     texts: list[str] = []
     for group in groups:
         texts.append(_text(call_guarded(detokenizer.step, list(group)), "step"))

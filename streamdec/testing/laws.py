@@ -290,7 +290,7 @@ def _chunk_invariance(trial: Trial) -> None:
 
 
 def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> None:
-    """Check that the text after each call, and at the end, equals that of one token a call."""
+    """Check that grouping ids into calls changes no text, after a call or at the end."""
     groups = trial.data.draw(strategies.divided(ids))
     singly, grouped = trial.drive(request, _singly(ids)), trial.drive(request, groups)
     fed = 0

@@ -101,9 +101,10 @@ class Subject:
     def is_foreseeable(self) -> bool:
         """Whether ``certain_text`` finds exactly the text that no later token can change.
 
-        It does not if the vocabulary has some bytes and lacks others, because no token then
-        completes or breaks some characters; nor if patterns in the whole text are replaced, because
-        no continuation completes them. A stream may then correctly withhold more.
+        It does not in two cases. The vocabulary has single-byte tokens for some bytes only, so no
+        token completes or breaks some characters. Or the decoder replaces patterns in the whole
+        text, which no continuation completes. A stream may then correctly withhold more text than
+        ``certain_text`` expects.
         """
         rules = self.tokenizer.rules
         return len(self.byte_ids) in (0, 256) and not (rules and rules.replaces)

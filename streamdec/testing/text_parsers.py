@@ -32,9 +32,9 @@ MOST_SHOWN = 4
 class TextParser(Protocol):
     """A parser of one stream of text.
 
-    Both methods return what is new: a text for each field, or None if nothing is new. The texts of
-    a field are joined. The names of the fields are free. A field whose name ends in ``arguments``
-    is compared as JSON if it is JSON.
+    Both methods return the new text of each field as a dict, or None if there is no new text. The
+    checks join the texts of a field. You choose the names of the fields. A field whose name ends in
+    ``arguments`` is compared as JSON if it is valid JSON.
 
     >>> from streamdec.testing import TextParser, check_text_parser
     >>> class Plain(TextParser):
@@ -74,17 +74,19 @@ def check_text_parser(
         texts: the texts that a model could write, or a dict with a name for each. A ``str`` is cut
             between any two code points. A list of strings is cut between its items only: use it for
             text with special tokens, which no engine cuts.
-        parse_whole: a parser of whole texts, such as the engine uses for requests without
-            streaming. If given, all results must equal its result.
-        max_examples: how many pairs of cuts and how many random cuts to try, each at most.
-        seed: of the random cuts.
+        parse_whole: a function that takes the whole text and returns a dict of its fields, such as
+            the engine's parser for requests without streaming. If given, all results must equal its
+            result.
+        max_examples: the most pairs of cuts to try, and also the most sets of random cuts.
+        seed: the seed of the random cuts and pairs.
 
     Returns:
         A result for each text. As text it has, for each different result of the parser, the
         smallest cut that was found for it.
 
     Raises:
-        TypeError: ``make_parser`` is not callable, or a text is neither a string nor strings.
+        TypeError: ``make_parser`` is not callable, ``texts`` is a single string, or a text is
+            neither a string nor a list of strings.
         ValueError: ``texts`` or one of them is empty, or ``max_examples`` is below 1.
 
     >>> from streamdec.testing import check_text_parser

@@ -35,11 +35,12 @@ class BaseTokenizer(ChatTokenizer, ABC):
     """Its name in metrics: the library that decodes."""
 
     report: TokenizerReport
-    """How it was loaded; only a :class:`~streamdec.HybridTokenizer`, and a tokenizer that
-    ``load_tokenizer`` made, has it."""
+    """How it was loaded. Only a :class:`~streamdec.HybridTokenizer` and a tokenizer of
+    ``load_tokenizer`` have this attribute."""
 
     inline_chars: int = 4096
-    """Async calls encode texts up to this length on the event loop; a thread would cost more."""
+    """Async calls encode texts of up to this many code points on the event loop, because a thread
+    would cost more."""
 
     @abstractmethod
     def _ids(self, text: str, special: Special) -> Sequence[int]:
@@ -49,8 +50,28 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """
 
     @abstractmethod
-    def skipped_ids(self, text: str) -> list[int]:
-        """Return the ids of the skipped special tokens whose text is ``text``."""
+    def is_skipped(self, token_id: int) -> bool:
+        """Return whether ``decode`` leaves out ``token_id`` with ``skip_special_tokens``."""
+
+    @abstractmethod
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        """Return the text and the id of each token that may be skipped, ids ascending."""
+
+    @cached_property
+    def _ids_by_special_text(self) -> dict[str, list[int]]:
+        by_text: dict[str, list[int]] = {}
+        for text, token_id in self._special_texts():
+            by_text.setdefault(text, []).append(token_id)
+        return by_text
+
+    def skipped_ids(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Return those of ``texts`` that are the text of skipped special tokens, with the ids."""
+        ids_by_text = self._ids_by_special_text
+        found = {
+            text: tuple(filter(self.is_skipped, ids_by_text[text]))
+            for text in ids_by_text.keys() & texts
+        }
+        return {text: ids for text, ids in found.items() if ids}
 
     _cache: EncodingCache | None = None
 
@@ -280,7 +301,10 @@ class BaseTokenizer(ChatTokenizer, ABC):
         [(0, 3), (3, 4), (4, 5)]
         """
         if encoding.text is None:
-            raise EncodeError("an encoding without its text has no offsets")
+            raise EncodeError(
+                "the encoding has no text, so it has no offsets; use an Encoding that encode() "
+                "returned"
+            )
         before, after = map(len, self._added) if encoding.add_special_tokens else (0, 0)
         ids = encoding.ids[before : len(encoding) - after]
         data = [self.token_bytes(token_id) or b"" for token_id in ids]
@@ -331,7 +355,7 @@ def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:
 
 def _listed(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, (str, bytes)):
-        raise TypeError(f"texts must be several str, not one {type(texts).__name__}")
+        raise TypeError(f"texts must be a list of strings, got one {type(texts).__name__}")
     return list(texts)
 
 

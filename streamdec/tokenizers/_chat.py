@@ -148,7 +148,8 @@ class ChatTokenizer(Tokenizer, Protocol):
         ``fallback="simple"`` renders lines of role and content if the model has no template.
 
         Raises :class:`~streamdec.ChatTemplateError` if the template fails or there is none;
-        TypeError for options of transformers that concern tensors.
+        :class:`~streamdec.MissingExtraError` without jinja2; TypeError for options of transformers
+        that concern tensors, such as ``return_tensors``.
 
         >>> from streamdec import load_tokenizer
         >>> tokenizer = load_tokenizer("path/to/model")

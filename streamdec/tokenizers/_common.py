@@ -67,7 +67,7 @@ def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def checked_ids(token_ids: Iterable[int]) -> array[int]:
-    """Return ``token_ids`` if all are ints from 0 to 2**32 - 1.
+    """Return ``token_ids`` as an array of unsigned 32-bit integers.
 
     Raises :class:`TokenizerLibraryError` for others, which ``tokenizers`` and tiktoken reject too.
     """
@@ -96,7 +96,10 @@ def any_of(names: Iterable[str]) -> re.Pattern[str] | None:
 def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
     """Raise EncodeError if ``text`` spells one of the tokens that ``special`` matches."""
     if special is not None and (found := special.search(text)):
-        raise EncodeError(f"the special token {found[0]!r} at index {found.start()}")
+        raise EncodeError(
+            f"the text has the special token {found[0]!r} at index {found.start()}, which is "
+            "forbidden; encode it with special='text' or special='parse'"
+        )
 
 
 def readable(data: bytes) -> str:

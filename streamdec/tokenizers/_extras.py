@@ -1,4 +1,4 @@
-"""Libraries that are extras: imported where they are used, and missed in one way.
+"""Import a library that is an optional extra, or raise MissingExtraError with the command.
 
 In: the name of a library. Out: the library.
 """

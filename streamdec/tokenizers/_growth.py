@@ -34,7 +34,8 @@ MAX_TEXTS = 2**14
 MAX_DECODED, MAX_ENCODED = 16, 128
 """The most characters that one may become. Known decoders reach 3, and known normalizers 18."""
 MAX_NAMED = 16
-"""Objects in a file that are called as a part is. There is one of each, and a few in Sequences."""
+"""The most objects in a file under a key that names a part, such as "decoder". A file has one of
+each; a few more may be in Sequences."""
 MAX_WORK = 2**26
 """Steps of a backtracking search while a file is loaded; about a second."""
 MAX_TOKENS = 2**22
@@ -106,11 +107,13 @@ def check_growth(parts: Parts, name: str) -> None:
             raise TokenizerLoadError(f"{name}: the {part} has {what}")
         regexes = sum(regex_cost(regex, 1).size for regex in _regexes(stages))
         if regexes > MAX_REGEX:
-            what = f"regexes of the size {regexes:.0f} with repetitions, and at most {MAX_REGEX}"
+            what = (
+                f"regexes of size {regexes:.0f} (repetitions written out), and at most {MAX_REGEX}"
+            )
             raise TokenizerLoadError(f"{name}: the {part} has {what} is allowed")
         if _growth(stages) > limit:
-            what = f"one character longer than {limit} characters, unlike any known tokenizer"
-            raise TokenizerLoadError(f"{name}: the {part} may make {what}")
+            what = f"turn one character into more than {limit}; no known tokenizer does"
+            raise TokenizerLoadError(f"{name}: the {part} may {what}")
 
 
 def growth_of(normalizer: Any, pre_tokenizer: Any) -> float:

@@ -5,8 +5,8 @@ what compiling it takes, and the number of ways in which it may match at one pla
 what a search takes.
 
 Both engines backtrack: at each place of a text they try the ways one after the other. ``a*a*`` has
-as many ways as the square of the text's length, and ``(a|aa)*`` has more than any power of it. A
-construct that is not known here counts for no less than it costs.
+as many ways as the square of the text's length, and ``(a|aa)*`` has more than any power of it. The
+result is an upper bound: what is not known here counts as infinitely many ways.
 """
 
 from __future__ import annotations

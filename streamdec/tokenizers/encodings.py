@@ -59,9 +59,11 @@ class EncodingSpec:
     files: tuple[RankFile, ...] = ()
     """The rank files that contain it; () for any file."""
     code: tuple[str, ...] = ()
-    """The tokenizer classes of folders with code, by which a file of unknown content is known."""
+    """Tokenizer classes, as ``module.Class``. A rank file of unknown SHA-256 has this encoding if
+    the ``tokenizer_config.json`` beside it names one of them."""
     is_numbered: bool = False
-    """Whether the id of a token is the number of distinct tokens in the lines before it."""
+    """Whether the id of a token is the number of distinct tokens in the lines before it, instead of
+    the rank in its line."""
     ranks_below: int | None = None
     """Ranks from this one on belong to another encoding that shares the file; None without one."""
     num_reserved: int = 0
@@ -105,7 +107,11 @@ PLAIN: Mapping[str, str] = {
 
 
 def _cased(beyond: str = "", slash: str = "") -> str:
-    """Words of upper and lower case apart, as in o200k; ``beyond`` excludes letters of them."""
+    """Return the regex of o200k, which splits words where the case changes.
+
+    ``beyond`` is a part of a character class that excludes letters; ``slash`` may follow
+    punctuation.
+    """
     upper = rf"[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}{beyond}]"
     lower = rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}{beyond}]"
     begin = r"[^\r\n\p{L}\p{N}]?"
@@ -323,5 +329,5 @@ _SPECS = (
 ENCODINGS: Mapping[str, EncodingSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
 """Every encoding that is known by name.
 
-Where several share a rank file, the first of them is what that file alone is taken for.
+If several encodings share a rank file, the first is used unless ``encoding`` is given.
 """

@@ -16,7 +16,7 @@ from streamdec.tokenizers._chat import ChatTokenizer
 __all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
 
 FastMode = Literal["off", "now", "background"]
-"""When fastokens is built and compared for a ``tokenizer.json``."""
+"""When fastokens is built and compared: never, before loading returns, or in a thread."""
 
 RequestedBy = Literal["argument", "environment", "default"]
 """Where a mode was requested."""
@@ -37,15 +37,16 @@ class TokenizerReport:
     format: str
     """The format of the file, as ``detect_format`` names it."""
     requested: FastMode
-    """The requested mode of fastokens; without effect for other formats than tokenizer.json."""
+    """The requested mode of fastokens; without effect for formats that it cannot encode for."""
     requested_by: RequestedBy
     """Where it was requested."""
     active: str
-    """The library that encodes: fastokens, huggingface, tiktoken, sentencepiece or gguf."""
+    """What encodes: fastokens, huggingface, tiktoken, sentencepiece, gguf or bytes."""
     reason: str
     """Why this library encodes, in a phrase."""
     guarded: str = ""
-    """A character: texts that contain it are encoded by huggingface."""
+    """A character; texts that contain it are encoded by huggingface. "" means that there is
+    none."""
     probes: int = 0
     """The number of strings that were compared."""
     differing: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What happened to each token of a stream: for people, and as JSON lines.
+"""Traces: a record of each token of a stream, for people and as JSON lines.
 
-``Tracer(decoder)`` wraps a decoder and does not change its output; ``Trace`` is what
-it saw. Streams that are not traced pay nothing.
+``Tracer(decoder)`` wraps a decoder and does not change its output. ``Tracer.trace()`` returns a
+``Trace``. Streams that are not traced have no extra cost.
 """
 
 from streamdec.trace.records import Header, TokenRecord, Trace, Verdict

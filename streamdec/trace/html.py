@@ -1,11 +1,11 @@
-"""A trace as one page for browsers, to be attached to a report: works offline, fetches nothing.
+"""A trace as a single HTML page that works offline and can be attached to a bug report.
 
-In: a trace. Out: HTML with all that it needs in it. What is drawn is in ``data``: ``text.js`` makes
-everything in a text visible, ``story.js`` finds what spans tokens and says why, ``timeline.js``
-draws that into a container, and ``page.*`` is this page around it; other pages can use the first
-three. The text of a stream, which may be anything, is in the page as escaped JSON alone and is set
-as text by the script; a content security policy allows the page's own script and style by their
-hashes, and nothing else.
+In: a trace. Out: HTML with its script, style and data inline. The files are in ``data``:
+``text.js`` makes invisible characters visible, ``story.js`` explains effects that span several
+tokens, ``timeline.js`` draws them, and ``page.*`` is the page. Other pages can use the first three.
+
+The text of the stream is untrusted. It is in the page only as escaped JSON, and the script inserts
+it as text. A content security policy allows only the page's own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ STYLES = ("timeline.css", "page.css")
 
 
 def html_page(trace: Trace) -> str:
-    """The page of ``trace``: a timeline of all tokens, a panel for the current one, the header.
+    """Return ``trace`` as an HTML page: a timeline of all tokens, and a panel for the current one.
 
-    Its size is that of the trace's JSON lines and some 50 KB: 5 MB at 40,000 tokens. It can be
-    encoded as UTF-8 for any text.
+    The page is about 50 KB larger than the trace's JSON lines: 5 MB for 40,000 tokens. It can
+    always be encoded as UTF-8.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer
@@ -83,14 +83,14 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     for what, condition in (header.conditions or {}).items():
         yield what, json.dumps(condition, ensure_ascii=False)
     if header.after_prompt:
-        yield "prompt", "tokens came before"
+        yield "prompt", "the stream began after a prompt"
     yield "versions", ", ".join(f"{each} {version}" for each, version in header.versions.items())
     if trace.error:
         yield "error", trace.error
 
 
 def _text(text: str) -> str:
-    """As HTML; invisible and invalid characters as escapes."""
+    """Return ``text`` escaped for HTML; invisible characters become backslash escapes."""
     seen = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
     return escape(seen)
 

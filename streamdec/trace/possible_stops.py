@@ -1,7 +1,7 @@
-"""Which stops the text that is withheld may become.
+"""Find the stops that the withheld text may become.
 
-In: a decoder that withholds text. Out: the stops for which it does so. It is the decoder's own
-memory that is asked, so gates, prompts and what was ignored are as they are there.
+In: a decoder that withholds text. Out: the stops that are partly matched. The decoder's own matcher
+state is read, so gates, the prompt and ignored stops are taken into account.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streamdec.trace.records import PossibleStop
 
 
 def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
-    """The strings and patterns, those that would begin first before others, then the sequences."""
+    """Return the possible strings and patterns, ordered by where they begin, then the sequences."""
     if not decoder.jailed:
         return ()
     conditions, (tail, live) = decoder.conditions, decoder.seen
@@ -29,7 +29,7 @@ def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
 
 
 def _begun(stop: str, tail: str) -> int:
-    """How many last letters of ``tail`` begin ``stop``."""
+    """Return the length of the longest suffix of ``tail`` that is a proper prefix of ``stop``."""
     sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
     return next((size for size in sizes if tail.endswith(stop[:size])), 0)
 

@@ -131,9 +131,10 @@ class Verdict:
     equal: bool | None
     """None if no comparison is possible; ``reason`` says why."""
     token_index: int | None = None
-    """The token whose text has the first difference."""
+    """The index of the token whose text has the first difference; None if the flush has it, or if
+    there is no difference."""
     position: int | None = None
-    """The code point of the first difference."""
+    """The index of the first different code point in the stream's text, from 0."""
     reason: str = ""
     """What differs, or why nothing was compared, for people."""
 
@@ -148,9 +149,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All that happened in one stream; immutable.
+    """The record of one stream: its decoder, its tokens, its end and the verdict. Immutable.
 
-    Some 300 bytes for each token.
+    Takes about 300 bytes for each token.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer
@@ -162,19 +163,20 @@ class Trace:
     """
 
     header: Header
-    """What was traced."""
+    """The traced decoder and its options."""
     tokens: tuple[TokenRecord, ...] = ()
     """A record for each token that was examined."""
     end: End | None = None
     """The flush; None if there was none."""
     error: str | None = None
-    """The last exception that a call raised, as text; the stream may have continued after it."""
+    """The last error, as text, or None: an exception that a call raised, or ``the record is
+    incomplete: ...`` if recording failed. The stream may have continued after it."""
     verdict: Verdict = field(default_factory=lambda: Verdict(None, reason="the stream continues"))
     """Whether the text is right, by the tokenizer's own decode."""
 
     @property
     def text(self) -> str:
-        """All that came out, joined each time."""
+        """The whole output, including the flush. It is joined on each access."""
         return "".join(token.text for token in self.tokens) + (self.end.text if self.end else "")
 
     @property
@@ -186,9 +188,11 @@ class Trace:
     # --- JSON lines
 
     def lines(self) -> Iterator[str]:
-        """The trace as JSON, an object a line, without newlines at their ends.
+        """Yield the trace as lines of JSON, without line feeds.
 
-        ASCII alone: the header, which has the format's version, a line for each token, the end.
+        First the header with the version of the format, then one line for each token, then a line
+        with ``end``, ``error`` and ``verdict``. Only ASCII. Fields of a token that have their usual
+        value are left out.
         """
         yield _line({"streamdec_trace": FORMAT, **_fields_of(self.header)})
         for token in self.tokens:
@@ -210,7 +214,7 @@ def _fields_of(value: Header | End | Verdict) -> dict[str, Any]:
 
 
 def _token_to_json(token: TokenRecord) -> dict[str, Any]:
-    """Only what is not as it mostly is."""
+    """Return the fields of ``token`` that differ from their defaults in ``_USUAL``."""
     row = {name: getattr(token, name) for name in _NAMES}
     row["data"] = None if token.data is None else token.data.hex()
     row["held"] = token.held.hex()
@@ -225,4 +229,4 @@ _USUAL: Mapping[str, Any] = {
     "may_become": (),
     "kind": "text",
 }
-"""What need not be said of a token."""
+"""The values that are left out of a token's JSON line."""

@@ -25,7 +25,7 @@ from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord,
 from streamdec.trace.verdict import verdict_on
 
 Traceable = DecodeStream | StopSequenceDecoder
-"""What can be traced."""
+"""The decoders that can be traced."""
 
 _UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
 """Methods of decoders that a trace has no record for."""
@@ -101,7 +101,7 @@ class Tracer(Generic[D]):
         if name == "decoder":  # not set yet; looking it up again would not end
             raise AttributeError(name)
         if name in _UNTRACED:
-            raise AttributeError(f"{name}() cannot be traced")
+            raise AttributeError(f"{name}() cannot be traced; use step(), step_batch() or flush()")
         return getattr(self._machine, name)
 
     def __copy__(self) -> D:
@@ -128,9 +128,9 @@ class Tracer(Generic[D]):
         return self._several(self._machine.step_batch, ids, ids)
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
-        """The decoder's ``flush``, written down unless the stream has ended.
+        """Call the decoder's ``flush``, and record its output unless the stream had already ended.
 
-        ``arguments`` and what is ``named`` are the decoder's.
+        ``arguments`` and ``named`` are passed to the decoder.
         """
         return self._flushed(self._machine.flush, *arguments, **named)
 

@@ -69,11 +69,12 @@ def _compared(
 
 
 def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:
-    """Of how many first ids the text may be, the likeliest first; and whether it is all of it.
+    """Yield how many of the first ids may have produced the text, the most likely number first.
 
-    Ids that stop leave what was before them, with what the first of them decided of it (the space
-    that a word ends with where another follows). A stop string is somewhere in the text: mostly of
-    all ids, but also in a text that ends because an id that stops cuts off a character.
+    Each comes with whether the text must be the full decode of these ids, or only its beginning.
+    If ids stop the stream, the text is that of the ids before them, although the first stop id may
+    still complete it (such as the space after a word). If a string stops the stream, it is usually
+    found in the text of all ids. It can also be found in text that a stop id flushed.
     """
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True
@@ -125,7 +126,7 @@ class _Reference:
         return self._tokenizer.decode(ids, skip_special_tokens=skip)
 
     def texts(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield the same, and other correct texts, each with the reason."""
+        """Yield ``whole(count)`` and other correct texts, each with a remark for the verdict."""
         whole = self.whole(count)
         yield whole, ""
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -199,5 +198,5 @@ def test_a_long_run_of_spaces_before_a_token_takes_linear_time(tmp_path: Path) -
 
 
 def test_another_class_is_not_taken_for_bytes(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerLoadError, match=re.escape("does not name a class of byte tokens")):
+    with pytest.raises(TokenizerLoadError, match="names none of the classes"):
         ByteTableTokenizer.from_folder(folder_of({"tokenizer_class": "CanineTokenizer"}, tmp_path))

@@ -65,7 +65,7 @@ def test_specials_that_the_normalizer_changes() -> None:
     # What is said of them is so.
     assert first.tokens == {end_id: "</S>"}
     assert tokenizer.decode([end_id], skip_special_tokens=True) == "</s>"
-    assert "not left out" in first.follows
+    assert "does not skip them" in first.follows
     assert [caveat.tokens for caveat in rest] == [{other_id: "Tool"}]
     assert tokenizer.decode([other_id]) == "tool"
     assert {caveat.code for caveat in (first, *rest)} == {"ADDED_TOKEN_NORMALIZED"}

@@ -206,9 +206,9 @@ async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> Non
         with pytest.raises(TypeError, match="a text must be a str"):
             await made.aencode_batch(["the", wrong])
     for one in ("the", b"the"):
-        with pytest.raises(TypeError, match="several str, not one"):
+        with pytest.raises(TypeError, match="a list of strings, got one"):
             made.encode_batch(one)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="several str, not one"):
+        with pytest.raises(TypeError, match="a list of strings, got one"):
             await made.aencode_batch(one)  # type: ignore[arg-type]
     expected = made.encode_batch(["the", " quick"])
     assert made.encode_batch(iter(["the", " quick"])) == expected  # type: ignore[arg-type]

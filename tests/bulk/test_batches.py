@@ -80,7 +80,7 @@ def test_a_tokenizer_itself_is_pickled_too() -> None:
 def test_the_schema_is_known_before_any_row() -> None:
     for decoder in (BulkDecoder(TOKENIZER), BulkDecoder(TOKENIZER, conditions=STOPS)):
         assert decoder.schema(TABLE.schema) == decoder(TABLE).schema
-    with pytest.raises(SourceError, match="no column 'token_ids'; there are: 'x'"):
+    with pytest.raises(SourceError, match="no column 'token_ids'; the columns are: 'x'"):
         BulkDecoder(TOKENIZER).schema(pa.schema({"x": pa.int64()}))
 
 
@@ -96,12 +96,12 @@ def test_special_tokens_are_shown_if_asked_for() -> None:
 
 def test_a_missing_or_doubled_column_is_told() -> None:
     with pytest.raises(
-        SourceError, match=r"^no column 'ids'; there are: 'id', 'token_ids', 'more'$"
+        SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'$"
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
-    with pytest.raises(SourceError, match=r"^there is a column 'more' already"):
+    with pytest.raises(SourceError, match=r"^the column 'more' already exists"):
         BulkDecoder(TOKENIZER, to="more")(TABLE)
-    with pytest.raises(SourceError, match=r"^there is a column 'token_index' already"):
+    with pytest.raises(SourceError, match=r"^the column 'token_index' already exists"):
         BulkDecoder(TOKENIZER, conditions=STOPS)(
             TABLE.rename_columns(["id", "token_ids", "token_index"])
         )
@@ -122,7 +122,7 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
 
 
 def test_other_batches_are_told_how_to_come() -> None:
-    with pytest.raises(TypeError, match='got dict; Ray wants batch_format="pyarrow"'):
+    with pytest.raises(TypeError, match='got dict; pass batch_format="pyarrow" in Ray'):
         BulkDecoder(TOKENIZER)({"token_ids": IDS})
 
 

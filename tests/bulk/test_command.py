@@ -116,7 +116,11 @@ def test_what_is_there_is_not_written_over_unasked(bulk: Bulk) -> None:
     Path("out.jsonl").write_text("mine")
     refused = bulk("in.jsonl", "out.jsonl")
     assert (refused.status, refused.out) == (2, "")
-    assert refused.err == "Error: out.jsonl: the file exists; pass --overwrite, or another name\n"
+    assert (
+        refused.err
+        == "Error: out.jsonl: the file exists; pass --overwrite or --resume, or choose another "
+        "name\n"
+    )
     assert Path("out.jsonl").read_text() == "mine"
     assert bulk("in.jsonl", "out.jsonl", "--overwrite").status == 0
     assert objects("out.jsonl") == EXPECTED
@@ -170,7 +174,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
         (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
         (["in.jsonl", "out.jsonl", "--column=ids"], "line 1: no column 'ids'; there are: 'id', "),
-        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: there is a column 'id' already"),
+        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: the column 'id' already exists"),
         (["in.jsonl", "out.jsonl", "--to=token_ids"], "two columns would be called 'token_ids'"),
         (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot be combined"),
         (["in.jsonl"], "Missing argument"),

@@ -289,7 +289,10 @@ def test_an_interrupted_job_leaves_nothing(tmp_path: Path, one: Job, write: Form
 
 def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
     one.target.write_text("mine")
-    with pytest.raises(SourceError, match=r"out.jsonl: the file exists; pass --overwrite, or ano"):
+    with pytest.raises(
+        SourceError,
+        match=r"out.jsonl: the file exists; pass --overwrite or --resume, or choose ano",
+    ):
         one.run()
     assert one.run("resume") is None
     assert one.target.read_text() == "mine"
@@ -388,7 +391,9 @@ def test_a_bad_id_is_named_with_file_and_row(tmp_path: Path) -> None:
 def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"ids": [[1.5]]}), source)
-    with pytest.raises(SourceError, match=r"in.parquet: no column 'token_ids'; there are: 'ids'$"):
+    with pytest.raises(
+        SourceError, match=r"in.parquet: no column 'token_ids'; the columns are: 'ids'$"
+    ):
         job(source, tmp_path / "out.parquet").run()
     with pytest.raises(TokenIdError, match=r"in.parquet: column 'ids': expected lists of int"):
         job(source, tmp_path / "out.parquet", BulkDecoder(TOKENIZER, "ids")).run()

@@ -140,7 +140,7 @@ def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
     assert str(tmp_path) in str(raised.value)
     simple = ChatTemplate.from_snapshot(tmp_path, fallback="simple")
     assert simple.render(USER) == "user: Hi\n"
-    assert str(simple.origin) == "the simple template: there is no other"
+    assert str(simple.origin) == "the simple template: the model has no chat template"
 
 
 def test_no_folder_at_all_says_so(tmp_path: Path) -> None:

@@ -119,11 +119,11 @@ def states_of_stream() -> Iterator[tuple[bool, bool]]:
 
 def test_on_a_terminal_it_is_shown_what_waits() -> None:
     seen = statuses(100)
-    assert any(re.fullmatch(r"  \d+ tokens · waiting: f0 9f", status) for status in seen)
+    assert any(re.fullmatch(r"  \d+ tokens · held bytes: f0 9f", status) for status in seen)
     for jailed in (r"\n", r"\nU", r"\nUse", r"\nUser"):
         expected = rf" tokens · withheld: '{jailed}', may become '\nUser:'"
         assert any(status.endswith(expected) for status in seen), jailed
-    both = r" · waiting: e2 80 · withheld: '\nUser', may become '\nUser:'"
+    both = r" · held bytes: e2 80 · withheld: '\nUser', may become '\nUser:'"
     assert any(status.endswith(both) for status in seen)
 
 

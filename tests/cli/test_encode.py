@@ -120,7 +120,7 @@ def test_what_encodes_is_said(
     assert encode("a", "--fast=now").err == fast
     monkeypatch.setenv(VARIABLE, "rust")
     assert encode("a").err.startswith(
-        f"Warning: {VARIABLE} must be one of off, now, background, got "
+        f"Warning: the environment variable {VARIABLE} must be one of off, now, background, got "
     )
     (tmp_path / "a.gguf").write_bytes(small_gguf())
     result = run(monkeypatch, *("encode", "--tokenizer", tmp_path, "--fast=now"), stdin=b"a")

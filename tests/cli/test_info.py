@@ -151,7 +151,7 @@ def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:
     assert f"revision     {commit}\n" in found.stdout.decode()
     missing = run_process("info", "org/model", environment=environment)
     assert missing.returncode == 2
-    assert b"it is not in the local cache; downloads are not allowed" in missing.stderr
+    assert b"it is not in the local cache, and downloads are not allowed" in missing.stderr
     assert missing.stderr.count(b"\n") == 1
     failed = run_process("info", "--allow-download", "org/model", environment=environment)
     assert failed.returncode == 2

@@ -89,7 +89,7 @@ def test_people_read_where_engines_stop_and_what_is_wrong(
         "    → vLLM and SGLang ignore it: pass the strings as stop with each request.",
     ]
     assert rows[-3:] == [
-        "  read in",
+        "  references",
         "    sglang 0.5.23: srt/configs/model_config.py",
         "    vllm 0.33.0: vllm/sampling_params.py",
     ]
@@ -172,7 +172,7 @@ def test_much_evidence_is_cut_and_said_to_be() -> None:
     assert rows[at + 3 : at + 8] == [f"      config.json#/{i}" for i in range(5)]
     assert rows[at + 8] == "      and 4 more (--json has them)"
     assert rows[at + 9] == "    → Do it."
-    assert rows[-2:] == ["  read in", "    vllm 0.33.0: a.py"], "once for both findings"
+    assert rows[-2:] == ["  references", "    vllm 0.33.0: a.py"], "once for both findings"
 
 
 def _infos(count: int) -> list[Finding]:

@@ -71,6 +71,6 @@ def test_the_status_says_what_waits_and_which_stops_it_may_become() -> None:
         "0 tokens",
         r"1 tokens · withheld: '\n', may become '\n\n' or '\nUsage' or '\nUser:'",
         r"2 tokens · withheld: '\nU', may become '\nUsage' or '\nUser:'",
-        r"3 tokens · waiting: e2 · withheld: '\nUser', may become '\nUser:'",
-        r"4 tokens · waiting: e2 80 · withheld: '\nUser', may become '\nUser:'",
+        r"3 tokens · held bytes: e2 · withheld: '\nUser', may become '\nUser:'",
+        r"4 tokens · held bytes: e2 80 · withheld: '\nUser', may become '\nUser:'",
     ]

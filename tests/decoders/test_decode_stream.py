@@ -151,7 +151,10 @@ def test_unknown_ids_are_logged_once_for_a_tokenizer(
         for _ in range(3):
             DecodeStream(tokenizer).step_batch([UNKNOWN, UNKNOWN + 1])
     assert [record.getMessage() for record in caplog.records] == [
-        "<MockTokenizer: 7 tokens, RawBytes> has no id 77; unknown ids are counted"
+        (
+            "<MockTokenizer: 7 tokens, RawBytes> has no id 77; unknown ids are counted in "
+            "unknown_tokens, and not logged again"
+        )
     ]
     another = MockTokenizer.from_tokens([b"a"])
     DecodeStream(another, unknown_ids="replace").step(5)

@@ -201,7 +201,7 @@ CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
 
 
 def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
-    told = r"'<\|channel\|>analysis<\|message\|>' has the text of '<\|channel\|>'.*=False"
+    told = r"'<\|channel\|>analysis<\|message\|>' contains '<\|channel\|>'.*=False"
     with pytest.warns(StreamdecWarning, match=told):
         SectionDecoder(HARMONY, sections=CHANNEL)
     decoder = SectionDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,10 +20,13 @@ import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models
 
 from streamdec import (
+    Chunk,
     DecoderPool,
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
+    RoundQueue,
+    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TokenQueue,
@@ -108,8 +112,8 @@ for said, ids in IDS.items():
 
 
 @gives(
-    "token 0: the tokenizer has no id 77; unknown_ids='skip' outputs nothing for it, "
-    "'replace' outputs U+FFFD"
+    "token 0: the tokenizer has no id 77; check that tokenizer and model match, or pass "
+    "unknown_ids='skip', which outputs nothing for it"
 )
 def _(_: Path) -> Any:
     DecodeStream(WORDS, unknown_ids="error").step(77)
@@ -194,7 +198,8 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     },
     "stop_regex 'ab+' can match text of any length: set max_match_length, which bounds what is "
     "withheld": {"stop_regex": "ab+"},
-    "stop_regex 'a(?=b)' looks ahead, at text that is not known yet": {"stop_regex": "a(?=b)"},
+    "stop_regex 'a(?=b)' has a look-ahead, but the text after the match is not known yet: leave it "
+    "out, or name the character": {"stop_regex": "a(?=b)"},
     "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams": {
         "stop_regex": "a$"
     },
@@ -213,8 +218,8 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite it so that a text "
-    "matches in few ways only"
+    "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite the slow "
+    "pattern so that a text matches in few ways only"
 )
 def _(_: Path) -> Any:
     decoder = StopSequenceDecoder(
@@ -287,6 +292,41 @@ def _(_: Path) -> Any:
         full().put(2)
 
     anyio.run(main)
+
+
+@gives("the queue was full for 0.01 seconds; the reader is too slow")
+def _(_: Path) -> Any:
+    full().put(2, timeout=0.01)
+
+
+@gives("the queue was full for 0.01 seconds; the event loop is too slow")
+def _(_: Path) -> Any:
+    async def main() -> None:
+        rounds = RoundQueue(DecoderPool(WORDS), max_rounds=1)
+
+        def generate() -> None:
+            rounds.put({})
+            rounds.put({}, timeout=0.01)
+
+        with ThreadPoolExecutor() as threads:
+            threads.submit(generate).result()  # meanwhile the event loop can do nothing
+
+    anyio.run(main)
+
+
+@gives("the sink is behind: … code points wait, at most 65536 may")
+def _(_: Path) -> Any:
+    class Stuck:
+        is_behind = True
+
+        def __call__(self, chunk: Chunk) -> None:
+            """Take the last chunk."""
+
+    pool = DecoderPool(MockTokenizer.from_tokens([b"a" * 70_000]))
+    pool.add("a")
+    pool.attach("a", Stuck())
+    pool.step({"a": [0]})
+    raise pool.errors["a"]
 
 
 @gives("nothing can be put into the queue: its reader has closed it")
@@ -439,12 +479,28 @@ def _(folder: Path) -> Any:
     inspect(folder / "gone")
 
 
-@gives("no column 'tokens'; there are: 'token_ids'")
+@gives("no column 'tokens'; the columns are: 'token_ids'")
 def _(_: Path) -> Any:
     BulkDecoder(WORDS, column="tokens")(pa.table({"token_ids": [[1]]}))
 
 
 # --- warnings and the log -------------------------------------------------------------------------
+
+
+@gives(
+    "3 outputs in a row began with all ids of the one before, so the engine's outputs seem to be "
+    "cumulative …"
+)
+def _(_: Path) -> Any:
+    list(iter_chunks([[1], [1, 2], [1, 2, 3], [1, 2, 3, 1]], WORDS))
+
+
+@gives(
+    "sections: the marker '<eos>?' contains '<eos>', a special token that is skipped, so the "
+    "marker is not found; pass skip_special_tokens=False"
+)
+def _(_: Path) -> Any:
+    SectionDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
 
 
 @gives(
@@ -489,17 +545,20 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder).encode("Hi")
 
 
-@gives("STREAMDEC_FAST must be one of off, now, background, got 'rust': it is ignored")
+@gives(
+    "the environment variable STREAMDEC_FAST must be one of off, now, background, got 'rust': it "
+    "is ignored, and 'background' is used"
+)
 def _(folder: Path) -> Any:
     with mock.patch.dict(os.environ, {VARIABLE: "rust"}):
         load_tokenizer(folder_of(folder, tekken__json=tekken()))
 
 
-@gives("… has no id 12345; unknown ids are counted")
+@gives("… has no id 12345; unknown ids are counted in unknown_tokens, and not logged again")
 def _(_: Path) -> Any:
     DecodeStream(MockTokenizer()).step(12345)
 
 
-@gives("'<eos>' is the text of a skipped special token; its ids (999,) count too")
+@gives("'<eos>' is the text of a skipped special token; its ids (999,) are matched too")
 def _(_: Path) -> Any:
     StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

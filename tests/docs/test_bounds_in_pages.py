@@ -31,7 +31,7 @@ SERVER = ServerLimits()
 @pytest.mark.parametrize(
     "said",
     [
-        f"{regex_matcher.TIMEOUT} s of the thread for the match, ",
+        f"{regex_matcher.TIMEOUT} s of CPU time",
         f"{patterns.MAX_PARTS:,} parts, repetitions counted",
         f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
         f"stop sets of one table | {STOP_SETS}",
@@ -56,7 +56,8 @@ SERVER = ServerLimits()
         f"{turns.MOST_SECONDS} s, in a child process",
         (
             f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s; "
-            f"after {bodies.PATIENCE:g} s a body must arrive at the rate of the largest body"
+            f"after {bodies.PATIENCE:g} s a body must arrive at `body_bytes / body_seconds` at "
+            "least"
         ),
         (
             f"bodies of {admission.LARGE // 1024} KiB and more whose answers have not begun: "
@@ -94,11 +95,11 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
     "said",
     [
         f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
-        f"ids below {table.MAX_LISTED:,}, eight bytes each",
-        f"texts that one stop set knows | {TEXTS} bytes",
+        f"ids below {table.MAX_LISTED:,}; 8 bytes for each id",
+        f"texts stored in one stop set | {TEXTS} bytes",
         f"stop sets of a table | {STOP_SETS}",
         f"ids that streams of a table named | {table.MAX_NAMED:,} |",
-        f"If streams name more than {table.MAX_NAMED:,} ids",
+        f"the streams of one table use more than {table.MAX_NAMED:,} such ids",
         f"older than {byte_table.MAX_AGE} tokens",
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
@@ -110,5 +111,5 @@ def test_the_page_on_the_design_says_what_the_code_has(said: str) -> None:
 def test_what_pages_write_as_words_is_what_the_code_has() -> None:
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
-    assert f"a window has {window.MAX_WINDOW} ids at most" in OFFSETS
+    assert f"a window has at most {window.MAX_WINDOW} ids" in OFFSETS
     assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5

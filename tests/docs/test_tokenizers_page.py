@@ -225,7 +225,7 @@ def test_it_needs_the_extra_that_is_named(
 
 CHAINS = {
     "`ByteLevel`": "byte_level byte_level_trained",
-    "`ByteLevel`, `Fuse`, literal `Replace`, `Strip`": "byte_level_fused",
+    "`ByteLevel`, `Fuse`, `Strip` at the start, literal `Replace`": "byte_level_fused",
     "`Replace`, `ByteFallback`, `Fuse`, `Strip`": "byte_fallback_strip byte_fallback_strip_two",
     "the same without `Strip`": "byte_fallback byte_fallback_bare byte_fallback_silent_special",
     "`ByteFallback`, `Metaspace`": "byte_fallback_metaspace byte_fallback_metaspace_never",
@@ -233,11 +233,11 @@ CHAINS = {
     "metaspace_unigram",
     "`WordPiece`": "wordpiece wordpiece_plain wordpiece_strip",
     "`BPEDecoder`": "bpe_suffix bpe_suffix_short",
-    "`CTC`": "ctc ctc_plain ctc_metaspace",
+    "`CTC`, or `CTC` and `Metaspace`": "ctc ctc_plain ctc_metaspace",
     "none": "no_decoder word_level",
     "an empty `Sequence`, or `Fuse` alone": "empty_sequence fuse no_longer_special",
-    "`Replace` (a regex too) and `Strip` within tokens": "replace_in_pieces regex_in_pieces "
-    "strip_in_pieces empty_pattern_in_pieces normalized_specials",
+    "`Replace` (also a regex) and `Strip` at the start, within tokens": "replace_in_pieces "
+    "regex_in_pieces strip_in_pieces empty_pattern_in_pieces normalized_specials",
     "literal `Replace` after `Fuse`": "replaces_after_fuse byte_fallback_replaces",
     "regex `Replace` after `Fuse`": "regex_after_fuse",
     "`Strip` at the end of the text": "strip_stop",

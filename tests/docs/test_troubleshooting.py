@@ -193,9 +193,7 @@ def test_unknown_ids_are_told_once(folder: Path, caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING, logger="streamdec"):
         decoder.step_batch([5_000, 5_001])
     assert decoder.unknown_tokens == 2
-    assert [
-        record.getMessage().endswith("unknown ids are counted") for record in caplog.records
-    ] == [True]
+    assert ["unknown ids are counted" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
     code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
     tokens = {"257": special("<other>")}
     folder = with_config(tmp_path, added_tokens_decoder=tokens, **code)
-    with pytest.raises(TokenizerLoadError, match="257, but the vocabulary has"):
+    with pytest.raises(TokenizerLoadError, match="id 257 for '<other>', but the vocabulary has"):
         load_tokenizer(folder)
     asked = load_tokenizer(folder, apply_tokenizer_config=True, fast="off")
     assert asked.token_to_id("<other>") == 260

@@ -112,7 +112,7 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
     found = load_tokenizer(folder_of(tmp_path, **adds, **code), fast="off")
     assert found.encode("hello", add_special_tokens=True) == found.encode("hello")
     tokens[str(size + 7)] = special("<far>")
-    with pytest.raises(TokenizerLoadError, match=f"'<far>' is {size + 7}"):
+    with pytest.raises(TokenizerLoadError, match=f"id {size + 7} for '<far>'"):
         load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
 
 
@@ -136,8 +136,8 @@ def test_a_piece_that_takes_too_long_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("vocab.json", "[]", "not an object of tokens and ids"),
-        ("vocab.json", '{"a": "b"}', "not an object of tokens and ids"),
+        ("vocab.json", "[]", "expected a JSON object that maps tokens to integer ids"),
+        ("vocab.json", '{"a": "b"}', "expected a JSON object that maps tokens to integer ids"),
         ("vocab.json", "{", "vocab.json"),
         ("vocab.json", r'{"\ud800": 0}', "surrogates not allowed"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt', line 2: 'a b c' is not"),

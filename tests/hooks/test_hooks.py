@@ -69,7 +69,7 @@ def test_removing_twice_does_nothing_and_adding_again_is_possible() -> None:
 def test_what_is_no_hook_is_refused_and_so_is_one_that_is_there() -> None:
     with pytest.raises(TypeError, match=r"an instance of streamdec\.Hook"):
         add_hook(print)  # type: ignore[arg-type]
-    with recording() as hook, pytest.raises(ValueError, match="already added"):
+    with recording() as hook, pytest.raises(ValueError, match="is registered already"):
         add_hook(hook)
 
 

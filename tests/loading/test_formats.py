@@ -239,7 +239,7 @@ def test_a_name_that_is_empty_is_not_the_working_directory(
     monkeypatch.chdir(tmp_path)
     assert load_tokenizer(".").vocab_size
     for empty in ("", b""):
-        with pytest.raises(TokenizerLoadError, match="neither a path nor a name"):
+        with pytest.raises(TokenizerLoadError, match="path_or_name is empty"):
             load_tokenizer(empty)  # type: ignore[arg-type]
 
 

@@ -83,7 +83,7 @@ def test_a_revision_is_one_of_the_hub(cache: Path, tmp_path: Path) -> None:
     assert load_tokenizer("org/model", revision="main").report.revision == COMMIT
     with pytest.raises(TokenizerLoadError, match="revision 'v2': it is not in the local cache"):
         load_tokenizer("org/model", revision="v2")
-    with pytest.raises(TokenizerLoadError, match="has no revision 'main': only an id of the Hub"):
+    with pytest.raises(TokenizerLoadError, match="revision='main' is only for an id of the Hub"):
         load_tokenizer(tmp_path, revision="main")
 
 
@@ -108,7 +108,7 @@ def test_a_model_of_others_is_not_taken_for_one_of_openai(cache: Path) -> None:
 @pytest.mark.usefixtures("cache")
 def test_what_is_not_in_the_cache_says_what_to_do() -> None:
     message = (
-        r"'org/model' of the Hugging Face Hub: it is not in the local cache; downloads are not"
+        r"'org/model' of the Hugging Face Hub: it is not in the local cache, and downloads are not"
     )
     with pytest.raises(TokenizerLoadError, match=message):
         load_tokenizer("hf://org/model")
@@ -122,7 +122,7 @@ def test_what_is_not_in_the_cache_says_what_to_do() -> None:
 
 def test_a_snapshot_without_a_tokenizer_says_what_is_there(cache: Path) -> None:
     fill(cache, "org/model", {"config.json": b"{}"})
-    message = r"a folder with config\.json but no tokenizer\.json; downloads are not allowed"
+    message = r"a folder with config\.json but no tokenizer\.json, and downloads are not allowed"
     with pytest.raises(TokenizerLoadError, match=message):
         find_snapshot("org/model")
 

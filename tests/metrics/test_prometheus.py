@@ -154,7 +154,7 @@ def test_buckets_are_those_of_the_table(ran: Run) -> None:
 def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
     registry = prometheus_client.CollectorRegistry()
     metrics = PrometheusMetrics(registry)
-    with pytest.raises(ValueError, match="already has metrics of streamdec"):
+    with pytest.raises(ValueError, match="already has metrics with these names"):
         PrometheusMetrics(registry)
     with hooked(metrics):
         read([0], Letters())

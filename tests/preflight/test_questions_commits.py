@@ -154,7 +154,7 @@ def test_offline_the_cache_says_what_it_heard_last(
     assert (found.code, found.reachable, bool(found)) == ("COMMIT_UNVERIFIED", None, False)
     assert (found.source, found.head, found.held_by) == ("cache", HEAD, ("v1",))
     expected = {"library": "pip install 'streamdec[hub]'", "network": "the hub did not answer"}
-    assert expected.get(how, "the hub was not to be asked") in found.note
+    assert expected.get(how, "offline: the hub was not asked") in found.note
 
 
 def test_the_cache_is_where_the_library_has_it(
@@ -173,7 +173,7 @@ def test_the_cache_is_where_the_library_has_it(
 @pytest.mark.parametrize(
     ("repo", "commit", "message"),
     [
-        ("org/model", None, "name the commit too"),
+        ("org/model", None, "pass commit_sha"),
         ("org/model", "main", "is not a commit; expected 7 to 40 hexadecimal digits"),
         ("org/model", "6ad52e", "is not a commit"),
         ("../../etc", HEAD, "is not an id of the Hub"),
@@ -188,7 +188,7 @@ def test_what_is_no_commit_is_one_error(repo: str, commit: str | None, message: 
 
 def test_a_folder_that_is_in_no_cache_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "other" / "snapshots" / HEAD).mkdir(parents=True)
-    with pytest.raises(TokenizerLoadError, match="is in no cache of the hub"):
+    with pytest.raises(TokenizerLoadError, match="is not in a cache of the hub"):
         verify_commit_reachable(tmp_path / "other" / "snapshots" / HEAD, offline=True)
     with pytest.raises(TokenizerLoadError, match="is not a folder of the hub's cache"):
         verify_commit_reachable(tmp_path, offline=True)

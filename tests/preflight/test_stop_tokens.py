@@ -310,7 +310,7 @@ def test_stop_conditions_that_may_lack_a_stop_say_so(tmp_path: Path) -> None:
 
     folder = control(change).write(tmp_path)
     assert not effective_stop_tokens(folder, "vllm").resolved
-    with pytest.warns(StreamdecWarning, match=r"vllm may stop on more than is known here \(258"):
+    with pytest.warns(StreamdecWarning, match=r"vllm may stop on more ids than these: 258"):
         conditions = stop_conditions(folder)
     assert 258 in conditions.eos_token_ids
 

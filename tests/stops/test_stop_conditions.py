@@ -392,7 +392,9 @@ def test_json_says_what_differs_and_no_more() -> None:
 
 
 def test_unknown_conditions_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"^unknown stop conditions: limits, stops$"):
+    with pytest.raises(
+        ValueError, match=r"^unknown stop conditions: limits, stops; expected stop, "
+    ):
         StopConditions.from_json({"stops": ["a"], "limits": None, "max_tokens": 3})
 
 

@@ -217,7 +217,7 @@ def test_a_decoder_has_its_own_of_everything(
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions())
     with pytest.raises(TypeError) as raised:
         open_([1], decoder=decoder, **given)
-    assert str(raised.value) == f"{name} got a decoder, which has its own {named}"
+    assert str(raised.value) == f"{name} got a decoder and {named}; remove one of the two"
 
 
 def test_one_of_both_is_needed(name: str, open_: Callable[..., Any]) -> None:

@@ -418,9 +418,9 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
 @pytest.mark.parametrize(
     ("outputs", "problem"),
     [
-        ([[0, 1], [0]], r"of 2, the last are \[0, 1\], but this output of 1 has \[0\]"),
+        ([[0, 1], [0]], r"these end with \[0, 1\], but this output of 1 has \[0\]"),
         ([[0, 1], [2]], r"this output of 1 has \[2\]"),
-        ([[0, 1], [0, 2, 1]], r"the last are \[0, 1\], but this output of 3 has \[0, 2\]"),
+        ([[0, 1], [0, 2, 1]], r"these end with \[0, 1\], but this output of 3 has \[0, 2\]"),
         ([[0, 1], []], r"this output of 0 has \[\]"),
         ([0, 1], r"this output of 1 has \[1\]"),
         ([sglang(0, 1), sglang(2)], r"this output of 1 has \[2\]"),

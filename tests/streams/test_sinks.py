@@ -421,7 +421,9 @@ async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
     thread = threading.Thread(target=generate)
     thread.start()
     thread.join()  # meanwhile the event loop can do nothing
-    assert [str(error) for error in errors] == ["the queue is full: 2 rounds wait"]
+    assert [str(error) for error in errors] == [
+        "the queue was full for 0.01 seconds; the event loop is too slow"
+    ]
     await until(lambda: sink.text == "aa")
     await anyio.to_thread.run_sync(rounds.put, {"a": B})
     await until(lambda: sink.text == "aab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 
@@ -128,6 +129,39 @@ def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
         assert (text + window.step(memory, 1)[0]).endswith(" a")
 
 
+@pytest.mark.parametrize("count", [0, 1, 30, 31, 32, 62, 63, 64, 200])
+def test_spaces_that_a_first_token_loses_are_found_in_a_prompt(count: int) -> None:
+    """0 is a space, of which the text loses the first; 7 is skipped."""
+
+    def decode(token_ids: Sequence[int]) -> str:
+        return (" " * [*token_ids].count(0))[1:]
+
+    window = TokenWindow(decode)
+    for prompt in ([0, 0, *[7] * count], [0, *[7] * count, 0], [*[7] * count, 0, 0]):
+        memory = window.prime(prompt)
+        assert window.flush(memory) == ""
+        assert window.step(memory, 0)[0] == " "
+
+
+def without_repeats(token_ids: Sequence[int]) -> str:
+    """As in CTC: an id repeated in a row counts once, 0 is a blank, and 7 is skipped."""
+    kept = [token_id for token_id in token_ids if token_id != 7]
+    return "a" * [token_id for token_id, _ in itertools.groupby(kept)].count(1)
+
+
+@pytest.mark.parametrize("count", [1, 30, 31, 32, 33, *range(61, 67), 200])
+@pytest.mark.parametrize("blanks", [[0], [7, 0], [0, 7], [7, 7, 7, 0]])
+def test_a_blank_that_separates_two_tokens_is_remembered(blanks: list[int], count: int) -> None:
+    between = (blanks * count)[-count:]
+    expected = "a" * (2 if 0 in between else 1)
+    assert without_repeats([1, *between, 1]) == expected
+    text, memory = run(without_repeats, [1, *between, 1])
+    window = TokenWindow(without_repeats)
+    assert text + window.flush(memory) == expected
+    after = window.step(window.prime([1, *between]), 1)[0]
+    assert len(after) == len(expected) - 1
+
+
 def widest(ids: Sequence[int]) -> int:
     decode = Recording()
     run(decode, ids)
@@ -161,6 +195,7 @@ INSIDE = 6
 @given(ids=runs, prompt=runs)
 @example(ids=[*[EMPTY] * (MAX_WINDOW - 1), WORD, WORD], prompt=[])
 @example(ids=[WORD, *[INSIDE] * MAX_WINDOW], prompt=[])
+@example(ids=[EMPTY] * (MAX_WINDOW // 2 - 1), prompt=[LEAD, *[TRAIL] * (MAX_WINDOW // 2)])
 def test_no_decode_sees_more_than_the_window(ids: list[int], prompt: list[int]) -> None:
     decode = Recording()
     window = TokenWindow(decode)

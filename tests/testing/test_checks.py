@@ -173,8 +173,8 @@ def test_what_a_detokenizer_raises_is_shown() -> None:
         (adapters.NoneForNothing, ["expected  a str from step()", "given     None"]),
         (adapters.BytesAtTheEnd, ["expected  a str from flush()", "given     b''"]),
         (adapters.StopReasonRaises, ["raised RuntimeError: no reason"]),
-        (lambda *_: None, ["made a NoneType without step()"]),
-        (lambda *_: SimpleNamespace(step=len), ["made a SimpleNamespace without flush()"]),
+        (lambda *_: None, ["make returned a NoneType without step()"]),
+        (lambda *_: SimpleNamespace(step=len), ["make returned a SimpleNamespace without flush()"]),
     ],
 )
 def test_what_is_no_detokenizer_fails_and_the_rest_of_the_report_is_kept(
@@ -200,7 +200,9 @@ def test_one_whose_failures_do_not_repeat_fails() -> None:
     report = check_detokenizer(make, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=20)
     (result,) = report.failed
     assert "raised KeyError: 'once'" in result.detail
-    assert result.detail.splitlines()[-1].startswith("a second run of the example passed: ")
+    assert result.detail.splitlines()[-1].startswith(
+        "the same example passed when it was run again: "
+    )
 
 
 def test_one_that_floods_is_quoted_in_part() -> None:
@@ -321,7 +323,9 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_law_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no such checks: \['leaks'\]; there are \['bug_case', "):
+    with pytest.raises(
+        ValueError, match=r"only has unknown names: \['leaks'\]; the names are \['bug_case', "
+    ):
         checks(only=["leaks"])
 
 

@@ -80,7 +80,7 @@ def test_what_stands_above() -> None:
     ):
         assert told in page, told
     tracer = Tracer(DecodeStream(MockTokenizer(), [1]))
-    assert "tokens came before" in html_page(tracer.trace())
+    assert "the stream began after a prompt" in html_page(tracer.trace())
     assert "not compared: the stream continues" in html_page(tracer.trace())
 
 

@@ -285,7 +285,7 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
 def test_only_what_stands_before_a_stop_decoder_is_a_decoder_of_a_stream() -> None:
     with pytest.raises(TypeError, match="must be a StopSequenceDecoder, not <Tracer of <DecodeS"):
         stream([0], decoder=Tracer(DecodeStream(tokenizer())))
-    with pytest.raises(TypeError, match="which has its own tokenizer"):
+    with pytest.raises(TypeError, match="got a decoder and tokenizer; remove one"):
         stream([0], tokenizer(), decoder=Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
 
 

@@ -37,8 +37,8 @@ _DECODING = ("decode", "batch_decode", "_decode")
 _CONTEXT = 5
 """How many ids are context when SGLang's own code continues with a request."""
 _MAX_LATE = 16
-"""The most characters that wait for the end of the next one: more than most stops have of those
-that are several tokens."""
+"""The most characters that wait until the next character is complete. Most stops of several tokens
+have fewer."""
 _MAX_PROMPTS = 1024
 """How many ends of prompts are remembered, with a stream that has read them."""
 
@@ -65,10 +65,9 @@ def decode_batch(original: Original, manager: Any, recv_obj: Any) -> list[str]:
 class Request:
     """The state of one request.
 
-    The scheduler sends no ids while the end of the text may become a stop. If the first byte of a
-    character follows, it takes the text for decided and sends all of these ids at once, although
-    the character may still complete the stop. So what such ids decide is ``late``: it is output
-    when the character is complete.
+    The scheduler keeps ids back while the end of the text may become a stop. When the first byte of
+    a character follows, it sends all of these ids at once, although this character may still
+    complete the stop. So the text of these ids waits in ``late`` until the character is complete.
 
     Args:
         stream: decodes the ids. It has read the end of the prompt.
@@ -104,7 +103,7 @@ class Request:
 
 
 class HandedOver(DecodeStatus):  # type: ignore[misc]
-    """SGLang's state of a request whose decoding failed here."""
+    """SGLang's state of a request that SGLang decodes after streamdec raised an error."""
 
 
 class BatchDecoder:
@@ -239,7 +238,8 @@ def _decoder_for(tokenizer: PreTrainedTokenizerFast) -> HuggingFaceTokenizer:
     backend = tokenizer.backend_tokenizer
     if isinstance(backend, Tokenizer):
         return HuggingFaceTokenizer(backend)
-    # That of fastokens, which takes the library's place. It is read as what it was made of.
+    # The backend is an object of fastokens, not of ``tokenizers``. Read the JSON that it was made
+    # from.
     made = HuggingFaceTokenizer(backend.to_str())
     if made.renumbered:
         raise ValueError("its added tokens have other ids than its JSON says")

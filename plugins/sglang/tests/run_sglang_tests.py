@@ -1,7 +1,8 @@
 """Run tests of SGLang with the plugin and without: ``python run_sglang_tests.py FOLDER``.
 
 FOLDER has SGLang's tests of its detokenizer: ``test/registered/unit/managers/test_detokenizer*.py``
-in its repository. Exits with 1 if a test does not end alike.
+in its repository. Exits with status 1 if a test has another outcome with the plugin than without
+it.
 """
 
 from __future__ import annotations

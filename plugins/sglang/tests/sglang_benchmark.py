@@ -112,7 +112,7 @@ def _with_strays(ids: Sequence[int], strays: Sequence[int], every: int) -> list[
 
 
 def cases(tokenizer: Any, size: int) -> dict[str, tuple[list[Batch], int]]:
-    """Return the batches of each case, and by how many of what their time is divided."""
+    """Return the batches of each case, and its number of tokens or requests."""
     ids = tokenizer.encode(CORPUS.read_text("utf-8"), add_special_tokens=False)
     strays = _stray(tokenizer)
     mixed = _with_strays(ids, strays, 10)
@@ -143,7 +143,7 @@ def main() -> None:
     """Print a table for each tokenizer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokenizers", nargs="+", default=["qwen3", "deepseek-v3", "phi-3-vision"])
-    parser.add_argument("--rounds", type=int, default=5, help="how often each takes its turn")
+    parser.add_argument("--rounds", type=int, default=5, help="how many times each is measured")
     parser.add_argument("--size", type=int, default=200, help="tokens of a request")
     arguments = parser.parse_args()
     sglang_on_cpu.load()

@@ -109,7 +109,7 @@ def make_manager(tokenizer: Any, *, capacity: int = 1 << 16) -> Any:
     """Return a ``DetokenizerManager`` without its sockets.
 
     Args:
-        tokenizer: what decodes.
+        tokenizer: the tokenizer of the manager.
         capacity: how many requests it keeps the state of.
     """
     theirs = load().detokenizer

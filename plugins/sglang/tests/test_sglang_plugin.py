@@ -116,7 +116,7 @@ print(hasattr(method, "__wrapped__"), "streamdec" in sys.modules)
 
 @pytest.mark.parametrize(("name", "value"), [(SWITCH, "off"), ("SGLANG_PLUGINS", "another")])
 def test_a_variable_turns_it_off(name: str, value: str) -> None:
-    """Then streamdec is not even imported."""
+    """With the plugin switched off, streamdec is not imported."""
     environment = {**os.environ, name: value, "PYTHONPATH": str(HERE)}
     told = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, check=True, text=True

@@ -24,8 +24,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 SWITCH = "STREAMDEC_VLLM"
-"""The environment variable: ``off`` leaves vLLM as it is, ``on`` also changes a version of vLLM
-that was not tried, if its classes look the same. By default only tried versions are changed."""
+"""The environment variable. ``off`` (or ``0``, ``false``, ``no``): do not use the plugin. ``on``
+(or ``1``, ``true``, ``yes``): use it also with an untested version of vLLM, if vLLM's classes have
+the expected methods and parameters. By default it is used with tested versions only."""
 
 MARKERS = "STREAMDEC_VLLM_REASONING_MARKERS"
 """The environment variable with the markers of the model's reasoning, as a JSON list of texts or
@@ -33,7 +34,8 @@ ids: ``["<think>", "</think>"]``. Stop strings between them are ignored in all r
 
 FIELD = "ignore_stops_between"
 """The key of ``SamplingParams.extra_args`` (``vllm_xargs`` of a request to the server) with the
-markers for one request, as a list. An empty list ignores no stops."""
+markers for one request, as a list. With an empty list, stop strings count everywhere in this
+request, even if ``STREAMDEC_VLLM_REASONING_MARKERS`` is set."""
 
 TRIED = ("0.33",)
 """The series of vLLM that the tests of this plugin were run with."""
@@ -45,7 +47,7 @@ def markers_setting() -> str:
 
 
 def register() -> None:
-    """Make vLLM's detokenizers streamdec's. Never raises; logs what it did, or why it did nothing.
+    """Make vLLM decode with streamdec. Never raises; logs what it did, or why it did nothing.
 
     A second call does nothing.
     """

@@ -2,8 +2,8 @@
 
 vLLM calls ``update`` with the ids of a step and gets the stop string that they complete, then
 ``get_next_output_text`` for the text. The ids after a stop are not kept, as vLLM expects: it cuts
-log probabilities and counts by ``num_output_tokens``. Stop tokens and limits are the scheduler's:
-it says with ``stop_terminated`` that the last id is one.
+log probabilities and counts by ``num_output_tokens``. vLLM's scheduler handles stop tokens and
+limits: ``stop_terminated`` says that the last id is a stop token.
 
 What differs from vLLM's own class, and why, is in the README.
 """
@@ -35,7 +35,7 @@ Sections = tuple[tuple[str | int, str | int], ...]
 
 
 def why_unsupported(tokenizer: Any, request: Any) -> str | None:
-    """What of a request streamdec does not support, in a few words; None if nothing."""
+    """Return, in a few words, why streamdec does not support ``request``; None if it does."""
     if not uses_fast_detokenizer(tokenizer):
         return f"a {type(tokenizer).__name__} (it has no tokenizers.Tokenizer)"
     params = request.sampling_params
@@ -64,7 +64,7 @@ def _markers(params: Any) -> Sections:
 
 
 def _pairs(given: Any) -> Sections:
-    """Return a flat list, which is all that vLLM's server accepts, or a list of pairs as pairs."""
+    """Return pairs of markers; ``given`` is a list of pairs, or flat, as vLLM's server needs it."""
     flat = [
         each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
     ]
@@ -108,7 +108,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         self._new: list[str] = []
         """The text that was not output yet."""
         self._num_given = 0
-        """Characters that were output, if only new text is (``delta``)."""
+        """The number of characters that were output, if vLLM asks for new text only (``delta``)."""
         self._given = ""
         """The text that was output, if all of it is each time."""
         self._begin(self._prompt, self._params.min_tokens)

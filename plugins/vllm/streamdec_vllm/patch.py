@@ -36,7 +36,8 @@ def apply(*, is_forced: bool) -> None:
     """Exchange the detokenizers, if this version of vLLM is known.
 
     Args:
-        is_forced: a version that was not tried is enough, if its classes look the same.
+        is_forced: whether to use the plugin with an untested version too, if its classes have the
+            expected methods and parameters.
     """
     global _stock
     if _stock is not None:
@@ -56,7 +57,8 @@ def apply(*, is_forced: bool) -> None:
     unlike = _differences()
     if unlike:
         logger.error(
-            "streamdec-vllm %s does not know vLLM %s (%s): it does nothing.",
+            "streamdec-vllm %s does not fit vLLM %s (%s): it does nothing. Install the "
+            "streamdec-vllm for this vLLM, or set %s=off.",
             __version__,
             found,
             unlike,
@@ -102,5 +104,7 @@ def _from_new_request(cls: type[Any], tokenizer: Any, request: Any) -> Any:
             say_once(f"vLLM's own detokenizer decodes requests with {reason}")
         except Exception as error:
             kind = type(error).__name__
-            say_once(f"vLLM's own detokenizer decodes a request: {kind}", exc_info=error)
+            say_once(
+                f"vLLM's own detokenizer decodes a request because of a {kind}", exc_info=error
+            )
     return _stock.__func__(cls, tokenizer, request)

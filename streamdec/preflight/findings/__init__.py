@@ -1,6 +1,7 @@
 """The checks of a preflight, one module for each subject.
 
-In: a :class:`View`. Out: findings. What a finding says is in ``streamdec/preflight/rules.toml``.
+In: a :class:`View`. Out: findings. The texts of the findings are in
+    ``streamdec/preflight/rules.toml``.
 """
 
 from __future__ import annotations

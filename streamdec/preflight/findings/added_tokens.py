@@ -62,7 +62,7 @@ def _flags(view: View) -> Iterator[Finding]:
 
 
 def _declared(view: View) -> Iterator[Finding]:
-    """What ``added_tokens_decoder`` has and ``tokenizer.json`` has otherwise."""
+    """Yield findings about tokens that the two files declare differently."""
     tokens = view.tokens
     if tokens.bare is None:
         return
@@ -123,7 +123,7 @@ def _own(view: View) -> Iterator[Finding]:
 
 def _moved(tokens: Tokens, after: int | None) -> str:
     return (
-        f"not there after loading, by {tokens.chosen.name}"
+        f"missing after loading with {tokens.chosen.name}"
         if after is None
         else f"{after} after loading"
     )

@@ -34,7 +34,7 @@ def _sources(view: View) -> Iterator[Finding]:
     text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
     config = eos.or_text(eos.written, text)
     declared: list[tuple[frozenset[int], Evidence]] = []
-    # What is not there, or cannot be told, disagrees with nothing; a null in a file does.
+    # A missing or unknown value does not count as a disagreement. A null in a file does.
     if eos.tokenizer[0]:
         ids = _ids_of(eos.tokenizer[0])
         declared.append((ids, view.role("eos_token", ids)))
@@ -171,7 +171,7 @@ def _fallbacks(view: View) -> Iterator[Finding]:
             Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0]))
         )
     if view.snapshot.file(GENERATION) is None:
-        yield RULES["GENERATION_CONFIG_MISSING"](Evidence(GENERATION, note="not there"))
+        yield RULES["GENERATION_CONFIG_MISSING"](Evidence(GENERATION, note="missing"))
 
 
 def _class_defaults(view: View) -> frozenset[int]:

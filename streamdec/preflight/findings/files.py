@@ -100,7 +100,7 @@ def _class(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         yield RULES["TOKENIZER_CLASS_REQUIRES_V5"](evidence, severity="error" if below else "info")
     elif not code and facts().tokenizer_class(declared) is None:
-        loaded = Evidence(note="transformers 5 takes", value=view.tokens.chosen.name)
+        loaded = Evidence(note="transformers 5 uses", value=view.tokens.chosen.name)
         yield RULES["TOKENIZER_CLASS_UNKNOWN"](evidence, loaded)
 
 

@@ -80,7 +80,7 @@ class TokenRule(ABC):
     """What each token contributes, given the state that the tokens before it left."""
 
     errors = utf8.PER_PART
-    """How bytes that become no character are rendered."""
+    """How invalid bytes become U+FFFD: utf8.PER_PART or utf8.PER_BYTE."""
     start: State = None
     """Before any token."""
     idle: State = None
@@ -111,7 +111,7 @@ class TokenRule(ABC):
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:
-        """The bytes that a prompt which ends in ``state`` has decided, and what is left of it."""
+        """The bytes that are decided if a prompt ends in ``state``, and the state without them."""
         return b"", state
 
     # --- what a rule defines
@@ -230,7 +230,7 @@ _BYTE_ALPHABET = byte_alphabet()
 
 
 def byte_level(piece: str | bytes) -> bytes:
-    """A piece of the byte alphabet as its bytes; any other piece, whole, as UTF-8."""
+    """Return a piece of the byte alphabet as its bytes, and any other piece as UTF-8."""
     assert isinstance(piece, str)
     try:
         return charmap_encode(piece, "strict", _BYTE_ALPHABET)[0]

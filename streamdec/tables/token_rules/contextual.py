@@ -54,7 +54,7 @@ def joined_forms(rule: Joined, piece: str) -> tuple[str, str]:
 
 
 def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
-    """Marks become spaces; in the first piece *all* of them vanish, if one was ever prepended."""
+    """Each ``replacement`` becomes a space; with ``prepend``, the first piece loses all of them."""
     later = piece.replace(rule.replacement, " ")
     return (piece.replace(rule.replacement, "") if rule.prepend else later), later
 

@@ -221,7 +221,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
       : `The bytes ${spaced(token.held)} are held: they begin a character, and ${needs} missing.`]];
     const span = charactersOf[index][charactersOf[index].length - 1];
     if (span.open) said.push([end ? "The stream ended before the rest arrived." : "The rest has not arrived yet."]);
-    else said.push([`This is decided at token ${Math.max(span.to, index + 1)}.`, Math.max(span.to, index + 1)]);
+    else said.push([`Token ${Math.max(span.to, index + 1)} completes or breaks the character.`, Math.max(span.to, index + 1)]);
     return said;
   };
   const explainWithheld = (token, index) => {

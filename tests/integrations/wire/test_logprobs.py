@@ -321,9 +321,9 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
     with pytest.raises(TokenIdError, match="token 2"):
         tracker.step(-1)
     for wrong in (math.nan, math.inf):
-        with pytest.raises(ValueError, match="NaN or infinite"):
+        with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, wrong)])
-        with pytest.raises(ValueError, match="NaN or infinite"):
+        with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
     with pytest.raises(ValueError, match="expected a decoder without tokens"):
         LogprobTracker(tracker.decoder)
