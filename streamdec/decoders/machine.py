@@ -100,7 +100,7 @@ class Machine(Walk):
 
     @property
     def route(self) -> Route:
-        """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode)."""
+        """The route: ``"bytes"`` (exact, compiled) or ``"window"`` (over ``decode``)."""
         return self._table.route
 
     @property
@@ -209,7 +209,7 @@ class Machine(Walk):
         return self._end is not None
 
     def take_spans(self) -> list[TokenSpan]:
-        r"""Return the spans that were settled since the last call, in the order of the tokens.
+        r"""Return the spans that were settled since the last call, in token order.
 
         A span is settled when no later token can change it and its text was output. Mostly this is
         at the step of its token. Otherwise it is at the step that completes the character or

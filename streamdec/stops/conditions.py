@@ -303,7 +303,7 @@ def _ids(name: str, given: Ids) -> tuple[int, ...]:
 
 
 def _listed(given: Any) -> list[Any]:
-    """Return ``given`` as a list: a single value as a list of one, None as an empty list."""
+    """Return ``given`` as a list: one value as a list of one, None as an empty list."""
     if given is None:
         return []
     if isinstance(given, (list, tuple)) or _is_list(given):
@@ -312,7 +312,10 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
+    """Whether ``given`` is a list of values.
+
+    A text is one value, and a mapping is a mistake.
+    """
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
