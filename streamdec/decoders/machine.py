@@ -307,9 +307,9 @@ class Machine(Walk):
 
         Raises:
             SnapshotError: the snapshot is of another tokenizer, class, route or options, is
-                malformed, or is one that no stream can have. StopRegexTimeoutError: the patterns
-                took too long on the text in the snapshot. TypeError: a name in ``expected`` is not
-                an option.
+                malformed, or is one that no stream can have.
+            StopRegexTimeoutError: the patterns took too long on the text in the snapshot.
+            TypeError: a name in ``expected`` is not an option.
         """
         options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
         stream = object.__new__(cls)

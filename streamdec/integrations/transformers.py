@@ -126,9 +126,9 @@ class GenerateStreamer:
             kwargs: the other arguments of ``generate``.
 
         Raises:
-            RuntimeError: the streamer was used before. TypeError: ``kwargs`` has a ``streamer``;
-                ``kwargs`` or the ``generation_config`` has ``stop_strings`` (use the streamer's
-                ``stop``); ``args`` has more than two values.
+            RuntimeError: the streamer was used before.
+            TypeError: ``kwargs`` has a ``streamer``; ``kwargs`` or the ``generation_config`` has
+                ``stop_strings`` (use the streamer's ``stop``); ``args`` has more than two values.
         """
         if len(args) > 2:
             raise TypeError(

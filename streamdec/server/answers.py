@@ -50,8 +50,8 @@ class Answer:
     Args:
         front: the front, which has the slots.
         samples: the streams, in the order of their index.
-        wire: the encoder of a streamed response. whole: the object that makes a whole response.
-            Give either ``wire`` or ``whole``.
+        wire: the encoder of a streamed response.
+        whole: the object that makes a whole response. Pass either ``wire`` or ``whole``.
         is_anthropic: whether errors have the form of Anthropic's API.
     """
 

@@ -112,8 +112,8 @@ class StopConditions(_Fields):
             ``ignore_stops_between``; markers that exclude each other; a length above its bound.
             Also if a pattern is invalid, can match the empty string, or depends on the text after
             the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat.
-            TokenIdError: an id is not an integer from 0 to 2**32 - 1. TypeError: another argument
-            has a wrong type.
+        TokenIdError: an id is not an integer from 0 to 2**32 - 1.
+        TypeError: another argument has a wrong type.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.

@@ -1,9 +1,9 @@
 r"""The end of a stream with stops: its last output, and the place of the stop.
 
-In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment.
-Out: an :class:`Ending`. Nothing
-here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
-was. Positions are counts (:mod:`streamdec.tables.counting`) of the whole generated text.
+In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment. Out: an
+:class:`Ending`. Nothing here changes a stream, so an end that raises (a pattern that takes too
+long) leaves the stream as it was. Positions are counts (:mod:`streamdec.tables.counting`) of the
+whole generated text.
 
 **Theory.** At any moment the generated text has three parts: what was output, what is decided but
 withheld (``Checkpoint.withheld``), and what the unfinished bytes of the table's state would give if

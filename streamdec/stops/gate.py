@@ -150,8 +150,8 @@ class PromptMarkers:
 
     Args:
         sections: pairs of an opening and a closing marker. A marker that opens one section and
-            closes another counts as an opening marker. tokenizer: the tokenizer of the streams. No
-            reference is kept, or it would never be freed.
+            closes another counts as an opening marker.
+        tokenizer: the tokenizer of the streams. No reference is kept, or it would never be freed.
     """
 
     __slots__ = ("_by_id", "_by_text")
