@@ -64,7 +64,7 @@ class TekkenTokenizer(TiktokenTokenizer):
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
         """Return the tokenizer of a Tekken file's ``content``, which is JSON.
 
-        ``name`` is for messages. Raises the errors of the constructor.
+        ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` if it is malformed.
         """
         self = cls.__new__(cls)
         self._take_tekken(content, repr(name))

@@ -62,6 +62,7 @@ def apply(*, is_forced: bool) -> None:
             __version__,
             found,
             unlike,
+            SWITCH,
         )
         return
     _stock = theirs.IncrementalDetokenizer.__dict__[_NAME]
