@@ -77,7 +77,7 @@ class Chunk(_Shared):
 
     @property
     def section(self) -> str | None:
-        """The name of the section that the text is in; None outside, and without sections."""
+        """The name of the section of the text; None outside, and without sections."""
         return None
 
     def split(self) -> tuple[Chunk, ...]:
@@ -150,7 +150,10 @@ def copy_with_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
 
 
 def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
-    """Return the text of ``chunk`` as JSON, made by ``encode`` and kept with the chunk."""
+    """Return the text of ``chunk`` as JSON.
+
+    ``encode`` makes the JSON, which is kept with the chunk.
+    """
     found = chunk._json
     if found is None:
         found = encode(chunk.text)
@@ -192,7 +195,10 @@ class SectionChunk(Chunk):
 
 
 def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:
-    """Return the chunk of ``text`` in ``section``, with the finish and the ids of ``last``."""
+    """Return the chunk of ``text`` in ``section``.
+
+    All other fields are those of ``last``.
+    """
     others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
     return Chunk(text, *others) if section is None else SectionChunk(text, *others, section)
 

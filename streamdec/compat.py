@@ -39,9 +39,9 @@ _NONE_YET: Any = object()
 
 
 class TokenizersDecodeStream:
-    """:class:`streamdec.DecodeStream` with the interface of ``tokenizers.decoders.DecodeStream``.
+    """A decode stream with the interface of ``tokenizers.decoders.DecodeStream``.
 
-    Differences from the library's:
+    It uses a :class:`streamdec.DecodeStream`. Differences from the library's class:
 
     * A prompt is never output. (The library outputs the whole prompt if it ends inside a
       character.) Only the necessary end of the prompt is read, and it is not decoded.
@@ -90,7 +90,7 @@ class TokenizersDecodeStream:
         self._step: Any = None
 
     def step(self, tokenizer: Tokenizer, id: SupportsIndex | Sequence[SupportsIndex]) -> str | None:  # noqa: A002 (the library's name)
-        """Return the text that ``id``, or a list of ids, completes; None if it completes none.
+        """Return the text that ``id`` completes, or None if it completes no text.
 
         Args:
             tokenizer: The ``tokenizers.Tokenizer`` that decodes, the same one at each step. Between
@@ -171,7 +171,7 @@ def _unpickled(
     skip_special_tokens: bool,
     stream: DecodeStream | None,
 ) -> TokenizersDecodeStream:
-    """Return an unpickled stream, which continues with the tokenizer of its next step."""
+    """Return an unpickled stream; it continues with the tokenizer of its next step."""
     made: TokenizersDecodeStream = object.__new__(kind)
     made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
     made._tokenizer, made._stream, made._step = _NONE_YET, stream, None
@@ -207,10 +207,11 @@ def _invalid_prefix(error: RewriteError) -> RewriteError:
 
 
 def decoder_for(tokenizer: Any) -> Decoder:
-    """Return the streamdec tokenizer of a ``tokenizers.Tokenizer``: the same object for each call.
+    """Return the streamdec tokenizer of a ``tokenizers.Tokenizer``.
 
-    For code inside an engine, which receives the engine's ``tokenizer`` with each request. A new
-    object is made only after tokens were added. Raises TypeError for any other object.
+    Each call returns the same object; a new one is made only after tokens were added. This is for
+    code inside an engine, which receives the engine's ``tokenizer`` with each request. Raises
+    TypeError for any other object.
 
     >>> from streamdec.compat import decoder_for
     >>> from tokenizers import Tokenizer, models
@@ -260,10 +261,11 @@ def _wrapper(tokenizer: Any) -> Decoder:
 
 
 class DecodeStreamPatch:
-    """The patch of the library's class, until ``undo()`` or the end of the ``with`` block.
+    """The patch of the library's class.
 
-    Made by :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's
-    class returns when the last one is undone.
+    It lasts until ``undo()`` or the end of the ``with`` block. It is made by
+    :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's class
+    returns when the last one is undone.
 
     >>> import tokenizers
     >>> from streamdec.compat import DecodeStreamPatch, patch_decode_stream
@@ -305,11 +307,12 @@ class DecodeStreamPatch:
 
 
 def patch_decode_stream() -> DecodeStreamPatch:
-    """Replace ``tokenizers.decoders.DecodeStream`` by :class:`TokenizersDecodeStream`.
+    """Replace the library's ``DecodeStream`` by :class:`TokenizersDecodeStream`.
 
-    In vLLM, call it before the first request, in the process that serves it. Returns the patch,
-    which can be undone. Any thread may call it, any number of times. If fastokens replaces the
-    class too, patch after it and undo before it. Existing streams are not changed.
+    The library's class is ``tokenizers.decoders.DecodeStream``. In vLLM, call it before the first
+    request, in the process that serves it. Returns the patch, which can be undone. Any thread may
+    call it, any number of times. If fastokens replaces the class too, patch after it and undo
+    before it. Existing streams are not changed.
 
     >>> import tokenizers
     >>> from streamdec.compat import patch_decode_stream

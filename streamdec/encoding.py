@@ -1,6 +1,7 @@
-"""The result of encoding a text: ids in one buffer, with tokens and offsets on request.
+"""The result of encoding a text, and the special tokens of a tokenizer.
 
-Also the special tokens of a tokenizer, and how to encode special tokens that a text spells.
+The result has the ids in one buffer, and computes tokens and offsets on request. The module also
+defines how to encode special tokens that a text spells.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class EncodingSource(Protocol):
     """
 
     def id_to_token(self, token_id: int) -> str | None:
-        """Return the name of ``token_id`` in the vocabulary; None if there is no such token."""
+        """Return the name of ``token_id`` in the vocabulary; None for an unknown id."""
         ...
 
     def offsets_of(self, encoding: Encoding) -> Sequence[Span]:

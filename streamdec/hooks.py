@@ -45,7 +45,7 @@ FallbackReason = Literal["missing", "refused", "fails"]
 
 
 class StreamEnded(NamedTuple):
-    """The end of one stream, after its source was closed or its request left the pool.
+    """The end of a stream, after its source was closed or its request left the pool.
 
     It contains numbers and names, but no text and no ids.
 

@@ -23,7 +23,10 @@ elif sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):  # noqa: N801, TID251 (a decorator)
-        """The one of Python 3.12: that of 3.11 takes a lock, which a forked child would inherit."""
+        """The ``cached_property`` of Python 3.12, which has no lock.
+
+        That of Python 3.11 takes a lock, which a forked child would inherit.
+        """
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             if instance is None:

@@ -55,7 +55,7 @@ class RawBytes:
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel:
-    """Pieces in GPT-2's byte alphabet are bytes; pieces with other characters are UTF-8.
+    """Pieces in GPT-2's byte alphabet are bytes; all other pieces are UTF-8.
 
     The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``. The decoder in ``tokenizers``
     has the same name.
@@ -81,7 +81,9 @@ class Concatenation:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Pieces are text, joined by ``separator``. ``tokenizers`` without a decoder uses one space.
+    """Pieces are text, joined by ``separator``.
+
+    ``tokenizers`` without a decoder uses one space.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import Joined
@@ -94,9 +96,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Metaspace:
-    """``replacement`` stands for a space; ``prepend`` removes all of them from the first piece.
+    """``replacement`` stands for a space.
 
-    SentencePiece writes spaces in this way. The decoder in ``tokenizers`` has the same name.
+    ``prepend`` removes each ``replacement`` from the first piece. SentencePiece writes spaces in
+    this way. The decoder in ``tokenizers`` has the same name.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import Metaspace
@@ -111,9 +114,10 @@ class Metaspace:
 
 @dataclass(frozen=True, slots=True)
 class ByteFallback:
-    """A piece like ``<0xE4>`` is one byte, and adjacent bytes form a run. Other pieces are text.
+    """A piece like ``<0xE4>`` is one byte; other pieces are text.
 
-    ``metaspace`` is applied afterwards to each text piece and each run (ChatGLM3).
+    Adjacent bytes form a run. ``metaspace`` is applied afterwards to each text piece and each run
+    (ChatGLM3).
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.protocols import ByteFallback

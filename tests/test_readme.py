@@ -90,7 +90,7 @@ PLUGINS = {"-n": "pytest-xdist"}
 def test_one_line_installs_and_runs_the_demo() -> None:
     (line,) = [line for line in README.commands if line.endswith("streamdec demo")]
     assert line.startswith("python3 -m venv .venv && ")
-    assert "pip install '.[cli]'" in line
+    assert "pip install -e '.[cli]'" in line
 
 
 def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -> None:

@@ -1,4 +1,4 @@
-"""What a token costs in vLLM's ``OutputProcessor``, with its own detokenizer and with the plugin's.
+"""The cost of a token in vLLM's ``OutputProcessor``, without and with the plugin.
 
     python plugins/vllm/benchmark.py TOKENIZER_JSON TEXT_FILE
 
@@ -108,7 +108,10 @@ def requests_of(
 
 
 def steps_of(case: Case, ids: list[int], stray: list[int]) -> list[list[EngineCoreOutput]]:
-    """The outputs of an engine, step by step: each request reads another part of the text."""
+    """The outputs of an engine, step by step.
+
+    Each request reads another part of the text.
+    """
     draw = random.Random(2)
     starts = [draw.randrange(len(ids) - case.tokens) for _ in range(case.requests)]
     rows = [

@@ -1,4 +1,6 @@
-"""Run vLLM's ``AsyncLLM`` on a CPU with a tiny random model, without the plugin and with it.
+"""Run vLLM's ``AsyncLLM`` on a CPU, without the plugin and with it.
+
+The model is tiny and random.
 
     python plugins/vllm/run_async_llm.py path/to/tokenizer.json
 
@@ -41,7 +43,10 @@ Result = tuple[str, list[int], Any]
 
 
 class CpuExecutor(Executor):  # type: ignore[misc]
-    """Runs the model of a request with transformers, one request after the other, without cache."""
+    """Runs the model of a request with transformers, without cache.
+
+    Requests run one after the other.
+    """
 
     def _init_executor(self) -> None:
         path = self.model_config.model
@@ -124,7 +129,10 @@ def make_model(folder: Path, tokenizer: Path) -> None:
 
 
 def requests(stops: dict[int, str]) -> list[SamplingParams]:
-    """The requests of a run, of each kind of output; ``stops`` are those of some of them."""
+    """The requests of a run, of each kind of output.
+
+    ``stops`` are the stops of some of them.
+    """
     kinds = [RequestOutputKind.DELTA, RequestOutputKind.CUMULATIVE, RequestOutputKind.FINAL_ONLY]
     return [
         SamplingParams(
@@ -183,7 +191,10 @@ def expected_of(library: Tokenizer, number: int, ids: list[int]) -> str:
 
 
 def child(model: Path) -> None:
-    """One run: all requests without stops, then every second one with a stop from its text."""
+    """One run: all requests without stops, then each second one with a stop.
+
+    The stop is from the text of the request.
+    """
     library = Tokenizer.from_file(str(model / "tokenizer.json"))
     free = asyncio.run(texts_of(model, {}))
     texts = [expected_of(library, number, ids) for number, (_, ids, _) in enumerate(free)]

@@ -30,7 +30,10 @@ FILES = (
 
 
 def pytest_load_initial_conftests() -> None:
-    """In the process of pytest, which loads this module as a plugin: use the local model."""
+    """Use the local model in the process of pytest.
+
+    pytest loads this module as a plugin.
+    """
     import transformers
     from vllm.engine.arg_utils import EngineArgs
     from vllm.plugins import load_general_plugins

@@ -1,4 +1,4 @@
-"""Read a chain of decoders of ``tokenizers`` as the rules by which pieces become text.
+"""Read a chain of ``tokenizers`` decoders as rules that turn pieces into text.
 
 The parts of a chain (Sequences flattened)::
 
@@ -39,7 +39,10 @@ Stage = dict[str, Any]
 
 
 def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
-    """Return the stages of ``decoder``; one written in Python has the type ``"custom"``."""
+    """Return the stages of ``decoder``; None without one.
+
+    A decoder written in Python has the type ``"custom"``.
+    """
     if decoder is None:
         return None
     try:
@@ -59,7 +62,10 @@ def _flattened(stage: Stage) -> Iterator[Stage]:
 
 
 def compiled(stages: list[Stage] | None) -> tuple[list[Stage], TextRules | None]:
-    """Return the stages for each piece, and the rules of the rest; ``[], None`` without rules."""
+    """Return the stages for each piece, and the rules of the rest.
+
+    Without rules it returns ``[], None``.
+    """
     if stages is None:
         return [], TextRules(Joined(" "))
     each = list(takewhile(_is_element_wise, stages))
@@ -117,7 +123,7 @@ _JOINING: dict[str, Callable[[Stage], DecodingRule]] = {
 
 
 def _with_whole_text(rule: DecodingRule, stages: list[Stage]) -> TextRules | None:
-    """Return the rules with the changes to the whole text; None if a stage is unknown there."""
+    """Return the rules with changes to the whole text; None if a stage is unknown."""
     strip_left = ("", 0)
     if stages and _is_strip_left(stages[0]):
         strip_left = (stages[0]["content"], stages[0]["start"])

@@ -85,7 +85,10 @@ class AddedTokens(BaseTokenizer):
         return [i for i in added if self.is_skipped(i)]
 
     def _ask_if_skipped(self, token_id: int) -> bool:
-        """Decode with and without skipping, also beside other tokens if it has no text alone."""
+        """Return whether ``token_id`` is skipped, by decoding with and without skipping.
+
+        A token that has no text alone is also decoded beside other tokens.
+        """
         for before, after in self._contexts():
             try:
                 with suppressed:
@@ -100,9 +103,10 @@ class AddedTokens(BaseTokenizer):
         return token_id in self._added_tokens and self._added_tokens[token_id].special
 
     def _contexts(self) -> Iterator[Context]:
-        """Yield the empty context first, in which nearly every token shows whether it is skipped.
+        """Yield contexts in which a token can show whether it is skipped.
 
-        An unknown decoder may panic on an empty list, so it does not get one.
+        The empty context comes first, because it suffices for nearly every token. An unknown
+        decoder may panic on an empty list, so it does not get the empty context.
         """
         if self.rules is not None:
             yield (), ()

@@ -86,10 +86,10 @@ class HuggingFaceEncoder(AddedTokens):
     # --- special tokens in a text -----------------------------------------------------------------
 
     def _forbid(self, text: str, ids: Encoding) -> None:
-        """Raise EncodeError if ``text`` spells a special token; ``ids`` are its parsed ids.
+        """Raise EncodeError if ``text`` spells a special token.
 
-        The ids must also differ from those of plain text, because the unknown token may be special
-        and occur in plain text.
+        ``ids`` is its encoding with ``special="parse"``. Those ids must also differ from the ids of
+        plain text, because the unknown token may be special and occur in plain text.
         """
         found = self._special_in(ids)
         if not found:
@@ -102,7 +102,7 @@ class HuggingFaceEncoder(AddedTokens):
             raise EncodeError(f"{told}: {self._listed(spelled)}")
 
     def _refuse_words(self, texts: Sequence[str]) -> None:
-        """Raise EncodeError for a text whose plain encoding has a special token that it spells."""
+        """Raise EncodeError if a text spells a special token that its plain encoding has."""
         plain = self._batch_ids(texts, "text", add_special_tokens=False)
         for text, ids in zip(texts, plain, strict=True):
             if found := self._words_in(text, Encoding(ids)):
@@ -140,7 +140,7 @@ class HuggingFaceEncoder(AddedTokens):
     # --- offsets ----------------------------------------------------------------------------------
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in its text, in code points.
+        """Return each token's start and end in the text of ``encoding``, in code points.
 
         They are the library's own; it encodes the text again. Raises
         :class:`~streamdec.EncodeError` if the encoding has no text or the tokenizer was changed;
@@ -156,7 +156,7 @@ class HuggingFaceEncoder(AddedTokens):
         return list(result.offsets)
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
+        """Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
         They are exact if the tokens' bytes are the text and the library trims no white space.
         Otherwise they are those of whole characters. Raises the errors of :meth:`offsets_of`.

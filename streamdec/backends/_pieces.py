@@ -62,7 +62,10 @@ def _text_of(rule: DecodingRule, piece: str) -> str:
 
 
 def library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
-    """Return the decoders of ``tokenizers`` for ``rule``. Raises TypeError if there is none."""
+    """Return the decoders of ``tokenizers`` for ``rule``.
+
+    Raises TypeError if there is none.
+    """
     match rule:
         case ByteLevel():
             return [decoders.ByteLevel()]

@@ -1,4 +1,7 @@
-"""Read a ``tokenizer.json``: its content, the library's tokenizer, and the ids that it changed."""
+"""Read a ``tokenizer.json``: its content, the tokenizer, and the changed ids.
+
+``tokenizers`` makes the tokenizer, and may assign other ids than the file.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _MOST_LISTS = 4
 
 
 def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
-    """Return the JSON in ``source``, its name, and the path of its file (None for text).
+    """Return the JSON in ``source``, its name, and its path (None for JSON text).
 
     Raises :class:`TokenizerLoadError`, which names the path.
     """
@@ -47,9 +50,9 @@ def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
 
 
 def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
-    """Return a new tokenizer without truncation and padding, and its renumbered added tokens.
+    """Return a tokenizer without truncation and padding, and its renumbered tokens.
 
-    Warns about added tokens whose ids differ from those in the file. Raises
+    Warns about added tokens whose ids differ from those in the file, and returns them. Raises
     :class:`TokenizerLoadError` if it is malformed, or if loading it might take much time or memory.
     """
     parts = parts_of(content, name)
@@ -71,7 +74,7 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
 def _with_other_ids(
     declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str
 ) -> list[str]:
-    """Return the added tokens whose ids differ from those in the file, after a warning.
+    """Warn about added tokens whose ids differ from those in the file; return them.
 
     The library silently assigns the next free id instead of the declared one.
     """

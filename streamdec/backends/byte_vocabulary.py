@@ -44,7 +44,7 @@ from streamdec.tokenizers._reading import read_bounded
 
 
 def _quoted(escapes: str) -> str:
-    r"""Return a regex for a literal of Python with these ``escapes`` after a backslash."""
+    r"""Return a regex for a Python literal with these ``escapes`` after a backslash."""
     return "|".join(rf"{quote}(?:[^{quote}\\]|\\(?:{escapes}))*{quote}" for quote in "'\"")
 
 
@@ -65,7 +65,7 @@ _END_OF_RWKV = "<|endoftext|>"
 
 @dataclass(frozen=True, slots=True)
 class _ByteClass:
-    """A class that encodes bytes: special tokens, then the 256 bytes, then other special tokens."""
+    """A class that encodes bytes: the 256 bytes between two lists of special tokens."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -140,7 +140,7 @@ def byte_class_of(tokens: FolderTokens) -> str | None:
 
 
 class ByteTableTokenizer(BaseTokenizer):
-    """A table of the bytes of each token; encodes with the longest token at each place.
+    """A table of token bytes; encodes with the longest token at each place.
 
     Args:
         tokens: The bytes of each ordinary token by id. Every single byte must be one.
@@ -363,7 +363,10 @@ class ByteTableTokenizer(BaseTokenizer):
 
 
 def _lines(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the id and the bytes of each line. Raises TokenizerLoadError, which names the line."""
+    """Yield the id and the bytes of each line.
+
+    Raises TokenizerLoadError, which names the line.
+    """
     seen: set[int] = set()
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line:
@@ -398,7 +401,7 @@ def _token(line: bytes) -> tuple[int, bytes] | None:
 
 
 def _value(quoted: str) -> str:
-    r"""Return the string that a literal stands for; ``\xff`` of bytes is the character U+00FF."""
+    r"""Return the string of a literal; ``\xff`` of bytes is the character U+00FF."""
     if "\\" not in quoted:
         return quoted[1:-1]
     value: str = ast.literal_eval(quoted)

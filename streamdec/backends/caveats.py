@@ -1,4 +1,4 @@
-"""Caveats of a tokenizer: where its text or its ids differ from what people expect.
+"""Caveats of a tokenizer: where its text or ids differ from what people expect.
 
 In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found. :func:`warn_of_caveats` warns
 about those that change text. The caveats come from the loaded tokenizer and the files beside it. If
@@ -62,7 +62,7 @@ def caveats_of(tokenizer: AnyTokenizer) -> tuple[Caveat, ...]:
 
 
 def warn_of_caveats(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
-    """Warn (:class:`~streamdec.StreamdecWarning`) about each caveat that changes text.
+    """Warn (:class:`~streamdec.StreamdecWarning`) of each caveat that changes text.
 
     Looks only at added tokens, in 0.1 ms for 1,000, and reads no file.
     """
@@ -227,7 +227,7 @@ def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Caveat]:
 
 
 def _folder_of(tokenizer: AnyTokenizer) -> Path | None:
-    """Return the folder of the tokenizer's file; None if it was not loaded from a file."""
+    """Return the folder of the tokenizer's file; None if there is no such file."""
     path = Path(str(getattr(tokenizer, "name", "")))
     try:
         return path if path.is_dir() else path.parent if path.is_file() else None

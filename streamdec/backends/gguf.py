@@ -1,4 +1,4 @@
-"""GGUF: the vocabulary of a llama.cpp model file, decoded exactly and encoded with best effort.
+"""GGUF: a model file's vocabulary, decoded exactly, encoded with best effort.
 
 In: a path. Out: a :class:`~streamdec.Tokenizer`. :mod:`streamdec.backends.gguf_metadata` reads the
 file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
@@ -261,7 +261,10 @@ class GGUFTokenizer(AssembledFastPath):
             )
 
     def _longest(self, text: str, special: Special) -> Iterator[int]:
-        """Yield the longest token at each place, or the unknown token for a byte without one."""
+        """Yield the id of the longest token at each place.
+
+        A byte without a token has the id of the unknown token.
+        """
         names = self._any_special if special == "parse" else None
         parts = [text] if names is None else names.split(text)
         for index, part in enumerate(parts):
@@ -411,7 +414,10 @@ def _in_word_piece(text: str) -> str:
 
 
 def _unescaped(text: str) -> bytes:
-    r"""Return the bytes of a token of the kind ``rwkv``, where ``\x`` and two digits are a byte."""
+    r"""Return the bytes of a token of the kind ``rwkv``.
+
+    In such a token, ``\x`` and two hexadecimal digits are a byte.
+    """
     return _ESCAPED.sub(_unescape, text.encode())
 
 

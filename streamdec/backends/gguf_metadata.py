@@ -97,9 +97,10 @@ class _Reader:
 
 
 def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the values of the keys that are ``wanted``: strings, numbers, bools, lists of them.
+    """Return the values of the keys that are ``wanted``.
 
-    Raises :class:`TokenizerLoadError`, which names the path and the reason.
+    The values are strings, numbers, bools, and lists of them. Raises :class:`TokenizerLoadError`,
+    which names the path and the reason.
     """
     try:
         with path.open("rb") as file:
@@ -192,7 +193,10 @@ def _code(kind: int, key: str) -> str:
 
 
 def strings_of(data: dict[str, Any], key: str) -> list[str]:
-    """Return the list of strings ``tokenizer.ggml.key``. Raises ValueError for another value."""
+    """Return the list of strings ``tokenizer.ggml.key``; empty if it is missing.
+
+    Raises ValueError for another value, and for a string that is not UTF-8.
+    """
     found = data.get(key, [])
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
@@ -203,7 +207,10 @@ def strings_of(data: dict[str, Any], key: str) -> list[str]:
 
 
 def numbers_of(data: dict[str, Any], key: str) -> list[float]:
-    """Return the list of numbers ``tokenizer.ggml.key``. Raises ValueError for another value."""
+    """Return the list of numbers ``tokenizer.ggml.key``; empty if it is missing.
+
+    Raises ValueError for another value.
+    """
     found = data.get(key) or []
     kinds = (int, float)
     if not isinstance(found, list) or not all(type(item) in kinds for item in found):

@@ -1,4 +1,4 @@
-"""Hugging Face ``tokenizers``: a ``tokenizer.json`` as a :class:`~streamdec.Tokenizer`.
+"""Hugging Face ``tokenizers``: a ``tokenizer.json`` as a streamdec tokenizer.
 
 In: a file, a folder, JSON text, or an existing tokenizer. Out: the library's ``decode``, and the
 table behind it: how pieces are joined (``rules``), the piece of each id (``piece``), and whether it
@@ -127,7 +127,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         *,
         is_folder: bool = False,
     ) -> bytes:
-        """Load ``content``, which was read from ``path`` if it is not None; return its SHA-256."""
+        """Load ``content`` and return its SHA-256.
+
+        ``path`` is the file from which it was read; None if it was not read from a file.
+        """
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
@@ -160,7 +163,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             self._content_hash = None  # the file alone no longer identifies the tokenizer
 
     def _take_assembled(self, made: Assembled, path: Path) -> None:
-        """Load a tokenizer.json that was made in memory from ``path`` and the files beside it."""
+        """Load a tokenizer.json made in memory from ``path`` and the files beside it."""
         self.name, self._folder = str(path), path.parent
         tokenizer, self._renumbered = parse(made.content, repr(self.name))
         self._content_hash = self._vocabulary_hash = None
@@ -189,7 +192,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @property
     def renumbered(self) -> Sequence[str]:
-        """Added tokens to which the library assigned other ids than the tokenizer.json declares."""
+        """Added tokens to which the library assigned other ids than the file declares."""
         return self._renumbered
 
     def __repr__(self) -> str:
@@ -235,7 +238,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @property
     def _word_end(self) -> str:
-        """The string that CLIP's class replaces by a space in decoded text before stripping."""
+        """The string that CLIP's class replaces by a space; empty for other classes.
+
+        The class replaces it in decoded text, before stripping.
+        """
         changes = self.tokenizer_config_changes
         return "</w>" if changes is not None and changes.built_by == "CLIPTokenizer" else ""
 
@@ -305,7 +311,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             return None
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of ``token_id`` in the middle of a text; None if there is no token.
+        """Return the bytes of ``token_id`` inside a text; None if there is no token.
 
         Without :attr:`rules`, they are the UTF-8 of its decoded text.
         """
@@ -319,9 +325,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The special added tokens, with the roles of a ``tokenizer_config.json`` beside the file.
+        """The special added tokens, with their roles.
 
-        Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
+        The roles are those of a ``tokenizer_config.json`` beside the file. Raises
+        :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """
         roles = self._roles
         if roles is None:
@@ -399,7 +406,7 @@ def _given(source: object) -> tuple[Tokenizer, str]:
 
 
 def _spread(ids: Sequence[int], count: int) -> list[int]:
-    """Return at most ``count`` of ``ids``, evenly spread, including the first and the last."""
+    """Return up to ``count`` of ``ids``, evenly spread, with the first and the last."""
     if len(ids) <= count:
         return list(ids)
     return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]

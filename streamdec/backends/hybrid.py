@@ -1,4 +1,4 @@
-"""The hybrid tokenizer: encodes with fastokens, decodes with Hugging Face ``tokenizers``.
+"""The hybrid tokenizer: encodes with fastokens, decodes with ``tokenizers``.
 
 In: a ``tokenizer.json``, read once for both. Out: a :class:`~streamdec.HuggingFaceTokenizer` whose
 ``encode`` is several times faster if fastokens (extra ``fast``) gives the same ids. Static rules

@@ -1,4 +1,4 @@
-"""The streams and decode functions of the tokenizers' own libraries, for comparisons.
+"""Streams and decode functions of the tokenizers' own libraries, for comparisons.
 
 ``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``
 (:func:`library_decode`), around which people write a loop over a window of ids.
@@ -17,7 +17,7 @@ from streamdec.protocols import Decoder
 
 
 def library_tokenizer(tokenizer: Decoder) -> Tokenizer | None:
-    """Return the ``tokenizers.Tokenizer`` inside ``tokenizer``; None for another library."""
+    """Return the ``tokenizers.Tokenizer`` of ``tokenizer``; None for another library."""
     return tokenizer._tokenizer if isinstance(tokenizer, HuggingFaceTokenizer) else None
 
 
@@ -27,7 +27,10 @@ def library_stream() -> DecodeStream:
 
 
 def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]:
-    """Return the library's name and decode function; streamdec's if there is no library."""
+    """Return the name and the decode function of the library of ``tokenizer``.
+
+    Without a known library they are ``"decode()"`` and ``tokenizer.decode``.
+    """
     encoding: Any = getattr(tokenizer, "_encoding", None)
     if callable(getattr(encoding, "decode_single_token_bytes", None)):
         return "tiktoken", encoding.decode

@@ -185,7 +185,7 @@ class MockTokenizer(BaseTokenizer):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """<bos> and <eos> for the eight words; for a table, the special tokens without roles."""
+        """<bos> and <eos> for the eight words; for a table, special tokens without roles."""
         if self._tokens is None:
             return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
         names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))

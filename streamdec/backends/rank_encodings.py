@@ -32,10 +32,10 @@ def spec_of(
     declared: FolderTokens | None = None,
     encodings: Mapping[str, EncodingSpec] = ENCODINGS,
 ) -> EncodingSpec:
-    """Return the encoding of the rank file with this ``sha256``; ``name`` is for messages.
+    """Return the encoding of the rank file with this ``sha256``.
 
-    Raises :class:`~streamdec.TokenizerLoadError` for an unknown file without ``encoding``, and for
-    a file that does not belong to ``encoding``.
+    ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` for an unknown file
+    without ``encoding``, and for a file that does not belong to ``encoding``.
     """
     found = encodings_of(sha256, encodings)
     if encoding is not None:
@@ -103,7 +103,7 @@ def with_declared(
 
 
 def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
-    """Raise TokenizerLoadError for ranks with which a library would panic or take long."""
+    """Raise TokenizerLoadError for ranks that make a library panic or take long."""
     if (longest := max(map(len, ranks))) > MAX_TOKEN:
         what = f"a token of {longest} bytes, and at most {MAX_TOKEN} are allowed"
         raise TokenizerLoadError(f"{name}: it has {what}")
@@ -118,7 +118,7 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
 
 
 def encoding_of_model(model: str) -> str | None:
-    """Return tiktoken's encoding of ``model``; None if unknown or if tiktoken is not installed."""
+    """Return tiktoken's encoding of ``model``; None if unknown or without tiktoken."""
     try:
         import tiktoken
 
@@ -132,7 +132,11 @@ def encoding_of_model(model: str) -> str | None:
 
 
 def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
-    """Return the rank file of ``spec`` and its name, from tiktoken's cache or the network."""
+    """Return the content of the rank file of ``spec``, and its path or URL.
+
+    The file is taken from tiktoken's cache, or downloaded if ``allow_download`` is true. Raises
+    TokenizerLoadError if that fails.
+    """
     for file in spec.files:
         path = cached_file(file)
         if path is not None:
@@ -170,7 +174,10 @@ def _download(file: RankFile) -> bytes:
 
 
 def cut(text: str) -> list[str]:
-    """Return the parts of ``text`` that the references of Llama and Kimi encode separately."""
+    """Return the parts of ``text`` that are encoded separately.
+
+    The references of Llama and Kimi encode the same parts.
+    """
     if len(text) <= _MAX_RUN:
         return [text]
     parts = (text[start : start + _MAX_CHARS] for start in range(0, len(text), _MAX_CHARS))
@@ -188,7 +195,10 @@ def _cut_runs(text: str) -> Iterator[str]:
 
 
 def _has_long_run(text: str) -> bool:
-    """Return whether a run has more than 25,000 characters: it then crosses a multiple of that."""
+    """Return whether a run in ``text`` has more than 25,000 characters.
+
+    Such a run crosses a multiple of 25,000 characters.
+    """
     for place in range(_MAX_RUN, len(text), _MAX_RUN):
         before = text[place - _MAX_RUN : place]
         # How many characters of the run are before ``place``.

@@ -1,4 +1,4 @@
-"""SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by its rules.
+"""SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by rules.
 
 In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. The library supplies the
 pieces, their types and the rule for the beginning of a text. For a byte that is not part of a
@@ -244,7 +244,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- offsets ----------------------------------------------------------------------------------
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
+        """Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
         If the model normalized the text, they are the library's offsets of whole characters. Raises
         :class:`~streamdec.EncodeError` if the encoding has no text.

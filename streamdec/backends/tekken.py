@@ -62,9 +62,9 @@ class TekkenTokenizer(TiktokenTokenizer):
 
     @classmethod
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
-        """Return the tokenizer of a Tekken file's ``content``, JSON; ``name`` is for messages.
+        """Return the tokenizer of a Tekken file's ``content``, which is JSON.
 
-        Raises what the constructor raises.
+        ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` if it is malformed.
         """
         self = cls.__new__(cls)
         self._take_tekken(content, repr(name))

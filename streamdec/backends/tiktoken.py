@@ -1,4 +1,4 @@
-"""tiktoken: OpenAI's encodings, and the rank files of Llama 3 and 4, Qwen and Kimi.
+"""tiktoken: OpenAI's encodings, and rank files of Llama 3 and 4, Qwen and Kimi.
 
 In: a rank file, which is recognised by its content; the name of an encoding whose rank file is in a
 cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer` with the library's tokens.
@@ -124,7 +124,7 @@ class TiktokenTokenizer(AssembledFastPath):
         *,
         allow_download: bool = False,
     ) -> Self:
-        r"""Return the tokenizer of ``encoding``, a name such as ``"cl100k_base"`` or a spec.
+        r"""Return the tokenizer of ``encoding``, a spec or a name like ``"cl100k_base"``.
 
         ``ranks`` is the path of its rank file. Without it the file is taken from tiktoken's own
         cache (``TIKTOKEN_CACHE_DIR``), or downloaded if ``allow_download`` is true. A known file is
@@ -351,7 +351,11 @@ class TiktokenTokenizer(AssembledFastPath):
 
     @cached_property
     def special_tokens(self) -> SpecialTokens:
-        """The special tokens, with the roles of the encoding or its ``tokenizer_config.json``."""
+        """The special tokens, with their roles.
+
+        The roles are those of the encoding, or of the ``tokenizer_config.json`` beside the file,
+        which has priority.
+        """
         spec, declared = self._spec, self._declared
         found = [
             ("bos_token", spec.bos_token),

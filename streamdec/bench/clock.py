@@ -66,7 +66,7 @@ class Samples:
         return Spread.of(self._times[case])
 
     def ratio(self, case: str, other: str) -> Spread:
-        """Return the time of ``case`` as a multiple of the time of ``other`` in the same round."""
+        """Return the time of ``case`` as a multiple of that of ``other``, round by round."""
         pairs = zip(self._times[case], self._times[other], strict=True)
         return Spread.of(one / another for one, another in pairs)
 
@@ -123,7 +123,10 @@ def nanoseconds(
 def per_token(
     driver: Driver, pieces: Sequence[Sequence[int]], *, clock: Clock = thread_time_ns
 ) -> float:
-    """Return the time of a token if each of ``pieces`` is a stream. Opening them is not counted."""
+    """Return the time of a token if each of ``pieces`` is a stream.
+
+    The time to open the streams is not counted.
+    """
     jobs = [(driver.open(), fresh(piece)) for piece in pieces]
     drive = driver.drive
     start = clock()

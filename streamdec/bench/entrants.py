@@ -1,4 +1,4 @@
-"""The entrants of the benchmark: streamdec, and the baselines it is compared with.
+"""The entrants of the benchmark: streamdec and the baselines for comparison.
 
 A baseline is the stream of the tokenizer's own library, or the usual code around its ``decode``.
 """
@@ -27,7 +27,7 @@ class Entrant(Driver, Protocol):
     name: str
 
     def texts(self, token_ids: Sequence[int]) -> Iterable[str]:
-        """Return the text that each of ``token_ids`` completes, and the text at their end."""
+        """Return the text that each of ``token_ids`` completes, and the text at the end."""
         ...
 
 
@@ -177,7 +177,10 @@ class Windowed(_Stepping):
 
 
 def rival_of(tokenizer: Decoder) -> Rival:
-    """Return the alternative to streamdec: DecodeStream, or a loop over the library's decode."""
+    """Return the alternative to streamdec.
+
+    It is DecodeStream, or a loop over the library's decode.
+    """
     library = library_tokenizer(tokenizer)
     return Library(library) if library is not None else Windowed(*library_decode(tokenizer))
 
@@ -186,14 +189,17 @@ def rival_of(tokenizer: Decoder) -> Rival:
 
 
 def fixed_window(stops: Iterable[str]) -> int:
-    """Return how many characters a fixed window withholds: one less than the longest stop."""
+    """Return how many characters a fixed window withholds.
+
+    That is one less than the length of the longest stop.
+    """
     return max(map(len, stops), default=1) - 1
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Return where the stop begins that is complete first, or None if there is no stop.
+    """Return the index of the stop that is complete first; None without a stop.
 
-    If several are complete at the same character, it is the longest.
+    If several are complete at the same character, it is the longest one.
     """
     places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
     if not places:
@@ -202,7 +208,10 @@ def first_stop(text: str, stops: Iterable[str]) -> int | None:
 
 
 class StopWindow:
-    """Withholds one character less than the longest stop has, and searches them each time."""
+    """Withholds one character less than the longest stop has.
+
+    All stops are searched at each step.
+    """
 
     __slots__ = ("_held", "_hold", "_stops", "stopped")
 
@@ -213,7 +222,7 @@ class StopWindow:
         self.stopped = False
 
     def add(self, text: str) -> str:
-        """Return the text that ``text`` pushes out of the window, or the text before a stop."""
+        """Return the text pushed out of the window by ``text``, or that before a stop."""
         held = self._held + text
         for stop in self._stops:
             if stop in held:

@@ -1,4 +1,7 @@
-"""How figures are written: numbers, ratios, times and sizes, with two or three digits."""
+"""How figures are written: numbers, ratios, times and sizes.
+
+They have two or three digits.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ def duration(nanoseconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in the largest unit that is not larger than it (MiB, KiB or B)."""
+    """Return a number of bytes in the largest unit that is not larger than it.
+
+    The units are MiB, KiB and B.
+    """
     return _in_units(count, _SIZES)
 
 

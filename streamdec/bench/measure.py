@@ -1,4 +1,4 @@
-"""Measure one tokenizer, one text and some stops beside the tokenizer's own library.
+"""Measure one tokenizer, text and stops beside the tokenizer's own library.
 
 In: a tokenizer, the ids of a text, stop strings, and how long it may take. Out: :class:`Findings`.
 Each text that is timed is also compared with ``decode``.
@@ -45,7 +45,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Findings:
-    """All results. The entrants are streamdec and the library, without stops and with them."""
+    """All results.
+
+    The entrants are streamdec and the library, without stops and with them.
+    """
 
     tokens: int
     streams: int
@@ -108,9 +111,10 @@ def measure(
 def streams_of(
     tokenizer: Decoder, token_ids: Sequence[int], conditions: StopConditions
 ) -> Iterator[list[int]]:
-    """Return ``token_ids`` cut into streams, which end with a stop or after ``LONGEST_STREAM``.
+    """Return ``token_ids`` cut into streams.
 
-    No stream ends inside a character, unless ``token_ids`` do.
+    A stream ends with a stop or after ``LONGEST_STREAM``. No stream ends inside a character, unless
+    ``token_ids`` do.
     """
     stream, piece = StopSequenceDecoder(tokenizer, conditions), list[int]()
     for token_id in token_ids:

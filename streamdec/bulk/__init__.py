@@ -1,4 +1,4 @@
-"""Datasets of token ids: whole columns of lists at once, with Arrow (extra ``bulk``).
+"""Datasets of token ids: whole columns of lists, with Arrow (extra ``bulk``).
 
 In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each text equals
 ``decode`` of its row or, with stops, the text of a StopSequenceDecoder.

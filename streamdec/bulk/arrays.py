@@ -1,4 +1,4 @@
-"""``decode_arrow`` turns an Arrow array of token ids into an Arrow array of texts."""
+"""``decode_arrow`` turns an Arrow array of token ids into an array of texts."""
 
 from __future__ import annotations
 

@@ -179,7 +179,9 @@ class BulkDecoder:
             yield self(batch)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of a decoded batch of ``schema``. Raises the errors of ``decode``.
+        """Return the schema of a decoded batch of ``schema``.
+
+        Raises the errors of ``decode``.
 
         >>> import pyarrow
         >>> from streamdec import MockTokenizer

@@ -34,7 +34,10 @@ class Column(NamedTuple):
         return len(self.offsets) - 1
 
     def blocks(self, tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, Column]]:
-        """Yield parts of about ``tokens`` tokens, at least a row, each with its first row."""
+        """Yield the first row and the column of each part of about ``tokens`` tokens.
+
+        A part has at least one row, and at most ``tokens`` rows.
+        """
         ends = integers(self.offsets)
         first = 0
         while first < len(self):
@@ -44,7 +47,10 @@ class Column(NamedTuple):
             first = after
 
     def part(self, first: int, after: int) -> Column:
-        """Return the rows from ``first`` to ``after`` as a column, with empty rows for null."""
+        """Return rows ``first`` to ``after`` as a column, with empty rows for null.
+
+        ``after`` is not included.
+        """
         offsets = self.offsets.slice(first, after - first + 1)
         start, end = offsets[0].as_py(), offsets[-1].as_py()
         offsets = compute().subtract(offsets, start)
@@ -116,10 +122,10 @@ def in_row(row: int) -> Iterator[None]:
 
 
 def column_of(array: Any, first_row: int = 0) -> Column:
-    """Return ``array``, of any kind of lists, as a Column. Errors count rows from ``first_row``.
+    """Return ``array``, of any kind of lists, as a Column.
 
-    Raises TokenIdError if it is not an array of lists of integers, or for a null or an id out of
-    range in a row.
+    Raises TokenIdError if ``array`` is not an array of lists of integers, or for a null or an id
+    out of range in a row. Errors count rows from ``first_row``.
     """
     pa, pc = pyarrow(), compute()
     array = _plain(array)

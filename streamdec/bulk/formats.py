@@ -1,4 +1,4 @@
-"""Files of rows: Parquet, Arrow IPC and JSONL, read and written in blocks of bounded size.
+"""Files of rows (Parquet, Arrow IPC, JSONL), read and written in bounded blocks.
 
 A block is a row group, or a part of it if the rows are long. Memory does not grow with the file.
 """
@@ -49,7 +49,10 @@ class Block(NamedTuple):
 
 
 def format_of(path: Path) -> Format:
-    """Return the format by the suffix of ``path``. Raises SourceError for another suffix."""
+    """Return the format by the suffix of ``path``.
+
+    Raises SourceError for another suffix.
+    """
     found = SUFFIXES.get(path.suffix.lower())
     if found is None:
         known = ", ".join(SUFFIXES)
@@ -59,7 +62,7 @@ def format_of(path: Path) -> Format:
 
 @contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """Return a context in which errors of Arrow become a SourceError that names ``path``."""
+    """Raise errors of Arrow in the block as a SourceError that names ``path``."""
     pa = pyarrow()
     try:
         yield
@@ -121,7 +124,7 @@ def _table(batches: list[Any]) -> Any:
 
 
 def _rows_of_block(group: Any, column: str) -> int:
-    """Return the number of rows of a block, by the sizes of the row group in the file."""
+    """Return the number of rows of a block, by the sizes of the file's row group."""
     columns = [group.column(place) for place in range(group.num_columns)]
     # The leaf of ``column``, whose name may have dots, and possibly other leaves.
     values = sum(c.num_values for c in columns if c.path_in_schema.startswith(column))

@@ -1,4 +1,4 @@
-r"""Decode flat token ids into a text for each row, with no Python code per token or row.
+r"""Decode flat token ids into texts by row, without Python code per token or row.
 
 With most rules the bytes of a token depend only on whether it is the first or the last of its row.
 The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
@@ -74,7 +74,7 @@ Forms = tuple[bytes, bytes]
 
 
 class Gather:
-    """Decodes rows of one tokenizer with its tables, which take a few bytes for each id."""
+    """A decoder of rows for one tokenizer, with tables of a few bytes for each id."""
 
     def __init__(self, decoder: Any, table: ByteTable, *, skip_special_tokens: bool) -> None:
         pa, rules = pyarrow(), decoder.rules
@@ -106,7 +106,7 @@ class Gather:
             self._marked = pa.array(marked, pa.binary())
 
     def texts(self, column: Column) -> Any:
-        """Return the text of each row: a string array, or large_string if the text is too long."""
+        """Return the text of each row: a string array, or large_string if it is too long."""
         pa, pc = pyarrow(), compute()
         ids, offsets = self._clipped(column.values), column.offsets
         if self._edge or self._same is not None:
@@ -130,7 +130,7 @@ class Gather:
         return texts
 
     def unknown_places(self, column: Column) -> list[int]:
-        """Return the indices in ``column.values`` of ids that the tokenizer does not have."""
+        """Return the indices in ``column.values`` of ids that the tokenizer lacks."""
         pc, ids = compute(), self._clipped(column.values)
         found = pc.indices_nonzero(pc.take(self._unknown, ids, boundscheck=False))
         return [*integers(found)]
@@ -139,7 +139,7 @@ class Gather:
 
     @property
     def has_pieces(self) -> bool:
-        """Whether a text is the joined bytes of its tokens, except for a removed beginning."""
+        """Whether a text is its tokens' bytes, joined, except for a removed beginning."""
         has_metaspace = isinstance(self._rule, ByteFallback) and self._rule.metaspace
         return not (self._edge or self._same is not None or self._replaces or has_metaspace)
 
@@ -186,7 +186,7 @@ class Gather:
     # --- ids to bytes
 
     def _clipped(self, values: Any) -> Any:
-        """Return ``ids`` as indices into a table; all ids above the table share one index."""
+        """Return ``values`` as indices into a table; ids above the table share one index."""
         pa, pc = pyarrow(), compute()
         if len(values) and pc.max(values).as_py() >= self._size:
             limit = pa.scalar(self._size, pa.int64())
@@ -227,7 +227,10 @@ class Gather:
 
     @property
     def _is_decoded(self) -> bool:
-        """Whether ``decode`` must decode such rows, because its runs of bytes are special."""
+        """Whether ``decode`` must decode rows that are not UTF-8.
+
+        The rule's runs of bytes are then special.
+        """
         return isinstance(self._rule, ByteFallback) and self._marked is None
 
     def _repaired(self, rows: Any, column: Column) -> dict[int, str]:
@@ -291,7 +294,7 @@ def _mask(which: Iterable[int], rows: Any) -> Any:
 
 
 def _kept(ids: Any, offsets: Any, mask: Any) -> tuple[Any, Any]:
-    """Return the ids for which ``mask`` is true, and the start of each row among them."""
+    """Return the ids for which ``mask`` is true, and each row's start among them."""
     pa, pc = pyarrow(), compute()
     if pc.all(mask).as_py() in (True, None):
         return ids, offsets
@@ -306,7 +309,11 @@ def _at_edge(ids: Any, offsets: Any, edge: Edge) -> Any:
 
 
 def _changes(values: Any, edge: Edge) -> Any:
-    """Return which values differ from the previous (next) one; the first (last) one always does."""
+    """Return which values differ from the previous or the next one, by ``edge``.
+
+    With ``"first"`` each value is compared with the previous one, and the first value always
+    differs. With ``"last"`` it is compared with the next one, and the last value always differs.
+    """
     pa, pc = pyarrow(), compute()
     inner = pc.not_equal(values[1:], values[:-1])
     end = pa.array([True])
@@ -334,7 +341,10 @@ def _edge(rule: DecodingRule) -> Edge | None:
 
 
 def _forms(rule: DecodingRule, element: Any) -> Forms:
-    """Return the bytes of an element of the rules (:mod:`streamdec.tables.token_rules.compile`)."""
+    """Return the bytes of an element of the rules, inside a row and at its edge.
+
+    The elements are those of :mod:`streamdec.tables.token_rules.compile`.
+    """
     if element is None:
         return b"", b""
     match rule:
@@ -383,7 +393,7 @@ _gathers: weakref.WeakKeyDictionary[Any, dict[bool, Gather]] = weakref.WeakKeyDi
 
 
 def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | None:
-    """Return the Gather of ``tokenizer``, or None if its texts need its own ``decode``.
+    """Return the Gather of ``tokenizer``; None if its texts need its own ``decode``.
 
     It is built once, in one or two µs for each id of the vocabulary.
     """
@@ -403,7 +413,7 @@ def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | Non
 
 
 def _table(tokenizer: Decoder, skip: bool) -> ByteTable | None:
-    """Return the rules that streams of ``tokenizer`` use, if they agree with ``decode``."""
+    """Return the table of streams that agree with ``decode``; None without a table."""
     if not isinstance(table_for(tokenizer, Options(skip)), ByteTable):
         return None
     # ``decode`` of all backends renders runs of bytes as the tokenizers library does.

@@ -99,7 +99,7 @@ class Job:
 
     @contextlib.contextmanager
     def _part(self) -> Iterator[Path]:
-        """Return the file to write, which no other job writes. It is removed after an error.
+        """Yield the file to write, which no other job writes; remove it after an error.
 
         Raises SourceError if another job writes it. On Windows, and on file systems without locks,
         this is not checked.
@@ -170,7 +170,10 @@ def _to_disk(path: Path) -> None:
 
 
 def _bare(schema: Any) -> Any:
-    """Return ``schema`` without the metadata of ``datasets``, which lacks the new columns."""
+    """Return ``schema`` without the metadata of ``datasets``.
+
+    That metadata lacks the new columns.
+    """
     kept = {key: value for key, value in (schema.metadata or {}).items() if key != b"huggingface"}
     return schema.with_metadata(kept or None)
 

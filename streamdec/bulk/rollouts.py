@@ -1,4 +1,4 @@
-"""``decode_rollouts`` turns a batch of generated token ids into a :class:`Rollout` for each row.
+"""``decode_rollouts`` turns generated token ids into a :class:`Rollout` per row.
 
 The result equals that of a StopSequenceDecoder for each row. It is computed in three ways:
 
@@ -74,7 +74,7 @@ class Rollout:
 
     @property
     def stop_reason(self) -> StopReason:
-        """The stop string, pattern, id or ids; None for end-of-sequence, and without a stop."""
+        """The stop string, pattern, id or ids; None for end-of-sequence or no stop."""
         return None if self.match is None else self.match.stop
 
 
@@ -90,7 +90,7 @@ def decode_rollouts(
     spans: bool = False,
     **options: Unpack[DecodingOptions],
 ) -> list[Rollout]:
-    r"""Decode a batch of generated ids, and cut each row and its per-token values at its stop.
+    r"""Decode generated ids, and cut each row and its per-token values at its stop.
 
     Each row equals the result of a StopSequenceDecoder, including its flush.
 
@@ -277,7 +277,7 @@ class _Decoding:
 
 
 def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
-    """Return ``data`` and ``sizes`` of a row without the bytes of its hidden stop ids."""
+    """Return ``data`` and ``sizes`` without the bytes of the row's hidden stop ids."""
     match = row.match
     if match is None or match.visible or isinstance(match.stop, str):
         return data, sizes
@@ -348,7 +348,10 @@ def _as_many(name: str, values: list[Any], rows: list[Any]) -> list[Any]:
 
 
 def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
-    """Return ``values`` by row. Raises ValueError if a row does not have one for each id."""
+    """Return ``values`` by row.
+
+    Raises ValueError if a row does not have one for each id.
+    """
     found = _as_many(name, _rows(name, values), rows)
     for place, (each, row) in enumerate(zip(found, rows, strict=True)):
         if len(each) != len(row):

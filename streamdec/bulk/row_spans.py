@@ -1,4 +1,4 @@
-"""Compute the span of each token in the text of its row, from the bytes of the tokens.
+"""Compute each token's span in the text of its row from the tokens' bytes.
 
 See guarantee 17 in ``docs/explanation/laws.md``.
 """
@@ -65,9 +65,10 @@ def _spans(characters: list[int], ends: list[int]) -> list[TokenSpan]:
 
 
 def _widened(place: int, first: int, last: int, begins: bytes, characters: list[int]) -> TokenSpan:
-    """Return the span of a token whose bytes, ``first`` to ``last``, share a character.
+    """Return the span of a token that shares a character with another token.
 
-    ``characters`` is the number of characters that begin before each byte.
+    ``first`` and ``last`` are the start and the end of its bytes. ``characters`` is the number of
+    characters that begin before each byte.
     """
     start = begins.rindex(1, 0, first + 1)
     end = start if first == last else begins.index(1, last)

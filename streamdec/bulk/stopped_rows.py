@@ -134,7 +134,7 @@ class StoppedRows:
         ]
 
     def _is_free(self, text: str, unknown: int) -> bool:
-        """Whether ``text`` has no stop, and equals that of a stream, also with byte tokens."""
+        """Whether ``text`` has no stop and equals a stream's text, also with byte tokens."""
         if unknown and not self._skips_unknown:
             return False
         return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)

@@ -1,4 +1,4 @@
-"""Chat templates: conversations as prompts, byte for byte as transformers writes them.
+"""Chat templates: conversations as prompts, byte for byte as in transformers.
 
 The names here need jinja2, the extra ``chat``. Without it, :class:`~streamdec.MissingExtraError` is
 raised when one of them is asked for; the module itself can be imported.

@@ -1,4 +1,7 @@
-"""The import of jinja2 (extra ``chat``), when a template is made, and the error without it."""
+"""The import of jinja2 (extra ``chat``), and the error without it.
+
+jinja2 is imported when a template is made.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ MINIMUM = (3, 1, 6)
 
 
 def require_jinja2() -> None:
-    """Raise :class:`MissingExtraError` if jinja2 is not installed, or is too old to be safe."""
+    """Raise :class:`MissingExtraError` if jinja2 is missing or too old to be safe."""
     jinja2 = library("jinja2", "chat", "chat templates need")
     version = str(jinja2.__version__)
     parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
@@ -25,6 +28,9 @@ def require_jinja2() -> None:
 
 
 def within(module: str) -> Any:
-    """Return a streamdec module that imports jinja2. Raises :class:`MissingExtraError`."""
+    """Return a streamdec module that imports jinja2.
+
+    Raises :class:`MissingExtraError` if jinja2 is missing or too old.
+    """
     require_jinja2()
     return import_module(module)

@@ -22,7 +22,10 @@ _ENDLESS = "messages, tools or variables: something contains itself, or is neste
 
 @contextmanager
 def errors_of_input() -> Iterator[None]:
-    """Raise any error of the block as a ChatTemplateError: callers' objects may raise any error."""
+    """Raise any error of the block as a ChatTemplateError.
+
+    Callers' objects may raise any error.
+    """
     try:
         yield
     except ChatTemplateError:
@@ -37,7 +40,10 @@ def errors_of_input() -> Iterator[None]:
 
 
 def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the variables that a request brings. Raises :class:`~streamdec.ChatTemplateError`."""
+    """Return the variables that a request brings.
+
+    Raises :class:`~streamdec.ChatTemplateError` for a name that a request may not set.
+    """
     variables = dict(given or {})
     for name in _REFUSED:
         if name in variables:

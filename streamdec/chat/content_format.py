@@ -1,4 +1,4 @@
-"""Whether a template takes the content of a message as a string or as a list of parts.
+"""Whether a template takes a message's content as a string or as a list of parts.
 
 In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is the one of vLLM
     and SGLang: a template takes parts if it loops over the content of a message.
@@ -88,7 +88,10 @@ def _is_name(value: nodes.Node, names: set[str]) -> bool:
 
 
 def _is_content(value: nodes.Node, messages: set[str], conversations: set[str]) -> bool:
-    """Whether ``value`` is ``message.content`` or ``message['content']``, or of ``messages[0]``."""
+    """Whether ``value`` is the content of a message, or of ``messages[0]``.
+
+    ``message.content`` and ``message['content']`` are both recognised.
+    """
     if isinstance(value, nodes.Getattr):
         named = value.attr == "content"
     elif isinstance(value, nodes.Getitem):

@@ -1,4 +1,4 @@
-"""The jinja2 environments in which chat templates are rendered: one for each profile.
+"""The jinja2 environments that render chat templates: one for each profile.
 
 In: the name of a profile and a clock. Out: a sandboxed environment with the settings, filters and
 globals that templates of models are written for. A profile is a span of versions of transformers
@@ -43,7 +43,7 @@ Clock = datetime | Callable[[], datetime]
 
 
 class RaisedByTemplateError(TemplateError):
-    """The error that ``raise_exception`` of a template raises, with the template's message."""
+    """The error of a template's ``raise_exception``, with the template's message."""
 
 
 def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSandboxedEnvironment:
@@ -71,7 +71,7 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, whose output never contains object addresses or depends on hash order."""
+    """jinja2's sandbox, with output free of object addresses and hash order."""
 
     intercepted_binops = frozenset("-")
 
@@ -94,11 +94,17 @@ class _Environment(ImmutableSandboxedEnvironment):
         return nameless(super().getitem(obj, argument))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether the sandbox allows an attribute. It allows no property of a class."""
+        """Return whether the sandbox allows an attribute.
+
+        It allows no property of a class.
+        """
         return super().is_safe_attribute(obj, attr, value) and type(value) is not property
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``obj`` unless it is marked as unsafe. It may be marked to take the context."""
+        """Call ``obj``. Raises SecurityError if it is marked as unsafe.
+
+        It may be marked to take the context.
+        """
         function = called(obj)
         if not self.is_safe_callable(function):
             raise SecurityError(f"{type(function).__name__} is not safely callable")

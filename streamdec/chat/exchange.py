@@ -1,4 +1,4 @@
-"""One message to a child process of ``isolated``, and its answer, within a deadline.
+"""One message to a child process of ``isolated``, and its answer by a deadline.
 
 In: the two pipes and a message. Out: a text and spans, or a :class:`ChatTemplateError`. The child
 may send anything, so each size and type of its answer is checked.
@@ -27,7 +27,10 @@ MOST_SPANS = 100_000
 
 
 def framed(message: bytes) -> bytes:
-    """Return ``message`` after its length. Raises ChatTemplateError if it is too long."""
+    """Return ``message`` after its length.
+
+    Raises ChatTemplateError if it has 4 GiB or more.
+    """
     if len(message) > LARGEST_MESSAGE:
         raise ChatTemplateError("the template's variables take more than 4 GiB")
     return HEAD.pack(len(message)) + message
@@ -108,12 +111,18 @@ def _ready(pipe: IO[bytes], for_reading: bool, seconds: float) -> bool:
 
 
 def has_more(pipe: IO[bytes]) -> bool:
-    """Return whether the pipe has data or its other end is closed; on Windows always False."""
+    """Return whether the pipe has data or its other end is closed.
+
+    On Windows it always returns False.
+    """
     return os.name != "nt" and _ready(pipe, for_reading=True, seconds=0)
 
 
 def read_answer(head: dict[str, Any], body: bytes) -> Rendering:
-    """Return the rendering in an answer. Raises ChatTemplateError if the answer is an error."""
+    """Return the rendering in an answer.
+
+    Raises ChatTemplateError if the answer is an error or not UTF-8.
+    """
     if "error" in head:
         message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
         error = ChatTemplateError(

@@ -1,4 +1,4 @@
-"""Isolated rendering: a template runs in a child process with limits of the operating system.
+"""Isolated rendering: a template in a child process with operating-system limits.
 
 In: a template, its variables and the time. Out: the text and the spans, as ``render_compiled``
 returns them, or a :class:`ChatTemplateError`. No template can change the state of this process:
@@ -158,10 +158,10 @@ def render_isolated(
 def content_format_isolated(
     source: str, *, profile: str, is_of_request: bool = True
 ) -> ContentFormat:
-    """Return what ``source`` takes as the content of a message, as a child process reads it.
+    """Return what ``source`` takes as the content of a message.
 
-    ``profile`` and ``is_of_request`` are those of ``render_isolated``. Blocks as it does, and
-    raises :class:`ChatTemplateError` as it does.
+    A child process reads ``source``. ``profile`` and ``is_of_request`` are those of
+    ``render_isolated``. Blocks as it does, and raises :class:`ChatTemplateError` as it does.
     """
     message = marshal.dumps({"asks": "content format"}, MARSHAL_VERSION)
     found, _ = _pool(is_of_request).render(source, profile, message)
@@ -171,11 +171,11 @@ def content_format_isolated(
 
 
 def undeclared_isolated(source: str, *, pool: ChildPool) -> frozenset[str]:
-    """Return the variables that ``source`` does not define, found by a child process of ``pool``.
+    """Return the variables that ``source`` does not define.
 
-    jinja2 computes constants in its search, and a template may make them very large. Raises
-    :class:`ChatTemplateError` as ``render_isolated`` does, and for a template that jinja2 cannot
-    compile.
+    A child process of ``pool`` finds them, because jinja2 computes constants in its search and a
+    template may make them very large. Raises :class:`ChatTemplateError` as ``render_isolated``
+    does, and for a template that jinja2 cannot compile.
     """
     message = marshal.dumps({"asks": "undeclared names"}, MARSHAL_VERSION)
     found, _ = pool.render(source, "classic", message)
@@ -186,11 +186,11 @@ def undeclared_isolated(source: str, *, pool: ChildPool) -> frozenset[str]:
 
 
 class ChildPool:
-    """At most ``size`` children, each with one rendering at a time. Threads may share a pool.
+    """At most ``size`` children, each with one rendering at a time.
 
-    Each child renders one template only: a template that escapes its sandbox then finds only its
-    own messages. A child stays idle after a rendering. If another template needs a child, the one
-    that was idle longest is killed.
+    Threads may share a pool. Each child renders one template only: a template that escapes its
+    sandbox then finds only its own messages. A child stays idle after a rendering. If another
+    template needs a child, the one that was idle longest is killed.
     """
 
     def __init__(self, size: int | None = None, limits: ChildLimits = CHILD_LIMITS) -> None:
@@ -220,7 +220,10 @@ class ChildPool:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Hold one of ``size`` slots. Raises :class:`ChatTemplateError` if none is free in time."""
+        """Hold one of ``size`` slots.
+
+        Raises :class:`ChatTemplateError` if none is free in time.
+        """
         seconds = self.limits.waiting_seconds
         if not self._slots.acquire(timeout=seconds):
             raise ChatTemplateError(
@@ -290,7 +293,7 @@ _own_lock = Lock()
 
 
 def _pool(is_of_request: bool) -> ChildPool:
-    """Return the pool of this process for templates of requests, or for those of models."""
+    """Return this process's pool for templates of requests, or for those of models."""
     with _own_lock:
         if is_of_request not in _own:
             pool = _own[is_of_request] = ChildPool()
@@ -404,7 +407,10 @@ def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
 
 
 def _path(package: str) -> list[str]:
-    """Return the folders of an imported package. The child runs elsewhere, so they are absolute."""
+    """Return the absolute folders of an imported package.
+
+    They are absolute because the child runs in another folder.
+    """
     return [str(Path(path).resolve()) for path in sys.modules[package].__path__]
 
 

@@ -1,4 +1,4 @@
-"""The conversion of messages for a template, as transformers and the engines do it.
+"""The conversion of messages for a template, as in transformers and the engines.
 
 In: a caller's messages. Out: the messages that the template sees; changed ones are copies.
 :class:`ContinueFinal` marks the end of an open last message, and cuts the rendering there.
@@ -53,7 +53,10 @@ def _without_nulls(message: Any, index: int) -> dict[str, Any]:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """Return ``message`` with its reasoning under the names of most templates and of gpt-oss."""
+    """Return ``message`` with its reasoning under both names that templates read.
+
+    gpt-oss reads ``thinking``; most templates read ``reasoning_content``.
+    """
     found = next((message[name] for name in _REASONING if message.get(name) is not None), None)
     if found is None:
         return message
@@ -65,7 +68,7 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ContinueFinal:
-    """A conversation whose last message is open: it is marked, rendered and cut at the mark."""
+    """A conversation with an open last message: marked, rendered, cut at the mark."""
 
     messages: list[Any]
     """The conversation with the mark in its last message."""
@@ -74,7 +77,11 @@ class ContinueFinal:
 
     @classmethod
     def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
-        """Mark ``field`` of the last message. Raises :class:`~streamdec.ChatTemplateError`."""
+        """Mark ``field`` of the last message.
+
+        Raises :class:`~streamdec.ChatTemplateError` if there is no message, or if the message or
+        the template lacks the field.
+        """
         if not messages:
             raise ChatTemplateError("continue_final_message: the conversation is empty")
         last = messages[-1]

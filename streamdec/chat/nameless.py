@@ -22,7 +22,10 @@ _CALLABLE = frozenset(
 
 
 class _Function:
-    """Calls a function. Its attribute begins with an underscore, so templates do not see it."""
+    """A callable that hides the function that it calls from templates.
+
+    Templates do not see its attribute, which begins with an underscore.
+    """
 
     __slots__ = ("_call",)
 
@@ -79,12 +82,15 @@ def nameless(value: Any) -> Any:
 
 
 def called(value: Any) -> Any:
-    """Return the function that ``value`` calls, which may have marks; ``value`` for others."""
+    """Return the function that ``value`` calls; ``value`` itself for other types.
+
+    The function may have marks.
+    """
     return value._call if type(value) is _Function else value
 
 
 def returning_nameless(filter_: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter that returns the same as ``filter_``, and iterators without addresses."""
+    """Return a filter like ``filter_`` that returns iterators without addresses."""
 
     @wraps(filter_)  # with jinja2's mark for filters that take the environment
     def filtered(*given: Any, **named: Any) -> Any:

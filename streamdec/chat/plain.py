@@ -14,9 +14,10 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a copy of ``value`` in plain types; mappings, dataclasses and models become dicts.
+    """Return a copy of ``value`` in plain types.
 
-    transformers does the same from 5.22.2 on. Raises RecursionError if a value contains itself.
+    Mappings, dataclasses and models become dicts. transformers does the same from 5.22.2 on. Raises
+    RecursionError if a value contains itself.
     """
     if value is None or type(value) in (str, int, float, bool):
         return value

@@ -37,10 +37,10 @@ def render_once(
     environment: ImmutableSandboxedEnvironment | None = None,
     name: str | None = None,
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Compile ``source``, render it with the variables of ``context``, and return text and spans.
+    """Compile ``source``, render it with ``context``, and return text and spans.
 
-    Without ``environment`` a new one is made from ``profile`` and ``now``. ``name`` is the
-    template's name in error messages. Raises :class:`ChatTemplateError`.
+    ``context`` has the variables. Without ``environment`` a new one is made from ``profile`` and
+    ``now``. ``name`` is the template's name in error messages. Raises :class:`ChatTemplateError`.
     """
     environment = make_environment(profile, now=now) if environment is None else environment
     return render_compiled(compile_template(source, environment, name), context, name)
@@ -66,7 +66,10 @@ def compile_template(
 def render_compiled(
     template: Template, context: Mapping[str, Any], name: str | None = None
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text and the spans of the assistant's text in it. Raises ChatTemplateError."""
+    """Return the text, and the spans of the assistant's text in it.
+
+    Raises ChatTemplateError.
+    """
     spans = Spans()
     token = spans_of_rendering.set(spans)
     blocks = []
@@ -106,7 +109,10 @@ def _place(name: str | None, line: int | None) -> str:
 
 
 def _line_of(error: BaseException) -> int | None:
-    """Return the line of the template that raised ``error``; jinja2 puts it in the traceback."""
+    """Return the line of the template that raised ``error``; None if unknown.
+
+    jinja2 puts the line in the traceback.
+    """
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     line, trace = None, error.__traceback__

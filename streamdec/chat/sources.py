@@ -76,7 +76,10 @@ class Found:
 
 
 def named(templates: object, what: str = "a chat template") -> str | dict[str, str]:
-    """Check ``templates`` and return a str or a dict. Raises :class:`ChatTemplateError`."""
+    """Check ``templates`` and return a str or a dict.
+
+    Raises :class:`ChatTemplateError` for other values.
+    """
     if isinstance(templates, str):
         return templates
     if isinstance(templates, Sequence) and not isinstance(templates, (bytes, bytearray)):
@@ -208,9 +211,10 @@ def is_gguf_template(key: str) -> bool:
 
 
 def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
-    """Return the templates in the metadata of the GGUF file ``path``; None without any.
+    """Return the templates in a GGUF file's ``metadata``; None without any.
 
-    ``tokenizer.chat_template`` is the default. Others have their name after a second dot.
+    ``path`` is the path of the file. ``tokenizer.chat_template`` is the default. Others have their
+    name after a second dot.
     """
     templates = {}
     for key, value in metadata.items():

@@ -1,4 +1,4 @@
-"""The check of a template before it is compiled: its size, its depth, and the names that it calls.
+"""The check of a template before compiling: its size, depth, and called names.
 
 In: an environment and a template's text. Out: the tree that jinja2 parses, and the called names.
 Compiling a template runs parts of it, because jinja2's optimizer computes constants. Parsing runs
@@ -83,7 +83,10 @@ def check_template(environment: Environment, source: str) -> StaticReport:
 
 
 def _check_text(environment: Environment, source: str, limits: StaticLimits) -> None:
-    """Check size and nesting before the text is parsed. Raises :class:`ChatTemplateError`."""
+    """Check size, number of tokens and nesting before the text is parsed.
+
+    Raises :class:`ChatTemplateError`.
+    """
     size = len(source)
     if size <= limits.size:
         size = len(source.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""``ChatTemplate`` renders a conversation as the text of a prompt, exactly as transformers does.
+"""``ChatTemplate`` renders conversations to prompts exactly as transformers does.
 
 In: messages, tools and documents. Out: the text, and the spans of the assistant's text in it. A
 template is a program. The template of a model runs in this process, in jinja2's sandbox, after a
@@ -364,11 +364,11 @@ class ChatTemplate:
     def content_format(
         self, *, chat_template: str | None = None, with_tools: bool = False
     ) -> ContentFormat:
-        """Return what the template takes as content: ``"string"``, ``"parts"`` or ``"parts only"``.
+        """Return the format of content that the template takes.
 
-        It is read from the parsed template, without rendering it. ``chat_template`` and
-        ``with_tools`` choose among several templates as :meth:`render` does. An isolated template
-        is parsed in a child process.
+        It is ``"string"``, ``"parts"`` or ``"parts only"``. The parsed template shows it, without
+        rendering. ``chat_template`` and ``with_tools`` choose among several templates as
+        :meth:`render` does. An isolated template is parsed in a child process.
 
         Raises :class:`~streamdec.ChatTemplateError` for a template that cannot be parsed.
 

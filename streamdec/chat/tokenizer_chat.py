@@ -65,9 +65,10 @@ class TokenizerChat:
             return self._made[fallback]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
-        """Use ``template`` from now on; None means the one in the files. See ``set_chat_template``.
+        """Use ``template`` from now on; None means the one in the files.
 
-        Raises TypeError for an unknown option, or for options together with a ChatTemplate.
+        See ``set_chat_template``. Raises TypeError for an unknown option, or for options together
+        with a ChatTemplate.
         """
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:

@@ -13,7 +13,10 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with ``arguments`` (by default the process's) and return its exit status."""
+    """Run the command with ``arguments`` and return its exit status.
+
+    The default is the arguments of the process.
+    """
     try:
         # Imported late: a missing extra gives one clear line.
         from streamdec.cli.command_group import run

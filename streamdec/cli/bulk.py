@@ -160,7 +160,7 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
 
 
 class _Bar:
-    """Shows the status of a job as a line: a bar, the rows, and the tokens per second."""
+    """Shows the status of a job as a line: a bar, the rows, the tokens per second."""
 
     def __init__(self, progress: Progress, number: int, count: int) -> None:
         self._progress = progress

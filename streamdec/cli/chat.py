@@ -1,4 +1,4 @@
-"""``streamdec chat``: render a conversation as a prompt, with the model's own chat template."""
+"""``streamdec chat``: render a conversation as a prompt with a chat template."""
 
 from __future__ import annotations
 
@@ -194,7 +194,10 @@ def _template(
 
 
 def _check_name(name: str | None, template: ChatRenderer) -> None:
-    """Raise BadParameter for an unknown name, which would be rendered as a template's text."""
+    """Raise BadParameter for an unknown name.
+
+    It would be rendered as the text of a template.
+    """
     names = getattr(template.origin, "names", ())
     if name is not None and name not in names:
         there = f"the templates are {', '.join(names)}" if names else "the template has no name"
@@ -220,7 +223,10 @@ def _has_argument_strings(conversation: Any) -> bool:
 
 
 def _takes_text(template: Any, name: str | None, with_tools: bool) -> bool:
-    """Return whether the template takes only text as content; the fallback also takes parts."""
+    """Return whether the template takes only text as content.
+
+    The fallback also takes parts.
+    """
     if getattr(template.origin, "kind", None) == "fallback":
         return False
     try:
@@ -252,7 +258,7 @@ def _print_tokens(tokenizer: LoadedTokenizer, text: str) -> None:
 
 
 def _piece(tokenizer: LoadedTokenizer, token_id: int) -> str:
-    """Return the text of a token as a JSON string, or its bytes if they are not UTF-8."""
+    """Return a token's text as a JSON string, or its bytes if they are not UTF-8."""
     data = tokenizer.token_bytes(token_id)
     if not data:
         return json.dumps(tokenizer.id_to_token(token_id), ensure_ascii=False)

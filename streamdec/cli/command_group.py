@@ -1,4 +1,4 @@
-"""The group of all commands, which end with an exit status and without a traceback.
+"""The group of all commands: each ends with an exit status and no traceback.
 
 A command is one file of this folder, and is named in ``COMMANDS``. Only the command that runs is
 imported. Listing and completing their names imports no command.
@@ -41,7 +41,10 @@ COMMANDS: Mapping[str, str] = {
 
 
 class _Commands(click.Group):
-    """A group of commands that end without an error if their output is closed (``| head``)."""
+    """A group of commands that end without an error if their output is closed.
+
+    For example, ``| head`` closes the output early.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See click."""
@@ -99,7 +102,7 @@ class _Commands(click.Group):
 
 @contextlib.contextmanager
 def _cut_off() -> Iterator[None]:
-    """Return a context in which a reader that goes away ends the command without an error."""
+    """Return a context in which a closed output ends the command without an error."""
     try:
         yield
     except BrokenPipeError:
@@ -143,7 +146,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Replace streams that were closed before the start (``<&-``), which Python has as None."""
+    """Replace streams that were closed before the start (``<&-``).
+
+    Python has such streams as None.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
@@ -157,7 +163,7 @@ def _write_utf_8() -> None:
 
 
 def _give_up_output() -> None:
-    """Redirect streams that cannot be written, so that Python's flush at exit does not fail."""
+    """Redirect unwritable streams, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # stderr may have the same reader (2>&1); where it has another one, that may still want it.
     for stream in (sys.stdout, sys.stderr):
@@ -171,7 +177,10 @@ def _give_up_output() -> None:
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Return a context in which warnings of streamdec are one line, without file and code."""
+    """Return a context that shows warnings of streamdec as one line.
+
+    The line has no file and no code.
+    """
     with warnings.catch_warnings():
         usual = warnings.showwarning
 

@@ -187,7 +187,7 @@ class _Job:
             self._write(line, text, {}, {})
 
     def _write(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        """Write a complete text: a row with its other ``fields``, or the rest of the stream."""
+        """Write a complete text: a row with its ``fields``, or the rest of the stream."""
         if self._is_text:
             self._out.write(f"{text}\n".encode())
         else:

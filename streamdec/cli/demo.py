@@ -1,4 +1,4 @@
-"""``streamdec demo``: show the text of a simulated engine's token ids live, up to a stop.
+"""``streamdec demo``: show the text of simulated token ids live, up to a stop.
 
 The tokenizer and the text are part of the package, so the demo needs no network and no model.
 """
@@ -50,7 +50,10 @@ def demo(rate: float) -> None:
 
 
 def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
-    """Yield ``token_ids`` at about ``rate`` per second (0: at once), with repeatable pauses."""
+    """Yield ``token_ids`` at about ``rate`` per second, with repeatable pauses.
+
+    A ``rate`` of 0 means no pauses.
+    """
     uneven = random.Random(0)
     for token_id in token_ids:
         if rate > 0:
@@ -59,7 +62,10 @@ def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
 
 
 def _play(engine: Iterator[int], stream: StopSequenceDecoder) -> str:
-    """Step ``stream`` with the ids of ``engine``, show each text at once, and return all text."""
+    """Step ``stream`` with the ids of ``engine``, and return all text.
+
+    Each text is shown at once.
+    """
     pieces = []
     with open_screen(stream) as screen:
         for token_id in engine:

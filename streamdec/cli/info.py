@@ -1,4 +1,4 @@
-"""``streamdec info``: show the format, the library and the caveats of a tokenizer."""
+"""``streamdec info``: show a tokenizer's format, library and caveats."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ _MOST_LISTED = 12
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
 @tokenizer_argument
 def info(tokenizer: str, load: Loader, as_json: bool) -> None:
-    """Describe TOKENIZER: its format, the library that encodes and why, its sizes, its caveats.
+    """Describe TOKENIZER: its format, encoding library, sizes and caveats.
 
-    TOKENIZER is a file, a folder, or the name of an encoding, of a model, or of a repository of the
-    Hub. For an unsupported file, the error names the format that was found; the exit status is 2.
+    The output also gives the reason for the encoding library. TOKENIZER is a file, a folder, or the
+    name of an encoding, of a model, or of a repository of the Hub. For an unsupported file, the
+    error names the format that was found; the exit status is 2.
 
     A caveat is a property of the tokenizer that can make text or ids unexpected. Each is listed
     with its tokens and its consequence. Every command that loads TOKENIZER warns about caveats that
@@ -72,7 +73,10 @@ def info(tokenizer: str, load: Loader, as_json: bool) -> None:
 
 
 def _wrapped(line: str, indent: int) -> str:
-    """Wrap ``line`` between words and indent the later rows. A path stays whole, to be copied."""
+    """Wrap ``line`` between words and indent the later rows.
+
+    A path is not broken, so that it can be copied.
+    """
     return textwrap.fill(
         line,
         shutil.get_terminal_size().columns,

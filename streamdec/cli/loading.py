@@ -1,4 +1,4 @@
-"""The options with which a command loads its tokenizer, and the line about the encoder."""
+"""The options that load a command's tokenizer, and the line about the encoder."""
 
 from __future__ import annotations
 

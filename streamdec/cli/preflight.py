@@ -80,7 +80,7 @@ def preflight(
     output: str | None,
     render: bool,
 ) -> None:
-    """Report what engines will do with the model in each DIR: their stops, and its problems.
+    """Report the stops of engines and the problems of the model in each DIR.
 
     No code of the folder is run except the chat template, which runs in a sandbox. Nothing is
     downloaded. The exit status is 1 for a finding at least as severe as --fail-on, and 2 if a DIR
@@ -167,7 +167,10 @@ _WRITERS = {"json": _write_json, "sarif": _write_sarif}
 
 
 def _json(value: Any) -> str:
-    """Return JSON in which characters are escaped that move the cursor or reverse text."""
+    """Return JSON in which unprintable characters are escaped.
+
+    Such characters can move the cursor or reverse text.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text) + "\n"
 

@@ -1,4 +1,6 @@
-"""Preflight reports as SARIF 2.1.0 (OASIS standard), which code hosts show beside the files.
+"""Preflight reports as SARIF 2.1.0 (OASIS standard).
+
+Code hosts show them beside the files.
 
 In: reports. Out: a log of one run, with the rules that fired and a result for each finding. A
 result has the file and line of the evidence.
@@ -33,7 +35,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+')
 
 
 def sarif_log(reports: Sequence[Report], errors: Mapping[str, str]) -> dict[str, Any]:
-    """Return the log. ``errors`` maps each folder that was not inspected to the reason."""
+    """Return the log.
+
+    ``errors`` maps each folder that was not inspected to the reason.
+    """
     rules: dict[str, Finding] = {}
     for report in reports:
         for finding in report.findings:
@@ -136,7 +141,10 @@ def _text(snapshot: Snapshot, name: str) -> str:
 
 
 def _artifact(folder: str, name: str) -> dict[str, str]:
-    """Return the location of a file. Code hosts want it relative to the working directory."""
+    """Return the location of a file.
+
+    Code hosts want it relative to the working directory.
+    """
     path = Path(os.path.abspath(folder)) / name  # noqa: PTH100 - links are kept as they are named
     here = Path.cwd()
     if path.is_relative_to(here) and path != here:

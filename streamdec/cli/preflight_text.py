@@ -29,7 +29,10 @@ Line = tuple[int, Text]
 
 
 def text_report(reports: Sequence[Report], console: Console | None = None) -> str:
-    """Return the reports as text; in colours and wrapped if ``console`` is a terminal."""
+    """Return the reports as text.
+
+    If ``console`` is a terminal, the text has colours and is wrapped.
+    """
     lines = [line for report in reports for line in (*_report(report), (0, Text()))]
     if len(reports) > 1:
         lines += _summary(reports)
@@ -62,7 +65,10 @@ def _counts_of(report: Report) -> dict[Severity, int]:
 
 
 def _sources_of(stop: StopTokens, token_id: int) -> str:
-    """Return the files that declare a stop token, each with its place if that is unusual."""
+    """Return the files that declare a stop token.
+
+    The place in the file is added if it is unusual.
+    """
     told = []
     for source in stop.sources[token_id]:
         usual = source.pointer.startswith(("/eos_token_id", "/eos_token"))
@@ -80,14 +86,17 @@ def _decided_by(report: Report) -> dict[str, list[str]]:
 
 
 def as_sentence(clause: str) -> str:
-    """Return a clause as a sentence; the name of a file at its beginning stays as it is."""
+    """Return a clause as a sentence; a file name at its beginning stays as it is."""
     first = clause.split(" ", 1)[0]
     is_name = "." in first or "_" in first
     return (clause if is_name else clause[:1].upper() + clause[1:]) + "."
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with characters escaped that move the cursor, hide or reverse text."""
+    """Return ``text`` with unprintable characters escaped.
+
+    Such characters can move the cursor, and hide or reverse text.
+    """
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )

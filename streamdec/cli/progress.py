@@ -71,7 +71,10 @@ def say(message: str) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write ``line`` to stdout, as UTF-8 in every locale; the bytes of a path may be escaped."""
+    """Write ``line`` to stdout, as UTF-8 in every locale.
+
+    The bytes of a path may be escaped.
+    """
     sys.stdout.buffer.write(f"{line}\n".encode("utf-8", "backslashreplace"))
 
 

@@ -1,4 +1,4 @@
-"""The FILE of a command: plain token ids, one plain text, or JSONL with a row in each line.
+"""The FILE of a command: token ids, one plain text, or rows of JSONL.
 
 In: a file or stdin as its bytes arrive. Out: numbered rows, and complaints about bad ones on
 stderr. Memory: one line of JSONL, one text, or one chunk of a stream of token ids.
@@ -47,7 +47,11 @@ class BadInputError(ValueError):
 
 
 def input_format_option(*plain: InputFormat) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option ``--input-format`` with the formats ``plain``, the default first."""
+    """Return the option ``--input-format`` with the formats ``plain`` and JSONL.
+
+    The first of ``plain`` is the default. The other formats of ``plain`` are the default with
+    ``--encode``. JSONL is the default if the name of FILE has a suffix of JSONL.
+    """
     formats: list[InputFormat] = [*plain, "jsonl"]
     otherwise = " or ".join([plain[0], *(f"{each} with --encode" for each in plain[1:])])
     meanings = ", ".join(f"{name} ({_FORMATS[name]})" for name in formats)
@@ -84,7 +88,7 @@ class Input:
         self.complaints = Complaints(self.name)
 
     def rows(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each line of JSONL with its number, or the whole of a plain FILE as line 1."""
+        """Yield each line of JSONL with its number, or all of a plain FILE as line 1."""
         if self.format == "jsonl":
             yield from numbered_lines(self.chunks)
         else:
@@ -98,7 +102,10 @@ class Input:
         return parse_row(row, fields) if self.format == "jsonl" else (decode_text(row), {})
 
     def parse_id(self, word: bytes) -> int:
-        """Return the token id that ``word`` spells. Raises BadInputError if it is not an id."""
+        """Return the token id that ``word`` spells.
+
+        Raises BadInputError if it is not an id.
+        """
         try:
             return parse_id(word)
         except BadInputError as error:
@@ -115,7 +122,10 @@ class Input:
 
 
 def _chunks(source: BufferedReader) -> Iterator[bytes]:
-    """Yield what has arrived at ``source``; stdout is flushed before each wait for more."""
+    """Yield the bytes that have arrived at ``source``.
+
+    stdout is flushed before each wait for more.
+    """
     if source.isatty():
         say("Reading from the terminal; press Ctrl-D on an empty line to end.")
     while chunk := source.read1(CHUNK_BYTES):
@@ -124,7 +134,10 @@ def _chunks(source: BufferedReader) -> Iterator[bytes]:
 
 
 def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield ``chunks`` without a leading UTF-8 byte order mark, even if it comes in parts."""
+    """Yield ``chunks`` without a leading UTF-8 byte order mark.
+
+    The mark may be split between chunks.
+    """
     rest = iter(chunks)
     head = b""
     for chunk in rest:
@@ -168,10 +181,11 @@ class Complaints:
 
 
 def numbered_words(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the words of a line, or of as much of it as has arrived, with the line's number.
+    """Yield the words of a line, with the line's number.
 
-    White space and commas separate words. A word is complete when a separator or the end follows.
-    A word longer than ``LONGEST_WORD`` may be cut.
+    If a line has not arrived completely, yields the words that have arrived. White space and commas
+    separate words. A word is complete when a separator or the end follows. A word longer than
+    ``LONGEST_WORD`` may be cut.
     """
     number, unfinished = 1, b""
     for chunk in chunks:
@@ -189,7 +203,10 @@ def numbered_words(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[bytes]]]
 
 
 def parse_id(word: bytes) -> int:
-    """Return the integer of any size that ``word`` spells. Raises BadInputError for others."""
+    """Return the integer that ``word`` spells, of any size.
+
+    Raises BadInputError for other words.
+    """
     if not re.fullmatch(rb"-?[0-9]{1,%d}" % LONGEST_WORD, word):
         shown = word[: LONGEST_WORD // 2].decode(errors="backslashreplace")
         raise BadInputError(f"{shown!r} is not a token id; expected an integer such as 42")

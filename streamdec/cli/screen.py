@@ -36,7 +36,10 @@ class Screen(Protocol):
 
 
 def open_screen(stream: StopSequenceDecoder) -> Screen:
-    """Return a live screen if stdout is a terminal that can redraw a line, else a plain one."""
+    """Return a live screen if stdout is a terminal that can redraw a line.
+
+    Otherwise returns a plain screen.
+    """
     console = Console(highlight=False)
     if sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal:
         return _LiveScreen(console, stream)
@@ -128,7 +131,7 @@ class _Statistics:
 
 
 def status(stream: StopSequenceDecoder) -> str:
-    """Return the number of tokens, the held bytes and the withheld text of ``stream``."""
+    """Return the token count, the held bytes and the withheld text of ``stream``."""
     said = [f"{stream.num_tokens} tokens"]
     if stream.held:
         said.append(f"held bytes: {stream.held.hex(' ')}")
@@ -142,11 +145,12 @@ def status(stream: StopSequenceDecoder) -> str:
 
 
 def wrap(line: str, width: int) -> list[str]:
-    """Break ``line`` into one or more rows of at most ``width`` cells; ``"".join(rows) == line``.
+    """Break ``line`` into one or more rows of at most ``width`` cells.
 
-    Rows break after spaces and ideographs if possible. Spaces may extend beyond the width. Text
-    appended to ``line`` changes only the last row. Terminals disagree about the width of many
-    scripts, and a row that the terminal breaks itself cannot be redrawn.
+    ``"".join(rows)`` equals ``line``. Rows break after spaces and ideographs if possible. Spaces
+    may extend beyond the width. Text appended to ``line`` changes only the last row. Terminals
+    disagree about the width of many scripts, and a row that the terminal breaks itself cannot be
+    redrawn.
     """
     rows, start, best, cells = [], 0, 0, 0
     for place, character in enumerate(line):

@@ -341,7 +341,7 @@ def _name_of(tokenizer: str | None) -> str:
 
 
 def _eos_token_ids(tokenizer: str | None, loaded: LoadedTokenizer) -> list[int]:
-    """Return the ids that generation_config.json declares, or else that of the tokenizer."""
+    """Return the EOS ids of generation_config.json, else that of the tokenizer."""
     if tokenizer is not None and Path(tokenizer).exists():
         path = Path(tokenizer)
         snapshot = open_snapshot(path if path.is_dir() else path.parent)

@@ -1,4 +1,7 @@
-"""Options that several commands share, and a decorator that combines options into one value."""
+"""Options that several commands share, and a decorator that combines options.
+
+The decorator combines the options into one value.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ def collected(
     name: str,
     make: Callable[[dict[str, Any]], Any],
 ) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command ``options``; it receives one value as ``name``.
+    """Return a decorator that gives a command ``options``.
 
-    ``make`` turns the values of the options, by the keys of ``options``, into that value.
+    The command receives one value as ``name``. ``make`` turns the values of the options, by the
+    keys of ``options``, into that value.
     """
 
     def decorate(command: Command) -> Command:

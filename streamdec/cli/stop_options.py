@@ -28,9 +28,10 @@ ESCAPE = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+|\\.?", re.DOTALL)
 
 
 def parse_stop(text: str) -> str:
-    r"""Return the stop that ``text`` spells; ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes.
+    r"""Return the stop that ``text`` spells.
 
-    Raises ValueError if it is empty, has a lone surrogate, or has another escape.
+    ``\n``, ``\t``, ``\\`` and ``\uXXXX`` are escapes. Raises ValueError if ``text`` is empty, has a
+    lone surrogate, or has another escape.
 
     >>> from streamdec.cli.stop_options import parse_stop
     >>> parse_stop(r"\nUser:")
@@ -70,7 +71,10 @@ def _parse_stop_ids(text: str) -> tuple[int, ...]:
 
 
 def _each(parse: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
-    """Return a callback that parses all values of an option; an error names the option."""
+    """Return a callback that parses all values of an option.
+
+    An error names the option.
+    """
 
     def parse_all(
         _context: click.Context, _option: click.Parameter, values: Sequence[Any]
@@ -94,7 +98,10 @@ def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option `--stop`; a command receives its parsed values as ``stop``, a tuple."""
+    """Return the option `--stop`.
+
+    A command receives its parsed values as ``stop``, a tuple.
+    """
     return click.option(
         "--stop", multiple=True, metavar="TEXT", callback=_each(parse_stop), help=help_text
     )
@@ -225,7 +232,7 @@ def _conditions(values: dict[str, Any]) -> StopConditions:
 
 
 def _in_options(message: str) -> str:
-    """Return ``message`` of StopConditions with options in place of the names of arguments."""
+    """Return ``message`` of StopConditions with options in place of argument names."""
     options = click.get_current_context().command.params
     # "stop" is also a word. A name inside of a pattern has a quotation mark or a letter before it.
     flags = {each.name: each.opts[0] for each in options if each.name and "_" in each.name}

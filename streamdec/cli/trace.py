@@ -1,4 +1,4 @@
-"""``streamdec trace``: show the text that each token of a stream emits, or why it emits none.
+"""``streamdec trace``: show each token's text, or why it emits none.
 
 In: token ids, as for ``streamdec decode``. Out: a table, JSON lines, or a page for browsers.
 """
@@ -150,9 +150,10 @@ Numbered = tuple[int, Any]
 
 
 def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
-    """Yield the ids of one row: the first that can be read, or the row in the wanted line.
+    """Yield the ids of one row.
 
-    Raises UsageError if that line has no row.
+    It is the first row that can be read, or the row in the wanted line. Raises UsageError if that
+    line has no row.
     """
     complaints = given.complaints
     taken, left = None, 0
@@ -249,7 +250,10 @@ def _heading(result: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _cells(token: TokenRecord) -> list[str]:
-    """Return a row of the table; text is escaped as in Python, so that each row is one line."""
+    """Return a row of the table.
+
+    Text is escaped as in Python, so that each row is one line.
+    """
     piece = token.piece if token.piece is not None else ""
     kind = "" if token.kind == "text" else f" ({token.kind})"
     return [

@@ -1,7 +1,8 @@
-"""``streamdec verify``: compare streams and encoders with their oracle on a user's own rows.
+"""``streamdec verify``: compare streams and encoders with their oracle.
 
-By default it compares the text of streams of token ids with the full decode. With ``--encode`` it
-compares the ids that both encoders of a tokenizer.json give for a text.
+The rows are the user's own. By default the command compares the text of streams of token ids with
+the full decode. With ``--encode`` it compares the ids that both encoders of a tokenizer.json give
+for a text.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ def verify(
     source: BufferedReader,
     load: Loader,
 ) -> None:
-    """Compare streamed text with the full decode, for each row of FILE (or stdin, "-").
+    """Compare streamed text with the full decode, for each row of FILE.
 
-    FILE contains token ids; or JSONL, each line a list of ids or an object with 'token_ids'.
+    Without FILE, or with "-", the rows are read from stdin. FILE contains token ids; or JSONL, each
+    line a list of ids or an object with 'token_ids'.
 
     Each row is streamed in several ways: id by id, in random batches, restored from snapshots at
     random places, and with its first ids as the prompt. Each way is tried with and without stops,
@@ -129,7 +131,10 @@ def verify(
 
 
 def _rows(given: Input) -> Iterator[tuple[int, bytes | list[int]]]:
-    """Yield the line of each row, and the row: plain ids as they are, others to be parsed."""
+    """Yield the line of each row, and the row.
+
+    Plain ids are yielded as they are, and other rows are to be parsed.
+    """
     if given.format == "ids":
         ids = given.ids()
         while part := [*islice(ids, IDS_AT_ONCE)]:

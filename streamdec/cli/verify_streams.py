@@ -1,4 +1,6 @@
-"""The comparison of ``streamdec verify``: streams a row in every way and compares the texts.
+"""The comparison of ``streamdec verify``: every way to stream a row.
+
+The texts of all ways are compared.
 
 In: a tokenizer, ids, and a random number generator. Out: the first difference, or None. The oracle
 is the tokenizer's own ``decode``. With ``byte_fallback="eager"`` that text is different by design
@@ -185,7 +187,7 @@ class _Row:
         return stop + "\x00" if chance.random() < 0.25 else stop
 
     def _outside_a_run(self, size: int) -> int:
-        """Return the largest index up to ``size`` that is not inside a held run of byte tokens.
+        """Return the largest index up to ``size`` outside a held run of byte tokens.
 
         The complete characters of a run that a prompt ends in belong to the prompt (guarantee 4).
         So the text of the rest cannot be compared there.
@@ -211,7 +213,10 @@ class _Row:
         return None if given == expected else self._differs(way, given, expected)
 
     def _streamed(self, way: _Way, chance: random.Random) -> str:
-        """Return the text, streamed in batches and restored from JSON between some of them."""
+        """Return the text, streamed in batches.
+
+        Between some batches, the stream is restored from JSON.
+        """
         stream = way.make()
         batches = list(_batches(self._ids[way.prompt :], chance))
         moves = {chance.randrange(len(batches)) for _ in range(MOST_RESTORED)} if batches else set()

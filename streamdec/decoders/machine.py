@@ -100,7 +100,7 @@ class Machine(Walk):
 
     @property
     def route(self) -> Route:
-        """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode)."""
+        """The route: ``"bytes"`` (exact, compiled) or ``"window"`` (over ``decode``)."""
         return self._table.route
 
     @property
@@ -209,7 +209,7 @@ class Machine(Walk):
         return self._end is not None
 
     def take_spans(self) -> list[TokenSpan]:
-        r"""Return the spans that were settled since the last call, in the order of the tokens.
+        r"""Return the spans that were settled since the last call, in token order.
 
         A span is settled when no later token can change it and its text was output. Mostly this is
         at the step of its token. Otherwise it is at the step that completes the character or
@@ -307,9 +307,9 @@ class Machine(Walk):
 
         Raises:
             SnapshotError: the snapshot is of another tokenizer, class, route or options, is
-                malformed, or is one that no stream can have. StopRegexTimeoutError: the patterns
-                took too long on the text in the snapshot. TypeError: a name in ``expected`` is not
-                an option.
+                malformed, or is one that no stream can have.
+            StopRegexTimeoutError: the patterns took too long on the text in the snapshot.
+            TypeError: a name in ``expected`` is not an option.
         """
         options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
         stream = object.__new__(cls)

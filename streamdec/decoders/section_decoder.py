@@ -1,4 +1,4 @@
-r"""SectionDecoder: a StopSequenceDecoder whose chunks say in which section their text is.
+r"""SectionDecoder: a StopSequenceDecoder whose chunks name their section.
 
 **Theory.** Two machines, one behind the other. The StopSequenceDecoder returns text that may be
 output. The SectionReader (:mod:`streamdec.decoders.section_reader`) takes the markers out of this
@@ -177,7 +177,10 @@ class SectionDecoder(StopSequenceDecoder):
         return self._read_step(step_decoder(self, token_id), row, token_id.__index__())
 
     def _read_step(self, chunk: Chunk, row: Any, token_id: int) -> Chunk:
-        """Return ``chunk``, which the decoder made of ``token_id`` in ``row``, in its sections."""
+        """Return ``chunk`` in its sections.
+
+        The decoder made ``chunk`` from ``token_id`` in ``row``.
+        """
         reader, table, index = self._reader, self._table, self.num_tokens - 1
         ends = chunk.finish_reason is not None
         origins = origins_of_step(table, row, token_id, index, ends=ends)

@@ -1,4 +1,4 @@
-r"""SectionReader: finds the section of each piece of a text, and takes the markers out.
+r"""SectionReader: finds the section of each piece of text and removes the markers.
 
 **Theory.** The reader looks for markers: outside of all sections for each opening marker, inside a
 section for its closing marker (:class:`~streamdec.stops.gate.Gate`). It withholds the *tail*:
@@ -112,7 +112,7 @@ class SectionReader:
 
     @property
     def has_ids(self) -> bool:
-        """Whether text before an id that may be a marker, or text of its token, may follow."""
+        """Whether text before a possible marker id, or text of its token, may follow."""
         return bool(self.ids) or self.marker is not None
 
     # --- what was decided
@@ -138,7 +138,7 @@ class SectionReader:
     # --- text
 
     def read(self, text: str, first_held: int = NOTHING_HELD) -> Parts:
-        """Return the parts of the tail and of ``text`` that can no longer become a marker.
+        """Return the parts of the tail and ``text`` that can no longer become a marker.
 
         Args:
             text: the next text of the stream.
@@ -166,12 +166,12 @@ class SectionReader:
         return bisect_left(self.origins, marker_id.token_index) - len(self.tail)
 
     def _may_precede(self, first_held: int, marker_id: MarkerId) -> bool:
-        """Whether text that is not decided yet may come before an id, after all decided text."""
+        """Whether undecided text may come before an id, after all decided text."""
         index = marker_id.token_index
         return first_held < index and not (self.origins and self.origins[-1] >= index)
 
     def read_ahead(self, jailed: str, first_held: int = NOTHING_HELD) -> Parts:
-        """Return the part of the tail that can no longer become a marker if ``jailed`` follows."""
+        """Return the part of the tail that cannot become a marker if ``jailed`` follows."""
         marker_id = next((each for each in self.ids if self._target_of(each) is not None), None)
         if marker_id is not None:
             jailed = jailed[: self._num_before(marker_id)]
@@ -188,7 +188,10 @@ class SectionReader:
         return self._release(len(self.tail))
 
     def end(self) -> Parts:
-        """Return the tail at the end of the text. Ids whose text has not come are forgotten."""
+        """Return the tail at the end of the text.
+
+        Ids whose text has not come are forgotten.
+        """
         parts = self.release()
         self.ids, self.marker, self.origins = (), None, ()
         return parts
@@ -230,9 +233,10 @@ class SectionReader:
             self.at = after
 
     def drop_repeats(self, is_held: Callable[[int, int], bool]) -> None:
-        """Forget the last ids if those before them, at the same place, have the same effect.
+        """Forget the last ids if the ids before them have the same effect.
 
-        So at each place of the withheld text only a few ids are kept, however many come.
+        Only ids at the same place are compared. So at each place of the withheld text only a few
+        ids are kept, however many come.
 
         Args:
             is_held: a function of two token indices: whether bytes of a token from the first to
@@ -312,7 +316,10 @@ def _are_places(numbers: Sequence[Any], first: int, end: int) -> bool:
 
 
 def loaded_state(state: Any, gate: Gate) -> int:
-    """Return a state of ``gate`` from a snapshot. Raises ValueError for any other value."""
+    """Return a state of ``gate`` from a snapshot.
+
+    Raises ValueError for any other value.
+    """
     if type(state) is not int or not gate.can_be(state, ""):
         raise ValueError(f"there is no section {snapshots.shown(state)}")
     return state

@@ -1,4 +1,7 @@
-"""Definitions of sections, and the chunks of known texts: shared by the streams of a table."""
+"""Definitions of sections, and the chunks of known texts.
+
+The streams of a table share them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ Definition = Mapping[str, Pair | Iterable[Pair]]
 
 
 class KnownTexts(dict[str, "Chunk | None"]):
-    """Map each text in one section to its chunk, or to None if a marker may begin in it."""
+    """Map each text in one section to its chunk; None if a marker may begin in it."""
 
     __slots__ = ("_at", "_gate", "_section", "ids")
 
@@ -75,10 +78,10 @@ class Sections:
 
 
 def unfindable(tokenizer: Any, markers: Iterable[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield each marker that cannot be found because it contains a skipped special token.
+    """Yield each marker that contains a skipped special token, with that token.
 
-    Yields pairs of the marker and that token. A marker that is only such a token is found by its
-    id, so it is not among them.
+    Such a marker cannot be found. A marker that is only such a token is found by its id, so it is
+    not among them.
     """
     needed = "special_tokens", "token_to_id", "is_skipped"
     special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
@@ -137,9 +140,10 @@ def _checked(sections: Any) -> tuple[tuple[str, Pair], ...]:
 
 
 def loaded_definition(data: Any) -> Definition:
-    """Return the definition in a snapshot: a list, because JSON need not keep the order of keys.
+    """Return the definition of sections in a snapshot.
 
-    Raises ValueError or TypeError if it is none.
+    In the snapshot it is a list, because JSON need not keep the order of keys. Raises ValueError or
+    TypeError if ``data`` is not a definition.
     """
     sections: dict[str, list[Pair]] = {}
     for name, opening, closing in data:

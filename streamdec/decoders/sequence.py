@@ -195,7 +195,10 @@ class Sequence:
         self._stream = stream
 
     def _stream_after(self, num_tokens: int) -> DecodeStream:
-        """A stream after ``num_tokens`` tokens: primed before the cut, then stepped up to it."""
+        """A stream after ``num_tokens`` tokens.
+
+        It is primed with ids before the cut, and then stepped up to the cut.
+        """
         # A window remembers how it came to where it is: only the whole way gives the same one.
         look_back = FIRST_LOOK_BACK if self.route == "bytes" else num_tokens
         while True:
@@ -307,7 +310,10 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """Return an independent copy of the sequence; takes time in proportion to its length."""
+        """Return an independent copy of the sequence.
+
+        This takes time in proportion to the length of the sequence.
+        """
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
         other._ids = self._ids.copy()

@@ -164,7 +164,10 @@ def load_fields(machine: str, snapshot: Any) -> Fields:
 
 
 def _are_alike(one: object, other: str) -> bool:
-    """Whether two fingerprints are equal. One may lack the part after the first 16 digits."""
+    """Whether two fingerprints are equal.
+
+    One may lack the part after the first 16 digits.
+    """
     if not isinstance(one, str):
         return False
     short, long = sorted((one, other), key=len)
@@ -237,7 +240,10 @@ def dump_checkpoint(
 
 
 def dump_size(code_points: int, size: int) -> int | list[int]:
-    """Return a number of code points and one of bytes as a field; equal ones are one number."""
+    """Return a number of code points and a number of bytes as a field.
+
+    If they are equal, the field is one number.
+    """
     return code_points if code_points == size else [code_points, size]
 
 
@@ -278,7 +284,10 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
 
 
 def load_matching(stops: StopSet, data: Any) -> Matching:
-    """Return the state whose field this is. Raises ValueError or TypeError if there is none."""
+    """Return the state whose field this is.
+
+    Raises ValueError or TypeError if there is none.
+    """
     if data is None:
         return stops.first
     if data.keys() - {"gate", "marker", "tail"}:
@@ -334,7 +343,7 @@ def token_ids(data: Any) -> list[int]:
 
 
 def places(data: Any, most: int) -> tuple[int, ...]:
-    """Return places from outside, each greater than the one before and at most ``most``."""
+    """Return places from outside: numbers that strictly increase, at most ``most``."""
     found = _numbers(data, 1, most)
     if list(found) != sorted({*found}):
         raise ValueError(f"expected places in ascending order, got {shown(data)}")
@@ -362,7 +371,10 @@ def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
 def load_end(
     conditions: StopConditions, end: Any, match: Any
 ) -> tuple[Chunk | None, StopMatch | None]:
-    """Return the chunk and the match whose fields these are. ValueError or TypeError if none."""
+    """Return the chunk and the match whose fields these are.
+
+    Raises ValueError or TypeError for other fields.
+    """
     if end is None:
         if match is not None:
             raise ValueError("there is a match, but no end")

@@ -29,7 +29,10 @@ is an object that cannot be compared or used as an index. The slow path raises t
 
 
 def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
-    """Return the method ``step``, which returns texts or chunks: written once, made twice."""
+    """Return the method ``step``, which returns texts or chunks.
+
+    Its source is written once, for both kinds.
+    """
 
     def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
         r"""Return the text that ``token_id`` completes: a str or a Chunk.

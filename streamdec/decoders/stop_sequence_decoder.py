@@ -179,7 +179,10 @@ class StopSequenceDecoder(Machine):
 
 
 def _unknown_option(what: str, name: str) -> TypeError:
-    """Return the error for an option that ``what`` does not have, with what to write instead."""
+    """Return the error for an option that ``what`` does not have.
+
+    The message says what to write instead.
+    """
     if name in ("sections", "keep_markers"):
         advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
     else:

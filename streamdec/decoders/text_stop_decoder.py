@@ -268,5 +268,8 @@ class TextStopDecoder:
 
 
 def _num_bytes(text: str) -> int:
-    """The size of ``text`` as UTF-8. Half of a surrogate pair, which JSON may contain, has 3."""
+    """The number of bytes of ``text`` as UTF-8.
+
+    Half of a surrogate pair, which JSON may contain, has 3 bytes.
+    """
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

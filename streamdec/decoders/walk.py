@@ -134,14 +134,21 @@ class Walk(StreamState):
             raise
 
     def _firsts(self, token_id: int, text: str) -> Ages:
-        """The age of the first byte of each letter of ``text``, which ``token_id`` decides."""
+        """The age of the first byte of each letter that ``token_id`` decides.
+
+        ``text`` is the text of these letters.
+        """
         table = self._table
         return table.firsts(table.state(self._row), token_id, text)
 
     def _read_text(
         self, token_id: int, chunk: Chunk, letters: int
     ) -> tuple[Chunk, Matching] | Ending:
-        """What the stops do to the text of ``chunk``: what is output, and the state after."""
+        """Read the text of ``chunk`` for stops.
+
+        Return the chunk to output and the state after it, or the Ending if the text completes a
+        stop.
+        """
         stops, matching, text = self._stops, self._matching, chunk.text
         firsts = self._firsts(token_id, text) if letters >= MOVES else (0,) * len(text)
         index = self.num_tokens
@@ -192,7 +199,10 @@ class Walk(StreamState):
     def _marks_after(
         self, matching: Matching, token_id: int, text: str, tally: float, letters: int
     ) -> Marks:
-        """The marks of the text that may be part of a stop in ``matching``, after ``text``."""
+        """The marks of the text that may be part of a stop, after ``text``.
+
+        ``matching`` is the state after ``text``.
+        """
         older = self._marks if matching.size > len(text) else None
         if letters < MOVES and tally < INFINITE:
             return (self._tally + tally, older)
@@ -215,7 +225,7 @@ class Walk(StreamState):
         return linked([before + mark for mark in row.marks[token_id]], older)
 
     def _take_by_id(self, token_id: int) -> Chunk:
-        """Take a token that is a stop by its id, may belong to a sequence, or is a marker."""
+        """Take a token that may be a stop by its id, part of a sequence, or a marker."""
         table, stops, matching = self._table, self._stops, self._matching
         at = self._checkpoint()
         index = tokens_in(at.count)

@@ -99,9 +99,10 @@ def _data_of(part: Any) -> Any:
 
 
 def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:
-    """Yield what one pass finds differently from two: normalized tokens after the others.
+    """Yield what one pass over the added tokens finds differently from two.
 
-    Without a normalizer fastokens takes one pass and huggingface two.
+    Without a normalizer, fastokens takes one pass and huggingface two: normalized tokens after the
+    others.
     """
     later = [token for token in added if token.normalized]
     first = [token.content for token in added if not token.normalized]

@@ -226,7 +226,10 @@ class FastPath(BaseTokenizer):
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
     def _is_stopped(self) -> bool:
-        """Whether the main thread has ended, so that the program waits only for this thread."""
+        """Whether the main thread has ended, so the program waits only for this thread.
+
+        Always False unless ``fast`` is ``"background"``.
+        """
         return self._options.fast == "background" and not threading.main_thread().is_alive()
 
     # --- encoding ---------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ FastPath._settled.set()
 
 
 class AssembledFastPath(FastPath):
-    """A tokenizer for which fastokens is built from a ``tokenizer.json`` made in memory."""
+    """A tokenizer with fastokens built from a ``tokenizer.json`` made in memory."""
 
     _library: ClassVar[str]
     """What the report calls the other library."""
@@ -303,7 +306,7 @@ class AssembledFastPath(FastPath):
 
     @abstractmethod
     def _library_ids(self, text: str, special: Special) -> Sequence[int]:
-        """Return the ids of ``text`` by the other library; ``special`` is not ``"forbid"``."""
+        """Return the other library's ids of ``text``; ``special`` is not ``"forbid"``."""
 
     @cached_property
     @abstractmethod
@@ -353,7 +356,7 @@ class AssembledFastPath(FastPath):
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return the ids of each of ``texts`` that the other library gives, four bytes each.
+        """Return the other library's ids of each of ``texts``, four bytes for each id.
 
         For comparisons. ``special`` is as for ``encode``; ``add_special_tokens`` has no effect.
         """

@@ -1,4 +1,4 @@
-"""What the files of a model's folder say about its tokenizer, as transformers 5 reads them.
+"""What a model's files say about its tokenizer, as transformers 5 reads them.
 
 In: the files beside a vocabulary, such as ``tokenizer_config.json``. Out: the special and added
 tokens, the tokenizer class, and what this class builds. transformers is not imported, and

@@ -28,7 +28,7 @@ LONGEST = 200
 
 
 def takes_long(texts: Iterable[str]) -> bool:
-    """Return whether the installed library would take too long to load added ``texts``."""
+    """Return whether the installed library takes too long to load added ``texts``."""
     longest = sorted(map(len, texts))[-LONGEST:] if IS_QUADRATIC else []
     return sum(length * length for length in longest) > MOST_SQUARES
 
@@ -65,5 +65,5 @@ class AddedVocabulary:
 
     @property
     def model_size(self) -> int:
-        """The number of tokens of the model, which is the first id that an added token may get."""
+        """The number of tokens of the model: the first id that an added token may get."""
         return guarded(self._tokenizer.get_vocab_size, with_added_tokens=False)

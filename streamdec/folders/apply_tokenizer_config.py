@@ -140,7 +140,10 @@ def apply_config(
 def _built(
     tokens: FolderTokens, tokenizer: Tokenizer, content: bytes
 ) -> tuple[Tokenizer, tuple[str, ...], str]:
-    """Return the tokenizer of the class, the parts it replaces, and why it is not followed."""
+    """Return the tokenizer of the class, and the parts of the file that it replaces.
+
+    The third value is the reason why the class is not followed; empty if there is none.
+    """
     cls = tokens.chosen.cls
     if cls is not None and cls.how == "python":
         return tokenizer, (), "the class does not read a tokenizer.json"
@@ -157,7 +160,10 @@ def _built(
 
 
 def _refuse_contradictions(tokens: FolderTokens, tokenizer: Tokenizer, folder: Path) -> None:
-    """Raise TokenizerLoadError if the library has other ids than code of the folder would use."""
+    """Raise TokenizerLoadError if the library's ids contradict the declared ids.
+
+    Code of the folder, which is not run, would use the declared ids.
+    """
     for token_id, token in sorted(tokens.beside.declared.items()):
         has, text = tokenizer.token_to_id(token.content), tokenizer.id_to_token(token_id)
         if has not in (token_id, None) or text not in (token.content, None):
@@ -188,7 +194,7 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
 
 
 def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
-    """Return the tokens that the files in ``folder`` name and ``tokenizer`` does not have.
+    """Return the tokens that the files in ``folder`` name and ``tokenizer`` lacks.
 
     Raises :class:`~streamdec.TokenizerLoadError`.
     """

@@ -1,4 +1,4 @@
-"""A ``tokenizer.json`` made in memory, for folders whose vocabulary is in other files.
+"""A ``tokenizer.json`` made in memory, for folders with other vocabulary files.
 
 In: a SentencePiece model, a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``; and what the
 files beside it say. Out: the JSON, to which the tokenizer class and the added tokens are then
@@ -75,12 +75,12 @@ def _bpe(vocab: Mapping[str, int], merges: Iterable[tuple[str, str]], **options:
 
 
 def from_sentencepiece(path: Path) -> Assembled | str:
-    """Return the ``tokenizer.json`` of the SentencePiece model in ``path`` and the files beside it.
+    """Return the ``tokenizer.json`` of a SentencePiece model and the files beside it.
 
-    A class that builds its tokenizer gets the vocabulary, and merges in the order of the ids. For
-    other classes the result follows the settings of the model: merges are in the order of the
-    scores, and a declared token replaces the piece with its id. Returns the reason if the class
-    cannot be followed.
+    The model is in ``path``. A class that builds its tokenizer gets the vocabulary, and merges in
+    the order of the ids. For other classes the result follows the settings of the model: merges are
+    in the order of the scores, and a declared token replaces the piece with its id. Returns the
+    reason if the class cannot be followed.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
     """
@@ -252,7 +252,9 @@ def _decoder(proto: ModelProto) -> Any:
 
 
 def from_vocabulary(path: Path) -> Assembled:
-    """Return the ``tokenizer.json`` of a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``.
+    """Return the ``tokenizer.json`` of a ``vocab.json`` or a ``vocab.txt``.
+
+    A ``vocab.json`` needs a ``merges.txt`` beside it.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed or
     missing, or if nothing says which class makes the tokenizer.
@@ -300,7 +302,10 @@ def _word_piece(content: bytes, tokens: FolderTokens) -> Any:
 
 
 def _read_merges(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of ``merges.txt``. Raises TokenizerLoadError, which names the line."""
+    """Yield the pairs of ``merges.txt``.
+
+    Raises TokenizerLoadError, which names the malformed line.
+    """
     try:
         lines = read_bounded(path).decode("utf-8").split("\n")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Tokenizer classes of transformers 5 that build their tokenizer from a vocabulary.
+"""Tokenizer classes of transformers 5 that make a tokenizer from a vocabulary.
 
 In: the library's tokenizer of a ``tokenizer.json``. Out: a tokenizer with the same vocabulary and
 merges, whose other parts are those of the class. Such a class (Llama, Qwen2, GPT-2, Gemma, CLIP …)
@@ -57,7 +57,7 @@ class Pipeline:
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
     ) -> tuple[Tokenizer, tuple[str, ...]] | str:
-        """Return the tokenizer that the class builds, and which parts of the file it replaces.
+        """Return the tokenizer of the class, and which parts of the file it replaces.
 
         ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
         with ``tokenizer``, which must not be used afterwards. Returns the reason as a str if the
@@ -110,7 +110,7 @@ class Pipeline:
 
 
 def pipeline_of(name: str) -> Pipeline | None:
-    """Return the pipeline that the class ``name`` builds; None if it cannot be imitated."""
+    """Return the pipeline of the class ``name``; None if it cannot be imitated."""
     data = _data().get(name)
     return Pipeline(name, data) if isinstance(data, dict) else None
 
@@ -183,7 +183,7 @@ def _made(data: Any) -> Any:
 
 
 def _with_ids(data: Any, tokenizer: Tokenizer) -> Any:
-    """Return a post-processor's JSON with the ids of its tokens; None if a token has no id."""
+    """Return a post-processor's JSON with its tokens' ids; None if a token has no id."""
     for key in ("sep", "cls"):
         if key in data:
             token_id = tokenizer.token_to_id(data[key][0])

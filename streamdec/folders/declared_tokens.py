@@ -1,4 +1,4 @@
-"""The added tokens that the files beside a ``tokenizer.json`` declare, as transformers reads them.
+"""The added tokens that files beside a ``tokenizer.json`` declare.
 
 In: the parsed files. Out: :class:`DeclaredTokens`: the tokens that are added when a folder is
 loaded, in order and with their flags. The loader and preflight both use it, so they agree.
@@ -49,7 +49,7 @@ class DeclaredTokens:
         flags: Mapping[str, Mapping[str, bool]] | None = None,
         again: Literal["", "given", "plain"] = "",
     ) -> list[AddedToken]:
-        """Return the tokens to add, in order, to a tokenizer with the added tokens ``present``.
+        """Return the tokens to add, in order, to a tokenizer with the tokens ``present``.
 
         All declared tokens are added again, so the last one of a text decides its flags.
 

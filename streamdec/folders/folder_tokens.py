@@ -61,7 +61,7 @@ class FolderTokens:
 
     @property
     def is_built(self) -> bool:
-        """Whether the class builds the tokenizer from the vocabulary and the declared tokens."""
+        """Whether the class builds the tokenizer from vocabulary and declared tokens."""
         return self.chosen.cls is not None and self.chosen.cls.builds
 
     @property
@@ -75,7 +75,7 @@ class FolderTokens:
         return {name: text for name, text in self.beside.names().items() if name in ROLES}
 
     def to_add(self, present: Container[str]) -> list[AddedToken]:
-        """Return the tokens that are added to a tokenizer with the added tokens ``present``."""
+        """Return the tokens to add to a tokenizer with the added tokens ``present``."""
         if self.pipeline is not None:
             data = self.pipeline.data
             return self.beside.to_add(present, flags=data["flags"], again=data["adds_again"])
@@ -200,7 +200,10 @@ def _is_byte_level(path: Path) -> bool:
 
 
 def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
-    """Yield the tokens of an ``added_tokens_decoder``. Raises ValueError if it is malformed."""
+    """Yield the tokens of an ``added_tokens_decoder``.
+
+    Raises ValueError if it is malformed.
+    """
     if not isinstance(tokens, dict):
         raise ValueError(f"{DECLARED} must be an object, not {type(tokens).__name__}")
     for key, token in tokens.items():

@@ -147,10 +147,11 @@ def _text(value: Value) -> str:
 
 
 def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
-    """Return a ModelProto of these pieces, scores and types, whose numbers both formats share.
+    """Return a ModelProto of these pieces, scores and types.
 
-    The format is ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no
-    normalization but a space before the text.
+    The numbers of the types are the same in GGUF and in this format. The format is
+    ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no normalization
+    but a space before the text.
     """
     parts = []
     for text, score, kind in pieces:

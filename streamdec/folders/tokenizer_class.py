@@ -49,7 +49,10 @@ def auto_map_of(config: Mapping[str, Any]) -> list[str]:
 def choose_class(
     tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
 ) -> Chosen:
-    """Return the class for these two files. A missing file is passed as an empty mapping."""
+    """Return the class for these two files.
+
+    A missing file is passed as an empty mapping.
+    """
     known = facts()
     model_type = config.get("model_type")
     model_type = model_type if isinstance(model_type, str) else ""
@@ -91,7 +94,7 @@ def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) ->
 
 
 def _of_model(declared: str, source: str, registered: str, model_type: str) -> Chosen:
-    """Return the class if the model type has its own class and another one is declared."""
+    """Return the class if the model type's own class is not the declared one."""
     known = facts()
     if registered not in _NOT_OF_A_MODEL:
         is_wrong = model_type in known.wrong_class

@@ -23,7 +23,7 @@ _MAX_BYTES = 2**26
 
 
 def read_object(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return the JSON object in the file ``name`` in ``folder``; None without such a file.
+    """Return the JSON object in ``name`` in ``folder``; None without such a file.
 
     Raises :class:`TokenizerLoadError` if the file is not a JSON object, or larger than 64 MiB.
     """
@@ -41,13 +41,13 @@ def read_object(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def id_of(key: str) -> int:
-    """Return the id that the key of an object spells. Raises ValueError if it is not an id."""
+    """Return the id that a JSON key spells. Raises ValueError if it is not an id."""
     if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
         raise ValueError(f"{key!r:.40} is not a token id")
     return int(key)
 
 
 def content_of(token: Any) -> str | None:
-    """Return the text of a token: a string, or an object with ``content``; None for others."""
+    """Return the text of a token: the string, or the object's ``content``; else None."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else None

@@ -43,7 +43,7 @@ class TokenizerClass:
 
 @dataclass(frozen=True, slots=True)
 class EosDefault:
-    """The default ``eos_token_id`` of the configuration: ids, None, or :data:`ABSENT`."""
+    """The default ``eos_token_id`` of a configuration: ids, None or :data:`ABSENT`."""
 
     top: Any
     text: Any
@@ -63,7 +63,7 @@ class Facts:
         self.classes_of_v4 = frozenset(data["classes_of_v4"])
 
     def tokenizer_class(self, name: str) -> TokenizerClass | None:
-        """Return the class of that name, with or without ``Fast`` at the end; None if unknown."""
+        """Return the class ``name``, with or without a final ``Fast``; None if unknown."""
         aliases = self._data["aliases"]  # names of transformers 4 for classes of 5
         for candidate in (aliases.get(name, name), name.removesuffix("Fast")):
             if candidate in self._data["classes"]:
@@ -76,7 +76,7 @@ class Facts:
         return _MODEL_ALIASES.get(model_type, model_type) in self._data["eos_of_config"]
 
     def eos_default(self, model_type: str) -> EosDefault:
-        """Return the end-of-sequence defaults of this type; those of an unknown type are ABSENT."""
+        """Return the end-of-sequence defaults of this type; unknown types have ABSENT."""
         name = _MODEL_ALIASES.get(model_type, model_type)
         top, text, part = (*self._data["eos_of_config"].get(name, [ABSENT]), None, "")[:3]
         return EosDefault(top, text, part)

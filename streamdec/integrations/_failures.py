@@ -1,4 +1,4 @@
-"""What the wire formats of several APIs share: options, the section of reasoning, and failures.
+"""Shared parts of the wire formats: options, the reasoning section, failures.
 
 The APIs have no word for some ends of a stream. Clients then get an error.
 """
@@ -26,7 +26,7 @@ FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
 def check_options(
     what: str, options: Mapping[str, object], known: Iterable[str], required: Iterable[str]
 ) -> None:
-    """Raise TypeError if ``what`` got an option that it does not have, or lacks a required one."""
+    """Raise TypeError if ``what`` got an unknown option or lacks a required one."""
     for name in options:
         if name not in known:
             raise unknown_option(f"{what}()", name, known)

@@ -1,4 +1,4 @@
-"""The rows of one call of ``generate``: a decoder for each, and how many of their ids were read."""
+"""The rows of one ``generate`` call: their decoders, and how many ids were read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Rows:
         return f"{len(self._pool)} of {len(self.decoders)} rows continue"
 
     def conditions(self, num_rows: int) -> list[StopConditions]:
-        """Return the conditions of each row. All sequences of a prompt have those of the prompt."""
+        """Return the conditions of each row.
+
+        All sequences of a prompt have the conditions of the prompt.
+        """
         times, left = divmod(num_rows, len(self._conditions))
         if left or not times:
             raise ValueError(
@@ -81,7 +84,10 @@ class Rows:
         return row in self._pool
 
     def new_ids(self, input_ids: Any) -> dict[int, list[int]]:
-        """Return the new ids of each row that has not ended. ``input_ids`` are all ids so far."""
+        """Return the new ids of each row that has not ended.
+
+        ``input_ids`` are all ids so far.
+        """
         start = max(self._num_seen - 1, 0)
         rows = input_ids[:, start:].tolist()
         if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
@@ -100,7 +106,7 @@ class Rows:
         return chunks
 
     def ended(self, input_ids: Any) -> Any:
-        """Return which rows have ended, as a tensor of bools on the device of ``input_ids``."""
+        """Return which rows have ended, as a bool tensor on the device of ``input_ids``."""
         ended = [row not in self._pool for row in range(len(self.decoders))]
         return input_ids.new_tensor(ended).bool()
 
@@ -132,7 +138,7 @@ class Rows:
 def _sorted_options(
     what: str, conditions: Any, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[StopConditions, ...]]:
-    """Return the options of decoding, and the conditions: one for all rows, or several."""
+    """Return the decoding options, and the conditions: one for all rows, or several."""
     for name in options:
         if name not in DecoderOptions.__annotations__:
             raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)

@@ -19,7 +19,10 @@ _LINE_ENDS = ("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")
 
 
 def json_bytes(data: object) -> bytes:
-    """Return ``data`` as JSON. Raises ValueError for NaN and infinity, which JSON does not have."""
+    """Return ``data`` as JSON.
+
+    Raises ValueError for NaN and infinity, which JSON does not have.
+    """
     return _one_line(_encode(data))
 
 

@@ -1,4 +1,4 @@
-"""What all responses of OpenAI's API share, streamed and whole: options, samples, usage, errors.
+"""Parts of OpenAI responses, streamed or whole: options, samples, usage, errors.
 
 In: the chunks of the samples of a response. Out: parts of its JSON objects. No I/O and no clock.
 """
@@ -24,7 +24,7 @@ def error_body(
     code: str | None = None,
     param: str | None = None,
 ) -> Json:
-    """Return an error of the API: the body of a response, or an event of a streamed response.
+    """Return an error of the API, as the body of a response or as a streamed event.
 
     Args:
         message: the message for people.
@@ -144,7 +144,10 @@ class Format(ABC):
     # --- parts of responses
 
     def _sample(self, chunk: Chunk, index: int, num_tokens: int | None) -> Sample:
-        """Return the sample of ``chunk``. Raises the errors of ``step``, before any change."""
+        """Return the sample of ``chunk``.
+
+        Raises the errors of ``step``, before any change.
+        """
         if type(index) is not int or not 0 <= index < len(self._samples):
             raise ValueError(
                 f"index must be from 0 to {len(self._samples) - 1}, not {index!r:.40}: "

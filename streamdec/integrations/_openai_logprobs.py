@@ -12,7 +12,7 @@ from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
-    """Return the ``logprobs`` of a chat: a list of tokens, with their bytes as numbers."""
+    """Return the ``logprobs`` of a chat: a list of tokens, with bytes as numbers."""
     return {
         "content": [
             {**_token(each), "top_logprobs": [_token(other) for other in each.top or ()]}
@@ -28,7 +28,10 @@ def _token(each: PlacedLogprob | Alternative) -> Json:
 
 
 def completion_logprobs(logprobs: Sequence[PlacedLogprob], shift: int) -> Json:
-    """Return those of a completion: parallel lists. ``shift`` is added to each offset."""
+    """Return the ``logprobs`` of a completion: parallel lists.
+
+    ``shift`` is added to each offset.
+    """
     return {
         "tokens": [_spelled(each) for each in logprobs],
         "token_logprobs": [each.logprob for each in logprobs],
@@ -50,7 +53,7 @@ def _top(placed: PlacedLogprob) -> dict[str, float] | None:
 
 
 def _spelled(each: PlacedLogprob | Alternative) -> str:
-    r"""Return the name of a token in completions: ``bytes:\xf0\x9f`` if it is not UTF-8."""
+    r"""Return the name of a token in completions: ``bytes:\xf0\x9f`` if not UTF-8."""
     try:
         (each.data or b"").decode()
     except UnicodeDecodeError:

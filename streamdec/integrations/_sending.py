@@ -1,4 +1,4 @@
-"""The state of one response for ASGI servers: its samples, and the chunks that wait to be sent.
+"""The state of one response for ASGI servers: its samples and its waiting chunks.
 
 In: streams and an encoder. Out: the messages of the response's body. ``asgi`` makes the response.
 """
@@ -47,7 +47,7 @@ class WireStream(Protocol):
 
     @property
     def counts_each_chunk(self) -> bool:
-        """Whether ``step_bytes`` needs ``num_tokens`` with each chunk, not only with the last."""
+        """Whether ``step_bytes`` needs ``num_tokens`` with each chunk, not just the last."""
         ...
 
     def start_bytes(self) -> bytes:
@@ -71,7 +71,10 @@ class WireStream(Protocol):
         ...
 
     def flush_bytes(self) -> bytes:
-        """Return the events after the end of all samples. ValueError if one has not ended."""
+        """Return the events after the end of all samples.
+
+        Raises ValueError if a sample has not ended.
+        """
         ...
 
     def fail_bytes(self) -> bytes:
@@ -124,7 +127,10 @@ class Sending:
         )
 
     async def run(self, head: Message, keep_alive: float | None) -> None:
-        """Send ``head``, the events of all samples, and the end. Then cancel the other tasks."""
+        """Send ``head``, all events and the end of the response.
+
+        Afterwards cancel the other tasks.
+        """
         await self._send(head)
         await self._send_all(self._wire.start_bytes())
         self._group.start_soon(self._tend, keep_alive)
@@ -222,7 +228,7 @@ class Sending:
             self._progress = None
 
     async def _tend(self, keep_alive: float | None) -> None:
-        """Send the chunks that wait for a client that is behind, and ``keep_alive`` events."""
+        """Send the chunks that wait for a slow client, and ``keep_alive`` events."""
         while True:
             num_sent = self._num_sent
             with anyio.move_on_after(keep_alive):
@@ -273,7 +279,10 @@ class Sending:
             await self._disconnect()
 
     async def _disconnect(self) -> None:
-        """Cancel the response. Servers of ASGI 2.4 raise OSError if the client has disconnected."""
+        """Cancel the response.
+
+        Servers of ASGI 2.4 raise OSError from ``send`` if the client has disconnected.
+        """
         self._group.cancel_scope.cancel()
         await checkpoint()
 
@@ -319,7 +328,7 @@ def _body(data: bytes) -> Message:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is cancelled, and not only something that its engine waited for.
+    """Whether this task is cancelled, and not just something its engine waited for.
 
     On trio it always is: nothing else raises trio's error of a cancellation.
     """

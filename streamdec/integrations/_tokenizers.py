@@ -12,10 +12,11 @@ from streamdec.protocols import Decoder
 
 
 def decoder_for(tokenizer: Any) -> Decoder:
-    """Return a HuggingFaceTokenizer of a tokenizer of ``tokenizers`` or a fast one of transformers.
+    """Return a decoder for ``tokenizer``.
 
-    Any other object with ``decode(ids, skip_special_tokens=...)`` is returned as it is. Raises
-    TypeError for an object without ``decode``.
+    The result is a HuggingFaceTokenizer for a tokenizer of ``tokenizers`` or a fast tokenizer of
+    transformers. Any other object with ``decode(ids, skip_special_tokens=...)`` is returned as it
+    is. Raises TypeError for an object without ``decode``.
     """
     library = type(tokenizer).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(tokenizer, "backend_tokenizer"):

@@ -105,7 +105,10 @@ class _Format:
             self._last = chunk
 
     def _end(self) -> Json:
-        """Return the end in Anthropic's words. Raises ValueError if the message has not ended."""
+        """Return the end of the message in Anthropic's words.
+
+        Raises ValueError if the message has not ended.
+        """
         if self._last is None:
             raise ValueError("the message has not ended; call fail() to end it with an error")
         stop = self._last.stop_reason
@@ -294,7 +297,10 @@ class MessageEncoder(_Format):
         return _events(self.flush())
 
     def fail_bytes(self, message: str = FAILED, *, kind: str = "api_error") -> bytes:
-        """Return ``fail`` as a Server-Sent Event; ``message`` and ``kind`` are as for ``fail``."""
+        """Return the event of ``fail`` as a Server-Sent Event.
+
+        ``message`` and ``kind`` are as for ``fail``.
+        """
         return _events([self.fail(message, kind=kind)])
 
 
@@ -320,7 +326,7 @@ class MessageResponse(_Format):
         """The type and the texts of each block."""
 
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
-        """Take ``chunk``; ``num_tokens`` and the errors are those of ``MessageEncoder.step``."""
+        """Take ``chunk``; ``num_tokens`` and errors are as for ``MessageEncoder.step``."""
         self._take(chunk, 0, num_tokens)
         for part in chunk.split():
             kind = _kind_of(part)
@@ -358,5 +364,5 @@ def _events(events: list[Json]) -> bytes:
 
 
 def _kind_of(chunk: Chunk) -> str:
-    """Return the type of the block that the text of ``chunk`` is in, and the key of its text."""
+    """Return the type of the block of ``chunk``, which is also the key of its text."""
     return "thinking" if chunk.section == REASONING else "text"

@@ -1,4 +1,4 @@
-"""A streamed response for ASGI servers (uvicorn, hypercorn), Starlette and FastAPI.
+"""Streaming for ASGI servers (uvicorn, hypercorn), Starlette and FastAPI.
 
 In: one stream for each sample of a request, and the encoder of the client's wire format. Out: the
 messages for the server. Every stream and its engine are closed as soon as the client disconnects or
@@ -58,12 +58,13 @@ def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int 
 
 
 async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
-    r"""Yield the bytes of a response of one sample, for frameworks that take an iterator of bytes.
+    r"""Yield the bytes of a response of one sample.
 
-    The stream is closed when the iterator is closed or cancelled. Not every framework does that
-    when the client disconnects; :class:`~streamdec.integrations.asgi.EventStreamResponse` closes
-    the stream by itself. An error of the engine is sent as an error of the API and then raised.
-    Frameworks log it and close the connection.
+    Use it with frameworks that take an iterator of bytes. The stream is closed when the iterator is
+    closed or cancelled. Not every framework does that when the client disconnects;
+    :class:`~streamdec.integrations.asgi.EventStreamResponse` closes the stream by itself. An error
+    of the engine is sent as an error of the API and then raised. Frameworks log it and close the
+    connection.
 
     ``wire`` is the encoder, for one sample; ``stream`` is what :func:`streamdec.stream` returns.
 
@@ -91,7 +92,7 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
 
 
 class EventStreamResponse(_Response):
-    r"""A streamed response, for a route of Starlette or FastAPI. It is also an ASGI application.
+    r"""A streamed response for Starlette or FastAPI, which is an ASGI application.
 
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
       that generates several samples puts the ids of each into its own TokenQueue.)
@@ -186,7 +187,7 @@ class EventStreamResponse(_Response):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the streams are cancelled: the client is gone, or the response was aborted."""
+        """Whether the streams are cancelled, by a disconnected client or by an abort."""
         return self._sending.is_cancelled
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""A sink that writes the chunks of a pool to a client's transport, without a task for each client.
+"""A sink that writes a pool's chunks to a transport, without a task per client.
 
 In: the chunks of one sample, as a DecoderPool sends them. Out: server-sent events, written to an
 asyncio transport, or to another object with the methods of Transport.
@@ -19,7 +19,7 @@ HIGH_WATER = 65_536
 
 
 class Transport(Protocol):
-    """The connection that an EventSink writes to, such as an ``asyncio.WriteTransport``.
+    """The connection that an EventSink writes to, like an ``asyncio.WriteTransport``.
 
     >>> from streamdec.integrations.event_sink import Transport
     >>> class Recorder:
@@ -118,7 +118,10 @@ class EventSink:
         return self._buffered() > self._high_water
 
     def __call__(self, chunk: Chunk) -> None:
-        """Write the event of ``chunk``; after the last chunk of all samples, the last events."""
+        """Write the event of ``chunk``.
+
+        After the last chunk of all samples, also write the last events.
+        """
         is_counted = self._counts_each or chunk.finish_reason is not None
         num_tokens = self._decoder.num_tokens if is_counted else None
         self._write(self._encoder.step_bytes(chunk, self._index, num_tokens=num_tokens))

@@ -1,4 +1,4 @@
-"""Log probabilities that fit the text: with exact bytes and offsets, and without those of a stop.
+"""Log probabilities that fit the text: exact bytes and offsets, without stops.
 
 In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
 :class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: for each chunk, the log probabilities
@@ -100,7 +100,7 @@ class PlacedLogprob(NamedTuple):
 
 
 class LogprobTracker:
-    r"""Steps a decoder, and returns the log probabilities of the tokens whose text was output.
+    r"""Steps a decoder, and returns the log probabilities of the tokens it output.
 
     The chunks are those of the decoder. Pass the tracker to a stream as its decoder. After each
     chunk ``take()`` returns the log probabilities that belong to it:
@@ -164,7 +164,7 @@ class LogprobTracker:
         self._waiting.extend(map(_checked, logprobs))
 
     def take(self) -> list[PlacedLogprob]:
-        """Return the log probabilities of the tokens whose text was output since the last call.
+        """Return the log probabilities of the tokens output since the last call.
 
         They are in the order of the tokens. After several chunks, call it once for all of them.
         """
@@ -218,7 +218,10 @@ class LogprobTracker:
         return replace(whole, unread_tokens=unread) if unread else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """End the decoder with ``finish_reason``: return its last chunk, and raise its errors."""
+        """End the decoder with ``finish_reason``, and return its last chunk.
+
+        Raises the errors of the decoder.
+        """
         if self.decoder.finished:
             return self._stepped.end(finish_reason)
         return self._told(self._stepped.end(finish_reason))
@@ -246,7 +249,7 @@ class LogprobTracker:
         return self.decoder.pending_text
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of the decoder, as JSON types. It does not contain log probabilities."""
+        """Return the state of the decoder as JSON types, without log probabilities."""
         return self._stepped.snapshot()
 
     @property
@@ -281,7 +284,7 @@ class LogprobTracker:
         return chunk
 
     def _is_cut(self) -> bool:
-        """Whether the last token ended the stream by its id, and has no text in the output."""
+        """Whether the last token ended the stream by its id, without text in the output."""
         match = self.decoder.match
         return match is not None and not match.visible and match.start == match.end
 
@@ -440,7 +443,10 @@ class _Places:
 
 
 class _Spans(Protocol):
-    """The spans of tokens: start and end in code points, as soon as they are settled, in order."""
+    """The spans of tokens, in order, as soon as they are settled.
+
+    A span has a start and an end in code points.
+    """
 
     def step(self, token_id: int) -> object: ...
     def flush(self) -> object: ...
@@ -460,7 +466,10 @@ class _Recorded:
 
 
 class _Counted:
-    """Spans from the text that each token completes; tokens with held bytes share that text."""
+    """Spans from the text that each token completes.
+
+    Tokens with held bytes share the text that they complete together.
+    """
 
     def __init__(self, stream: DecodeStream) -> None:
         self._stream = stream

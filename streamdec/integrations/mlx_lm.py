@@ -21,12 +21,12 @@ __all__ = ["StreamingDetokenizer"]
 
 
 class StreamingDetokenizer:
-    r"""The interface of ``mlx_lm.tokenizer_utils.StreamingDetokenizer``, with exact text.
+    r"""The interface of mlx-lm's ``StreamingDetokenizer``, with exact text.
 
-    After ``finalize`` the text is ``tokenizer.decode(tokens)`` (for broken runs of byte tokens,
-    with ``byte_fallback="exact"``). Before, it is the part that no later token can change.
-    ``TokenizerWrapper`` copies and resets one for each request. After a ``reset`` a copy shares
-    nothing with its original.
+    ``mlx_lm.tokenizer_utils`` has the original. After ``finalize`` the text is
+    ``tokenizer.decode(tokens)`` (for broken runs of byte tokens, with ``byte_fallback="exact"``).
+    Before, it is the part that no later token can change. ``TokenizerWrapper`` copies and resets
+    one for each request. After a ``reset`` a copy shares nothing with its original.
 
     Args:
         tokenizer: a tokenizer of transformers or of streamdec.

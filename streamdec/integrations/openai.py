@@ -40,7 +40,7 @@ DONE = event("[DONE]")
 
 
 class EventStreamOptions(ResponseOptions, total=False):
-    """The keyword arguments of a streamed response: those of ResponseOptions, and two more.
+    """The keyword arguments of a streamed response: ResponseOptions and two more.
 
     ``response_id``, ``model`` and ``created`` are required. ``n``, ``prompt_tokens``,
     ``system_fingerprint``, ``stop_reason`` and ``return_token_ids`` are optional.
@@ -141,7 +141,7 @@ class _Stream(Format):
         return events
 
     def flush(self) -> list[Json]:
-        """Return the objects after the end of all samples: the usage, or the error of a sample.
+        """Return the objects after the end of all samples: the usage or a sample's error.
 
         Raises ValueError if a sample has not ended.
         """
@@ -196,7 +196,10 @@ class _Stream(Format):
         return head + json_of(chunk, string_bytes) + self._tail
 
     def flush_bytes(self) -> bytes:
-        """Return ``flush`` as Server-Sent Events, and ``[DONE]``. Raises what ``flush`` raises."""
+        """Return the objects of ``flush`` as Server-Sent Events, and ``[DONE]``.
+
+        Raises the errors of ``flush``.
+        """
         return _events(self.flush()) + DONE
 
     def fail_bytes(
@@ -238,7 +241,7 @@ class _Stream(Format):
 
     @abstractmethod
     def _beginning(self, index: int) -> Iterable[tuple[Json, Sequence[PlacedLogprob]]]:
-        """Return the content of the first objects of a sample, each with its log probabilities."""
+        """Return the content and log probabilities of the first objects of a sample."""
 
     @abstractmethod
     def _content(self, chunk: Chunk) -> Json:

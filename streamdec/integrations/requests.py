@@ -159,11 +159,12 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
 
 
 def from_vllm(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
-    """Return the conditions of vLLM's ``SamplingParams``, or of a body with its extra keys.
+    """Return the conditions of vLLM's ``SamplingParams`` or of a request's body.
 
-    Two things differ from vLLM. If several stops are complete at one code point, the longest
-    counts, not the first in the list. And a stop string that is the text of a skipped special token
-    ends the stream. Arguments and errors are as for ``from_openai``.
+    The body may have vLLM's extra keys. Two things differ from vLLM. If several stops are complete
+    at one code point, the longest counts, not the first in the list. And a stop string that is the
+    text of a skipped special token ends the stream. Arguments and errors are as for
+    ``from_openai``.
 
     >>> from streamdec.integrations.requests import from_vllm
     >>> from_vllm({"stop": "User:", "min_tokens": 2, "temperature": 0.7}).min_tokens
@@ -173,12 +174,12 @@ def from_vllm(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) 
 
 
 def from_sglang(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
-    """Return the conditions of SGLang's ``sampling_params``, or of a body with its extra keys.
+    """Return the conditions of SGLang's ``sampling_params`` or of a request's body.
 
-    As in SGLang, ``ignore_eos`` ignores ``stop_token_ids`` too. Three things differ.
-    ``min_new_tokens`` holds for strings and not only for ids. The stop that is complete first
-    counts, not the first in the list. The text that ``stop_regex`` matches is hidden like any stop.
-    Arguments and errors are as for ``from_openai``.
+    The body may have SGLang's extra keys. As in SGLang, ``ignore_eos`` ignores ``stop_token_ids``
+    too. Three things differ. ``min_new_tokens`` holds for strings and not only for ids. The stop
+    that is complete first counts, not the first in the list. The text that ``stop_regex`` matches
+    is hidden like any stop. Arguments and errors are as for ``from_openai``.
 
     >>> from streamdec.integrations.requests import from_sglang
     >>> from_sglang({"stop": "User:", "max_new_tokens": 100}).max_tokens
@@ -199,7 +200,7 @@ def _conditions(
 
 @contextmanager
 def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of StopConditions in ``request``, without those that are None.
+    """Yield the arguments of StopConditions in ``request`` that are not None.
 
     Errors that are raised inside the block also name the keys of the request.
 
@@ -230,7 +231,7 @@ def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[st
 
 
 def _check(key: str, value: object, dialect: Dialect) -> None:
-    """Raise ValueError if ``key`` would end a stream and ``dialect`` does not have it."""
+    """Raise ValueError if ``key`` would end a stream and is not in ``dialect``."""
     is_said = len(value) if isinstance(value, Sized) else value
     if type(value) is int and key in IDS:
         is_said = True  # 0 is an id

@@ -21,7 +21,9 @@ _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
 def event(data: str | bytes, *, name: str | None = None) -> bytes:
-    r"""Return one event. Its data may have several lines; readers see each line end as a newline.
+    r"""Return one event, whose data may have several lines.
+
+    Readers see each line end as a newline.
 
     Args:
         data: text, or UTF-8.
@@ -46,9 +48,9 @@ def event(data: str | bytes, *, name: str | None = None) -> bytes:
 
 
 def comment(text: str = "") -> bytes:
-    r"""Return ``text`` as a comment, which readers ignore. Comments keep a connection open.
+    r"""Return ``text`` as a comment, which readers ignore.
 
-    Raises UnicodeEncodeError for a lone surrogate.
+    Comments keep a connection open. Raises UnicodeEncodeError for a lone surrogate.
 
     >>> from streamdec.integrations.sse import comment
     >>> comment("still here")

@@ -1,4 +1,4 @@
-"""Streams the text of a call of transformers' ``generate`` while it runs, and ends rows at stops.
+"""Stream the text of transformers' ``generate`` while it runs; end rows at stops.
 
 ``GenerateStreamer`` is a streamer and a stopping criterion in one object, and an iterator of the
 new text of each row for another thread or task. It decodes when ``generate`` asks the criterion:
@@ -33,7 +33,7 @@ LIMITS = "MaxLengthCriteria", "MaxTimeCriteria"
 
 
 class GenerateStreamer:
-    r"""Streamer and stopping criterion of one call of ``generate``, and the reader's iterator.
+    r"""Streamer, stopping criterion and reader's iterator of one ``generate`` call.
 
     ``start`` runs ``generate`` in a thread::
 
@@ -126,9 +126,9 @@ class GenerateStreamer:
             kwargs: the other arguments of ``generate``.
 
         Raises:
-            RuntimeError: the streamer was used before. TypeError: ``kwargs`` has a ``streamer``;
-                ``kwargs`` or the ``generation_config`` has ``stop_strings`` (use the streamer's
-                ``stop``); ``args`` has more than two values.
+            RuntimeError: the streamer was used before.
+            TypeError: ``kwargs`` has a ``streamer``; ``kwargs`` or the ``generation_config`` has
+                ``stop_strings`` (use the streamer's ``stop``); ``args`` has more than two values.
         """
         if len(args) > 2:
             raise TypeError(
@@ -182,7 +182,7 @@ class GenerateStreamer:
     # --- what generate calls
 
     def put(self, value: Any) -> None:
-        """Take the prompts, which are the first ``value``: a tensor of ids, (rows, tokens).
+        """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
         Later values are ignored: the streamer reads the new tokens as a criterion.
 
@@ -245,7 +245,10 @@ class GenerateStreamer:
         self._out.put(chunks)
 
     def _up_to_eos(self, ids: list[int]) -> list[int]:
-        """Return ``ids`` up to the id at which ``generate`` ends the row; padding follows it."""
+        """Return ``ids`` up to the id at which ``generate`` ends the row.
+
+        Padding follows that id.
+        """
         ends = (place for place, each in enumerate(ids, 1) if self._eos and each in self._eos)
         return ids[: next(ends, len(ids))]
 
@@ -289,16 +292,19 @@ class GenerateStreamer:
     # --- the end
 
     def close(self) -> None:
-        """End ``generate`` at its next token. If ``start`` began it, wait until it has ended.
+        """End ``generate`` at its next token.
 
-        There are no chunks afterwards.
+        If ``start`` began it, wait until it has ended. There are no chunks afterwards.
         """
         self._close()
         if self._thread is not None:
             self._thread.join()
 
     async def aclose(self) -> None:
-        """Do what ``close`` does without blocking the event loop; shielded from cancellation."""
+        """Do what ``close`` does without blocking the event loop.
+
+        The wait is shielded from cancellation.
+        """
         self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
@@ -336,7 +342,7 @@ class GenerateStreamer:
 
 
 class StopSequenceCriteria:
-    r"""A stopping criterion that ends each row of one call of ``generate`` at its stop.
+    r"""A stopping criterion that ends each row of one ``generate`` call at its stop.
 
     For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
     completes a stop, however the stop is split into tokens. The other rows continue::
@@ -451,12 +457,12 @@ class _Heard:
 
 
 def _heard(criterion: Any) -> Any:
-    """Return ``criterion``; with its answers kept, if it may end one row and not another."""
+    """Return ``criterion``, wrapped to keep its answers if it may end single rows."""
     return criterion if type(criterion).__name__ in LIMITS else _Heard(criterion)
 
 
 def _unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
-    """Return the prompts without the ids that the attention mask hides, if it fits them.
+    """Return the prompts without the ids that the attention mask hides, if it fits.
 
     The mask is that of the prompts before each became several rows.
     """

@@ -1,1 +1,1 @@
-"""Load a tokenizer: find its file, recognise the format, and make the tokenizer of a backend."""
+"""Load a tokenizer: find its file, recognise its format, choose the backend."""

@@ -106,7 +106,7 @@ class Detected:
 
 
 def detect_format(path: str | os.PathLike[str]) -> Detected:
-    """Return the format of the tokenizer in ``path``, a file or a folder, by its content.
+    """Return the format of the tokenizer file or folder ``path``, by its content.
 
     The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
     ``description`` in words. The format is ``"huggingface"``, ``"tekken"``, ``"tiktoken"``,
@@ -176,7 +176,10 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
 
 
 def _magic_of(content: bytes) -> str | None:
-    """Return what a file is if its first bytes show that it is not a tokenizer; else None."""
+    """Return the description of a file that is not a tokenizer, by its first bytes.
+
+    Returns None if ``content`` begins with other bytes.
+    """
     return next((what for magic, what in _MAGIC.items() if content.startswith(magic)), None)
 
 
@@ -207,7 +210,10 @@ def _detect_folder(folder: Path) -> Detected:
 
 
 def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
-    """Return what a folder without a tokenizer is, and what to do; ``other`` are its candidates."""
+    """Describe a folder without a tokenizer, and say what to do.
+
+    ``names`` are the names of its files, and ``other`` are its candidates.
+    """
     told = [name for name in names if _TOLD.fullmatch(name)]
     held = f"with {_listed(told)} but" if told else "with"
     load = "AutoTokenizer.from_pretrained(folder"
@@ -228,7 +234,10 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
 
 
 def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
-    """Yield what the files of ``folder`` are that may be a tokenizer, by their content."""
+    """Yield a Detected, by content, for each file that may be a tokenizer.
+
+    ``names`` are the names of the files in ``folder``.
+    """
     worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
     for name in worth[:_MAX_FILES]:
         if (folder / name).is_file():
@@ -244,7 +253,10 @@ def _order(found: list[Detected]) -> list[Format]:
 
 
 def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """Return the format by its keys. Of an unknown format, at most 64 MiB are kept in memory."""
+    """Return the format, by the keys of the JSON.
+
+    Of an unknown format, about 64 MiB are kept in memory at most.
+    """
     content, before, size = bytearray(), b"", 0
     for block in blocks:
         size += len(block)

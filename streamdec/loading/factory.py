@@ -1,4 +1,4 @@
-"""``load_tokenizer``: from a path or a name to a tokenizer that is ready to stream.
+"""``load_tokenizer``: from a path or a name to a tokenizer ready to stream.
 
 In: a path, the name of an encoding or of a model, or an id of the Hugging Face Hub. Out: a
 backend's tokenizer, whose compiled table was compared with its own ``decode``, and a report on how
@@ -253,7 +253,7 @@ def _is_there(name: str) -> bool:
 
 
 def _encoding_named(name: str) -> str | None:
-    """Return the encoding of that name, or of the model of that name; None if there is none."""
+    """Return the encoding called ``name``, or the encoding of that model, or None."""
     if name in ENCODINGS:
         return name
     # Models of other organisations may have the same names as OpenAI's.
@@ -314,7 +314,7 @@ def _loaded(
 
 
 def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
-    """Return the tokenizer.json of another file and the files beside it; None without one."""
+    """Return a tokenizer.json made from ``found`` and the files beside it, or None."""
     if found.format == "vocabulary":
         return from_vocabulary(found.path)
     if found.format != "sentencepiece" or not applies:

@@ -1,4 +1,4 @@
-"""A tokenizer's files on the Hugging Face Hub: from the local cache, or downloaded if allowed.
+"""A tokenizer's files on the Hugging Face Hub: cached, or downloaded if allowed.
 
 In: the id of a repository. Out: the folder of a snapshot that has a tokenizer, and its commit. The
 library ``huggingface_hub`` (extra ``hub``) finds and downloads the files. Its settings apply
@@ -48,7 +48,7 @@ def is_hub_id(name: str) -> bool:
 def find_snapshot(
     repo_id: str, revision: str | None = None, *, allow_download: bool = False
 ) -> Snapshot:
-    """Return the snapshot of ``revision`` (a branch, a tag or a commit; by default ``main``).
+    """Return the snapshot of ``revision``: a branch, tag or commit; ``main`` if None.
 
     A snapshot in the cache that has a tokenizer is used without a request to the Hub. Otherwise it
     is downloaded, if ``allow_download`` is true.
@@ -101,6 +101,9 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
 
 
 def _lack_of(folder: Path) -> str | None:
-    """Return what a snapshot without a tokenizer is, without advice for folders; None with one."""
+    """Return the description of a snapshot without a tokenizer; None if it has one.
+
+    The description has no advice for folders.
+    """
     found = detect_format(folder)
     return found.description.partition(" (")[0] if found.format == "unsupported" else None

@@ -63,7 +63,7 @@ class Instrument:
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus, as OpenTelemetry's exporters for Prometheus translate ``name``.
+        """The name in Prometheus, as OpenTelemetry's exporters translate ``name``.
 
         https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
         """
@@ -83,7 +83,10 @@ _FIELDS = {"kind": "stop_kind"}
 
 
 def attribute(label: str) -> str:
-    """Return the name of a label in OpenTelemetry, by its semantic conventions if they have one."""
+    """Return the name of a label in OpenTelemetry.
+
+    It is the name in the semantic conventions if they have one.
+    """
     return _ATTRIBUTES.get(label, label)
 
 

@@ -85,7 +85,10 @@ class PrometheusMetrics(Recorder):
 
 
 class _Statistics:
-    """A collector of statistics that the library keeps in any case, read at each scrape."""
+    """A collector of the library's own statistics, read at each scrape.
+
+    The library keeps these statistics in any case.
+    """
 
     def __init__(self) -> None:
         core = library("prometheus_client.core", "prometheus")

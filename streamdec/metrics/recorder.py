@@ -25,7 +25,7 @@ Record = Callable[[float], object]
 
 
 def readings(source: type) -> Iterator[tuple[Instrument, int]]:
-    """Yield the instruments that are read from the statistics ``source``, with their values."""
+    """Yield the instruments read from the statistics ``source``, with their values."""
     now = STATISTICS[source]()
     for instrument in INSTRUMENTS:
         if instrument.source is source and instrument.value is not None:
@@ -66,7 +66,10 @@ class Recorder(Hook, ABC):
 
     @abstractmethod
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
-        """Return the function that takes values of ``instrument`` with ``labels``. Called once."""
+        """Return the function that takes values of ``instrument`` with ``labels``.
+
+        Called once for each instrument and set of labels.
+        """
 
     def stream_ended(self, event: StreamEnded) -> None:
         """Record ``event``; see :class:`~streamdec.Hook`."""
@@ -130,5 +133,8 @@ class Recorder(Hook, ABC):
 
 
 def _as_utf_8(value: str) -> str:
-    """Return ``value`` with lone surrogates escaped. One path with them would end all exports."""
+    """Return ``value`` with lone surrogates escaped.
+
+    One path with lone surrogates would end all exports.
+    """
     return value.encode(errors="backslashreplace").decode()

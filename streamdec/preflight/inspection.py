@@ -20,7 +20,7 @@ def inspect(
     *,
     render: bool = True,
 ) -> Report:
-    """Report what engines will do with the snapshot in the folder ``path``, and what is wrong.
+    """Report what engines will do with a snapshot, and what is wrong with it.
 
     Args:
         path: The folder. Its files are read, each up to a size. Only the chat template is run, in a

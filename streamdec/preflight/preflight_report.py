@@ -1,4 +1,6 @@
-"""The report of a preflight: findings with their evidence, and the file that decided each question.
+"""The report of a preflight: findings, their evidence and deciding files.
+
+A deciding file is the one that decided a question.
 
 In: the findings of the modules of ``streamdec.preflight.findings``. Out: a
 :class:`~streamdec.preflight.Report`: plain data, and JSON.
@@ -42,13 +44,16 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_odd(value: Any) -> bool:
-    """Return whether ``value`` is NaN or infinite: JSON has neither, but Python reads both."""
+    """Return whether ``value`` is NaN or infinite.
+
+    JSON has neither, but Python reads both.
+    """
     return isinstance(value, float) and not isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The source of a behaviour: an ``engine``, its ``version``, and a ``file`` in it.
+    """The source of a behaviour: an ``engine``, its ``version`` and a ``file`` in it.
 
     >>> from streamdec.preflight import Reference
     >>> print(Reference("vllm", "0.33.0", "vllm/sampling_params.py"))

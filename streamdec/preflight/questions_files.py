@@ -1,4 +1,4 @@
-"""Questions about the files of a snapshot: where they disagree, its quantisation, its commit.
+"""Questions about a snapshot's files: disagreements, quantisation and commit.
 
 In: a folder; for commits also a repository of the Hugging Face Hub. Out: findings and plain values.
 Only :func:`~streamdec.preflight.verify_commit_reachable` uses the network (extra ``hub``). Without
@@ -86,11 +86,12 @@ class QuantizationEntry(NamedTuple):
 def find_nested_quantization_config(
     path: str | os.PathLike[str] | Mapping[str, Any],
 ) -> list[QuantizationEntry]:
-    """Return every ``quantization_config`` that is not empty, at any depth of a ``config.json``.
+    """Return every ``quantization_config`` of a ``config.json`` that is not empty.
 
-    ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
-    the others by depth; objects and lists are searched. If none is found, look for
-    ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised weights.
+    Entries at any depth are found. ``path`` is the folder of a snapshot, or the JSON of the file.
+    The top level comes first, then the others by depth; objects and lists are searched. If none is
+    found, look for ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised
+    weights.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -105,12 +106,13 @@ def find_nested_quantization_config(
 
 
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
-    """Return a quantisation in one line: method, widths, format, exceptions, the KV cache.
+    """Return a quantisation in one line.
 
-    ``config`` is a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder,
-    all declarations are listed in order of precedence, each with its file and path. The result is
-    ``"none"`` if there is no declaration. ``kv_cache_scheme=None`` means that the KV cache has no
-    scales: fp8 there has scale 1.0.
+    The line has the method, the widths, the format, the exceptions and the KV cache. ``config`` is
+    a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder, all declarations
+    are listed in order of precedence, each with its file and path. The result is ``"none"`` if
+    there is no declaration. ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8
+    there has scale 1.0.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -171,7 +173,9 @@ Code = Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"]
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """The status of a commit. ``bool(status)`` is True if the revision's history has the commit.
+    """The status of a commit.
+
+    ``bool(status)`` is True if the revision's history has the commit.
 
     >>> from streamdec.preflight import verify_commit_reachable
     >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
@@ -217,7 +221,9 @@ def verify_commit_reachable(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CommitStatus:
-    """Check whether the history of a revision has a commit. Returns a :class:`CommitStatus`.
+    """Check whether the history of a revision has a commit.
+
+    Returns a :class:`CommitStatus`.
 
     The commit of an unmerged pull request can be downloaded like any other. Its changes are not in
     the branch that others download.
@@ -260,7 +266,7 @@ def verify_commit_reachable(
 def _asked(
     repo_id: str | os.PathLike[str], commit: str | None, cache_dir: str | os.PathLike[str] | None
 ) -> tuple[str, str, Path]:
-    """Return the repository, the commit, and the folder of the repository in the cache."""
+    """Return the repository, the commit, and the repository's folder in the cache."""
     given = os.fspath(repo_id)
     folder = Path(os.path.realpath(given))
     if folder.is_dir() and folder.parent.name == "snapshots":

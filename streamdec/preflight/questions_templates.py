@@ -1,4 +1,4 @@
-"""Questions about chat templates: their environment, their arguments, and the markers of turns.
+"""Questions about chat templates: environment, arguments and turn markers.
 
 In: a folder, an engine, and the ``chat_template_kwargs`` of a request. Out: which arguments reach
 the template; which stop ids begin a turn. A template is parsed for arguments and rendered for
@@ -75,7 +75,9 @@ class TemplateKwargs(NamedTuple):
 
 
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
-    """Return a new jinja2 environment, like that in which transformers renders chat templates.
+    """Return a jinja2 environment like that of transformers for chat templates.
+
+    The environment is new at each call.
 
     Args:
         profile: ``"classic"`` for transformers 4.57 to 5.20, ``"hardened"`` for 5.22.2 and later.
@@ -103,7 +105,7 @@ def effective_template_kwargs(
     with_tools: bool = False,
     trust_request_chat_template: bool = False,
 ) -> TemplateKwargs:
-    """Return which ``chat_template_kwargs`` reach the template of the snapshot in ``path``.
+    """Return which ``chat_template_kwargs`` reach the template of a snapshot.
 
     Args:
         path: The folder.
@@ -257,7 +259,7 @@ def _has_own_encoder(case: _Case) -> bool:
 
 
 def _undeclared(template: str) -> frozenset[str]:
-    """Return the variables that a template does not define, as ``jinja2.meta`` finds them."""
+    """Return the variables not defined by a template, as ``jinja2.meta`` finds them."""
     isolated = _chat("isolated")
     pool = isolated.ChildPool(1, isolated.ChildLimits(cpu_seconds=1))
     try:
@@ -268,7 +270,10 @@ def _undeclared(template: str) -> frozenset[str]:
 
 
 def _chat(module: str) -> Any:
-    """Return a module of :mod:`streamdec.chat`. Raises MissingExtraError without jinja2."""
+    """Return a module of :mod:`streamdec.chat`.
+
+    Raises MissingExtraError without jinja2.
+    """
     return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
 
 
@@ -309,7 +314,9 @@ class TurnMarker(NamedTuple):
 
 
 def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
-    """Return the stop ids with which the template of ``path`` begins a turn, and whose turn.
+    """Return the stop ids with which a template begins a turn, and whose turn.
+
+    ``path`` is the folder of the snapshot.
 
     The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
     assistant's turn is not included, although the next turn follows it. Such an id is correct if
@@ -352,7 +359,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
 def openers(
     template: str, special_tokens: Mapping[str, str], markers: Mapping[str, int]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the markers with which messages begin, each with the roles of those messages.
+    """Return the markers with which messages begin, with the messages' roles.
 
     ``markers`` maps texts to ids. A conversation is rendered with one more message each time. The
     text that a message adds before its content, without the marker that closes the previous
@@ -387,7 +394,10 @@ def openers(
 def _begins(
     before: str, after: str, previous: str, content: str, markers: Mapping[str, int]
 ) -> list[str]:
-    """Return the markers in the new text before ``content``; none that closes ``previous``."""
+    """Return the markers in the new text before ``content``.
+
+    A marker that closes ``previous`` is left out.
+    """
     end = after.rfind(content)
     if end < 0:
         return []

@@ -1,4 +1,4 @@
-"""Questions about tokens: the added ones, the ids of a marker, and the tokenizer class.
+"""Questions about tokens: added tokens, ids of a marker, tokenizer class.
 
 In: the folder of a snapshot. Out: plain values. Files are read, and nothing in them is run.
 """
@@ -115,7 +115,9 @@ def discover_added_tokens(
 
 
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
-    """Return the ids of the token ``marker`` in the snapshot in ``path``, in ascending order.
+    """Return the ids of the token ``marker`` in a snapshot, in ascending order.
+
+    ``path`` is the folder of the snapshot.
 
     An empty list means that ``marker`` is not a single token. One id is its id after loading.
     Several ids mean that the files disagree or that one file lists it twice; see the findings
@@ -186,9 +188,10 @@ class EffectiveTokenizerClass:
 def effective_tokenizer_class(
     path: str | os.PathLike[str], version: str = ENGINES["transformers"][-1]
 ) -> EffectiveTokenizerClass:
-    """Return the class that ``AutoTokenizer`` of transformers ``version`` uses for ``path``.
+    """Return the class that ``AutoTokenizer`` uses for the snapshot in ``path``.
 
-    All versions from 5.0 on are treated like 5.23.0, and all earlier ones like 4.57.
+    ``version`` is a version of transformers. All versions from 5.0 on are treated like 5.23.0, and
+    all earlier ones like 4.57.
 
     Version 5 often uses another class than the declared one. It uses the generic
     ``TokenizersBackend`` if the declared name is unknown or does not match the model type. Version
@@ -220,12 +223,12 @@ def effective_tokenizer_class(
 def version_gate_tokenizer_class(
     tokenizer: str | os.PathLike[str] | Mapping[str, Any],
 ) -> str:
-    """Return the transformers version that a tokenizer class needs: ``">=4.0"`` or ``">=5.0"``.
+    """Return the transformers version that a tokenizer class needs.
 
-    ``tokenizer`` is the folder of a snapshot, the parsed ``tokenizer_config.json`` (a dict), or the
-    name of a class. A string is the name of a class unless a folder of that name exists. Classes in
-    the snapshot (``auto_map``) load with both. A name that no version has needs 5, which silently
-    takes another class; 4 raises.
+    The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
+    ``tokenizer_config.json`` (a dict), or the name of a class. A string is the name of a class
+    unless a folder of that name exists. Classes in the snapshot (``auto_map``) load with both. A
+    name that no version has needs 5, which silently takes another class; 4 raises.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 

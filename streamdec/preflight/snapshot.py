@@ -1,4 +1,6 @@
-"""The files of a model snapshot. Each is read once, up to a size, and only inside the folder.
+"""The files of a model snapshot, each read once and only inside the folder.
+
+Each is read up to a size.
 
 In: a folder. Out: the bytes, the text or the JSON of a file, and for unreadable files the problem.
 A snapshot is not trusted: a file may be a link to another folder, a pipe, larger than the disk, or
@@ -92,7 +94,10 @@ class Snapshot:
         return frozenset(_names(self.path, MAX_ENTRIES))
 
     def names_in(self, folder: str) -> list[str]:
-        """Return the sorted names in a subfolder; none if it is not a folder or leads outside."""
+        """Return the sorted names in a subfolder.
+
+        The list is empty if it is not a folder or leads outside.
+        """
         path = self.path / folder
         if folder not in self.names or not self._is_within(path):
             return []
@@ -113,7 +118,10 @@ class Snapshot:
         return None if file is None else file.content
 
     def text(self, name: str) -> str | None:
-        """Return a file as Python reads text: UTF-8, with line feeds; None if it cannot be read."""
+        """Return a file as Python reads text: UTF-8, with line feeds.
+
+        Returns None if it cannot be read.
+        """
         content = self.content(name)
         if content is None:
             return None
@@ -125,13 +133,19 @@ class Snapshot:
         return with_line_feeds(text)
 
     def json(self, name: str) -> Any:
-        """Return the JSON value of a file, by Python's own parser; None if it cannot be read."""
+        """Return the JSON value of a file, by Python's own parser.
+
+        Returns None if it cannot be read.
+        """
         if name not in self._json:
             self._json[name] = (self._parse(name), self.file(name))
         return self._json[name][0]
 
     def object(self, name: str) -> dict[str, Any] | None:
-        """Return the JSON object of a file; None if it cannot be read or is not an object."""
+        """Return the JSON object of a file.
+
+        Returns None if it cannot be read or is not an object.
+        """
         value = self.json(name)
         if isinstance(value, dict):
             return value
@@ -187,7 +201,7 @@ class Snapshot:
             return File(name, None, error.problem, str(error), error.line)
 
     def _is_within(self, path: Path) -> bool:
-        """Return whether ``path`` leads into the folder, or to the blobs of its hub cache."""
+        """Return whether ``path`` leads into the folder or the blobs of its hub cache."""
         real = Path(os.path.realpath(path))
         return real.is_relative_to(self.root) or (
             self.root.parent.name == "snapshots"
@@ -196,14 +210,20 @@ class Snapshot:
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """Return the snapshot in ``path``. Raises TokenizerLoadError if that is not a folder."""
+    """Return the snapshot in ``path``.
+
+    Raises TokenizerLoadError if ``path`` is not a folder.
+    """
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': expected the folder of a model, got an empty path")
     return Snapshot(Path(path))
 
 
 def _whole(value: Any) -> Any:
-    """Return ``value`` with U+FFFD for each lone surrogate, which no token can contain."""
+    """Return ``value`` with U+FFFD for each lone surrogate.
+
+    No token can contain a lone surrogate.
+    """
     text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
     return json.loads(text.decode("utf-16", "replace"))
 

@@ -1,4 +1,4 @@
-"""The tokens of a snapshot after loading with transformers 5: roles, added tokens, ids.
+"""The tokens of a snapshot after loading with transformers 5: roles and ids.
 
 In: a :class:`Snapshot`. Out: :class:`Tokens`: the token of each role and the file that declares it,
 the added tokens as each file declares them and after loading, and the ids of texts.
@@ -138,7 +138,10 @@ class Tokens:
 
     @cached_property
     def legacy(self) -> dict[str, int]:
-        """``added_tokens.json``: texts to ids. It counts only without ``added_tokens_decoder``."""
+        """``added_tokens.json``: texts to ids.
+
+        It counts only without ``added_tokens_decoder``.
+        """
         found = self.snapshot.object("added_tokens.json") or {}
         return {text: i for text, i in found.items() if is_id(i) and text}
 
@@ -213,7 +216,7 @@ class Tokens:
 
     @property
     def is_built(self) -> bool:
-        """Whether the tokenizer is built from the vocabulary and the declared tokens alone."""
+        """Whether the tokenizer is built from the vocabulary and declared tokens alone."""
         return self.resolved.is_built
 
     @cached_property

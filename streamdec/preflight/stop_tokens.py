@@ -1,4 +1,4 @@
-"""The token ids on which an engine stops without being asked: the rules of each engine.
+"""The token ids on which engines stop without being asked: their rules.
 
 In: a folder and an engine. Out: :class:`~streamdec.preflight.StopTokens`: ids, and the source of
 each.
@@ -274,7 +274,10 @@ class EosSources:
         return ()
 
     def _text_default(self, part: Mapping[str, Any]) -> Found:
-        """Return the class default of the text part: by its own type, else by the outer type."""
+        """Return the class default of the text part.
+
+        It is the default of the text part's own type, else of the outer type.
+        """
         default = facts().eos_default(self.model_type).text
         name, text_type = self.model_type, part.get("model_type")
         if isinstance(text_type, str) and facts().knows_model(text_type):
@@ -282,7 +285,10 @@ class EosSources:
         return _found(default, "text_class_default", f"transformers: {name}", "")
 
     def or_text(self, value: Found, text: Found) -> Found:
-        """Return ``value``, or ``text`` if the top level has no value; an empty list is one."""
+        """Return ``value``, or ``text`` if the top level has no value.
+
+        An empty list is a value.
+        """
         return value if self.config.get("eos_token_id") is not None or value else text
 
     # --- T and A ----------------------------------------------------------------------------------
@@ -314,7 +320,7 @@ class EosSources:
 
 
 def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopTokens:
-    """Return the ids on which ``engine`` stops when it serves the snapshot in ``path``.
+    """Return the ids on which ``engine`` stops when it serves a snapshot.
 
     ``engine`` is ``"vllm"``, ``"sglang"``, ``"transformers"``, ``"dynamo"``, ``"smg"`` or
     ``"mlx-lm"``. A version may follow after ``@`` (``"vllm@0.19.1"``). The default is the newest
@@ -336,10 +342,10 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 
 
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
-    """Return a ``StopConditions`` whose ``eos_token_ids`` are the ids on which ``engine`` stops.
+    """Return ``StopConditions`` with the ids on which ``engine`` stops.
 
-    ``path`` is the folder of a snapshot, and ``engine`` is as for
-    :func:`~streamdec.preflight.effective_stop_tokens`.
+    The ids are its ``eos_token_ids``. ``path`` is the folder of a snapshot, and ``engine`` is as
+    for :func:`~streamdec.preflight.effective_stop_tokens`.
 
     If some ids are unknown (``StopTokens.resolved``), warns with
     :class:`~streamdec.StreamdecWarning`, and uses the others.

@@ -57,7 +57,10 @@ class Templates:
 
     @cached_property
     def legacy(self) -> dict[str, Template]:
-        """The templates in ``chat_template.json``, which processors read and tokenizers do not."""
+        """The templates in ``chat_template.json``.
+
+        Processors read this file, and tokenizers do not.
+        """
         if LEGACY not in self.snapshot.names:
             return {}
         return _named((self.snapshot.object(LEGACY) or {}).get("chat_template"), LEGACY)

@@ -1,4 +1,4 @@
-"""The renderings of small conversations by a chat template, and the markers of their turns.
+"""The renderings of small conversations by a template, and their turn markers.
 
 In: the text of a template and the special tokens that it sees. Out: :class:`Probes`, from which
 :func:`find_turns` reads the marker that closes a turn of the assistant and the one that opens the
@@ -210,7 +210,10 @@ def _between(text: str, start: str, end: str | None) -> str | None:
 
 
 def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
-    """Raise :class:`ChatTemplateError` for a template over a limit, or with a syntax error."""
+    """Return the facts found by parsing a template.
+
+    Raises :class:`ChatTemplateError` for a template over a limit, or with a syntax error.
+    """
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
     report = import_module("streamdec.chat.static_check").check_template(environment, source)
     loaded: dict[str, int] = {}

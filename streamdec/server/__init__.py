@@ -1,4 +1,4 @@
-"""A small server of OpenAI's and Anthropic's APIs for any engine that generates token ids.
+"""A small server of OpenAI's and Anthropic's APIs for any engine of token ids.
 
 It reads requests, renders chat templates, encodes prompts, finds stops, and sends text. You supply
 the engine as a callable. ``streamdec serve`` runs the server. ``create_app`` returns it as an ASGI

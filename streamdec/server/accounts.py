@@ -52,9 +52,10 @@ class Account:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request while it is served. Raises RequestError if the key is over a limit.
+        """Count a request while it is served.
 
-        Tokens are counted at the end of an answer, so concurrent requests may exceed the limit.
+        Raises RequestError if the key is over a limit. Tokens are counted at the end of an answer,
+        so concurrent requests may exceed the limit.
         """
         if self._most_at_once is not None and self._num_served >= self._most_at_once:
             raise _too_many(f"more than {self._most_at_once} requests at once", 1)

@@ -1,4 +1,4 @@
-"""Admission, which bounds the memory and threads of requests before their answers begin.
+"""Admission: bounds the memory and threads of requests before they are answered.
 
 In: requests whose heads were read. Out: a :class:`Place` for each, which is kept until the answer
 begins. A request reserves resources before it uses them: bytes before they are kept, a place before
@@ -63,7 +63,7 @@ class Admission:
         self._freed = anyio.Event()
 
     def check(self) -> None:
-        """Raise RequestError if the server is shutting down, or has too many requests already."""
+        """Raise RequestError if the server is shutting down or has too many requests."""
         if self._slots.is_closed:
             raise closing()
         if len(self._places) + self._slots.num_running >= self._most_requests:
@@ -98,7 +98,10 @@ class Admission:
             self._freed = anyio.Event()
 
     async def run(self, size: int, call: Callable[[], _T]) -> _T:
-        """Return the result of ``call``, which takes time in proportion to ``size`` bytes."""
+        """Return the result of ``call``, which takes time in proportion to ``size``.
+
+        ``size`` is a number of bytes.
+        """
         return await to_thread.run_sync(call, limiter=self._small if size < LARGE else self._large)
 
     async def run_isolated(self, call: Callable[[], _T]) -> _T:
@@ -132,7 +135,7 @@ class Place:
         return self._admission.is_waiting(self, size)
 
     async def hold(self, size: int) -> None:
-        """Take room for ``size`` more bytes of a large body, and wait for it if necessary."""
+        """Take room for ``size`` more bytes of a large body; wait if necessary."""
         await self._admission.hold(self, size)
 
     async def parsed(self, size: int, parse: Callable[[], _T]) -> _T:

@@ -36,7 +36,7 @@ class WholeAnswer(Protocol):
         ...
 
     def step(self, chunk: Chunk, /, **options: Any) -> object:
-        """Add a chunk. If there are several samples, ``index`` is the number of its sample."""
+        """Add a chunk. For several samples, ``index`` is the number of its sample."""
         ...
 
     def body(self) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class Answer:
     Args:
         front: the front, which has the slots.
         samples: the streams, in the order of their index.
-        wire: the encoder of a streamed response. whole: the object that makes a whole response.
-            Give either ``wire`` or ``whole``.
+        wire: the encoder of a streamed response.
+        whole: the object that makes a whole response. Pass either ``wire`` or ``whole``.
         is_anthropic: whether errors have the form of Anthropic's API.
     """
 
@@ -138,7 +138,7 @@ class Answer:
         return True
 
     def abort(self) -> None:
-        """End the response early. The client gets the error of the API for an aborted request."""
+        """End the response early, with the API's error for an aborted request."""
         self._is_aborted = True
         if self._response is not None:
             self._response.abort()
@@ -171,7 +171,10 @@ class Answer:
         await send_json(send, status, body)
 
     async def _generate(self) -> bool:
-        """Read all samples concurrently. Raise the first error, which ends the other samples."""
+        """Read all samples concurrently.
+
+        Raises the first error, which ends the other samples.
+        """
         errors: list[Exception] = []
         ended: set[int] = set()
         with anyio.CancelScope() as self._generating:

@@ -1,4 +1,4 @@
-"""The server as an ASGI application of Starlette: its routes, with the guard before them.
+"""The server as an ASGI application of Starlette: a guard before its routes.
 
 In: a tokenizer, an engine and options. Out: an application for uvicorn or any other ASGI server. Do
 not mount it in another application, which would not run its lifespan. Tested with Starlette 1.10.0

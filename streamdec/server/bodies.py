@@ -135,9 +135,10 @@ def object_of(data: bytes, limits: ServerLimits) -> dict[str, Any]:
 
 
 def check_inner(text: str, limits: ServerLimits, param: str) -> None:
-    """Raise RequestError if the JSON in a text of a body has too many values or levels.
+    """Raise RequestError if JSON in a text has too many values or levels.
 
-    It is parsed by one call of C code, in which other threads have to wait. So numbers count, too.
+    The text is part of a body. It is parsed by one call of C code, in which other threads have to
+    wait. So numbers count, too.
     """
     data = text.encode()
     try:
@@ -190,7 +191,10 @@ def _no_number(word: str) -> float:
 
 
 def _integer(number: str) -> int:
-    """Return an integer. Other threads can run at each call, unlike during a call of C code."""
+    """Return an integer. Other threads can run at each call.
+
+    They cannot run during a call of C code.
+    """
     return int(number)
 
 

@@ -31,7 +31,7 @@ LEAST_CHUNK = 256
 
 
 class _Reader(h11.Connection):
-    """h11's connection, which also rejects requests that are ambiguous or slow to read.
+    """h11's connection, which also rejects ambiguous and slow requests.
 
     Ambiguous requests have lines that end with only LF, or trailers. Slow requests have too many
     fields or too small chunks. h11 takes a few microseconds for each, so other clients would wait.
@@ -122,7 +122,10 @@ class Connection(H11Protocol):
         self._watch_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Reject an invalid request and close the connection. A response that has begun is cut."""
+        """Reject an invalid request and close the connection.
+
+        A response that has begun is cut.
+        """
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json_bytes(RequestError(msg).body())
             headers = [("content-type", "application/json"), ("connection", "close")]
@@ -168,7 +171,10 @@ _idle: WeakKeyDictionary[ServerState, dict[Connection, None]] = WeakKeyDictionar
 
 
 def _with_flow(app: Any, connection: Connection) -> Any:
-    """Return ``app`` with a faster ``send``. Its scopes say whether the client reads too slowly."""
+    """Return ``app`` with a faster ``send``.
+
+    Its scopes say whether the client reads too slowly.
+    """
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         flow = connection.flow

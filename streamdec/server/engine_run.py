@@ -1,4 +1,4 @@
-"""One call of an engine, as an asynchronous iterator of outputs that a reader can always leave.
+"""One call of an engine, as an asynchronous iterator that can always be left.
 
 In: the call of an engine, which returns an asynchronous iterator, or a plain one for a thread. Out:
 its outputs. A cancellation reaches the engine a bounded number of times. anyio and trio repeat a
@@ -33,7 +33,9 @@ MOST_CANCELLATIONS = 100
 
 
 class EngineRun:
-    """One call of an engine, as a source of outputs. The engine is called for the first output.
+    """One call of an engine, as a source of outputs.
+
+    The engine is called for the first output.
 
     Args:
         call: calls the engine.
@@ -155,7 +157,10 @@ class EngineRun:
     # --- cancellation
 
     def _protected(self, step: Awaitable[Any]) -> Awaitable[Any]:
-        """Return an awaitable of ``step``, a step of the engine, which may ignore cancellation."""
+        """Return an awaitable of ``step``, which may ignore cancellation.
+
+        ``step`` is a step of the engine.
+        """
         if self._cancelled is None:
             self._cancelled = anyio.get_cancelled_exc_class()
         is_asyncio = self._cancelled is asyncio.CancelledError
@@ -169,7 +174,10 @@ class EngineRun:
     def _bounded(
         self, step: Awaitable[Any], guard: anyio.CancelScope | None
     ) -> Generator[Any, Any, Any]:
-        """Await ``step``. If it ignores its cancellation, shield it by ``guard``, or leave it."""
+        """Await ``step``.
+
+        If it ignores its cancellation, shield it by ``guard``, or leave it.
+        """
         assert self._cancelled is not None
         inner: Any = step.__await__()
         num_cancellations = 0
@@ -233,7 +241,10 @@ def _field(output: Any, name: str) -> Any:
 
 
 def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:
-    """Put the outputs of a plain engine into ``feed``, and close the engine. Runs in its thread."""
+    """Put the outputs of a plain engine into ``feed``, and close the engine.
+
+    Runs in the engine's thread.
+    """
     iterator: Any = None
     try:
         iterator = iter(source)

@@ -1,4 +1,4 @@
-"""The interface of engines, the function that loads one, and an engine that replays ids.
+"""The interface of engines, their loader, and an engine that replays ids.
 
 An engine turns prompt ids into token ids. :mod:`streamdec.server.engine_run` calls it.
 """
@@ -148,7 +148,9 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
 
 class ReplayEngine:
-    """Yields the same ids for each prompt, at a pace. Use it to try a server without a model.
+    """Yields the same ids for each prompt, at a pace.
+
+    Use it to try a server without a model.
 
     Args:
         token_ids: the ids.

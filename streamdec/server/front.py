@@ -145,7 +145,10 @@ class Front:
     # --- prompts: these methods take time, and run in a worker of Admission
 
     def prompt_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of a prompt. Raises RequestError for too many ids, and without ids."""
+        """Return the ids of a prompt.
+
+        Raises RequestError if there are too many ids or none.
+        """
         if prompt.text is None:
             return self._checked(list(prompt.token_ids), "prompt")
         return self._encoded(prompt.text, "prompt", add_special_tokens)
@@ -155,10 +158,11 @@ class Front:
         return self._encoded(self._rendered(chat), "messages", add_special_tokens=False)
 
     def chat_prompt(self, chat: Chat, asked: Generation) -> tuple[list[int], Generation]:
-        """Return the ids of a conversation, and ``asked`` with the place where its answer begins.
+        """Return a conversation's ids, and ``asked`` with the place of its answer.
 
-        Only what the template adds after the messages decides whether the answer begins inside the
-        reasoning. A marker that a user wrote does not.
+        The place says whether the answer begins inside a pair of markers. Only what the template
+        adds after the messages decides whether the answer begins inside the reasoning. A marker
+        that a user wrote does not.
         """
         text = self._rendered(chat)
         ids = self._encoded(text, "messages", add_special_tokens=False)
@@ -188,11 +192,17 @@ class Front:
         return ids, replace(asked, conditions=conditions, starts_in=starts_in)
 
     def _state_after(self, token_ids: Sequence[int], pairs: _Pairs) -> int:
-        """The pair of markers inside which a stream begins after these ids, from 1; OPEN: none."""
+        """The pair of markers inside which a stream begins after these ids.
+
+        Pairs are numbered from 1; ``OPEN`` means none.
+        """
         return PromptMarkers(pairs, self.tokenizer).state_after(self.tokenizer, token_ids)
 
     def check_chat(self, chat: Chat) -> None:
-        """Raise RequestError if ``chat`` has no template, or its own and that is not allowed."""
+        """Raise RequestError if ``chat`` has no template or one that is not allowed.
+
+        A template of the request may be forbidden.
+        """
         if chat.template is not None and not self.allows_templates:
             message = "this server does not render templates of requests"
             raise RequestError(message, param="chat_template", code="unsupported_parameter")
@@ -285,7 +295,7 @@ class Front:
         return Sample(text, run, 0 if index else len(prompt))
 
     def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
-        """Return a stream that outputs a chunk for each token, and the tracer that records it."""
+        """Return a stream with a chunk for each token, and the tracer that records it."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
         text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
@@ -333,7 +343,12 @@ class Front:
         return len(self._answering)
 
     async def shut_down(self, grace: float) -> None:
-        """Reject new requests. Abort running ones after ``grace`` seconds, and wait for the end."""
+        """Reject new requests, and end the running ones.
+
+        Aborts running requests after ``grace`` seconds, and waits for their end.
+
+        Aborts running requests after ``grace`` seconds, and waits for their end.
+        """
         self.slots.close()
         with anyio.move_on_after(grace):
             await self._end_of_all()
@@ -349,9 +364,10 @@ class Front:
 
 
 def _first(state: int | None, pairs: _Pairs) -> _Pairs:
-    """Return ``pairs`` with pair number ``state`` (from 1) moved to the front, if there is one.
+    """Return ``pairs`` with pair number ``state`` (from 1) moved to the front.
 
-    ``starts_inside=True`` makes a stream begin inside the first pair.
+    Returns ``pairs`` unchanged if ``state`` is 0 or None. ``starts_inside=True`` makes a stream
+    begin inside the first pair.
     """
     rest = list(pairs)
     return (rest.pop(state - 1), *rest) if state else pairs

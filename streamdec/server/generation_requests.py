@@ -160,7 +160,10 @@ def generation_of(
 
 
 def _start_of_reasoning(fields: Fields, conditions: StopConditions) -> int | None:
-    """Return where the reasoning starts if the request says it and names no other markers."""
+    """Return where the reasoning starts if the request says it.
+
+    Returns None if the request does not say it or names other markers.
+    """
     if fields.get("starts_inside") is None or conditions.ignore_stops_between:
         return None
     return int(fields.flag("starts_inside"))
@@ -252,7 +255,10 @@ def read_prompts(body: Mapping[str, Any], vocab_size: int, limits: ServerLimits)
 def prompt_of_ids(
     ids: list[Any], vocab_size: int, limits: ServerLimits, param: str = "prompt"
 ) -> Prompt:
-    """Return the prompt of ``ids``. Raises RequestError for an id the tokenizer does not have."""
+    """Return the prompt of ``ids``.
+
+    Raises RequestError for an id that the tokenizer does not have, and for too many ids.
+    """
     if len(ids) > limits.prompt_tokens:
         raise too_long(str(len(ids)), limits, param)
     is_of_ints = not set(map(type, ids)) - {int}
@@ -304,7 +310,10 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
 
 
 def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> None:
-    """Raise RequestError for a message that is too large. Large ones take some milliseconds."""
+    """Raise RequestError for a message that is too large.
+
+    Large messages take some milliseconds.
+    """
     for index, each in enumerate(messages):
         size = len(json.dumps(each, ensure_ascii=False, separators=(",", ":")))
         if size > limits.message_characters:
@@ -316,7 +325,7 @@ def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> 
 
 
 def _arguments(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments of calls of tools that are JSON in a text, which is parsed later."""
+    """Yield the arguments of tool calls that are JSON in a text, parsed later."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -329,7 +338,10 @@ def _arguments(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, dict[str, Any]]:
-    """Return the conversation of a request to Anthropic's API, and its other fields as OpenAI's."""
+    """Return the conversation of an Anthropic request, and its other fields.
+
+    The other fields have the names of OpenAI's API.
+    """
     fields = Fields(body)
     if fields.integer("max_tokens", 1) is None:
         raise RequestError("max_tokens is required", param="max_tokens")
@@ -358,9 +370,9 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
 
 
 def _with_reasoning(message: Any) -> Any:
-    """Return a message with its thinking blocks as reasoning, the field that templates read.
+    """Return a message with its thinking blocks as the field for reasoning.
 
-    Thinking blocks that only Anthropic can decrypt are left out.
+    Templates read that field. Thinking blocks that only Anthropic can decrypt are left out.
     """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "assistant":

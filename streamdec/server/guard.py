@@ -1,4 +1,4 @@
-"""The guard, which checks keys and hosts before all routes, and converts errors to the APIs'.
+"""The guard: checks keys and hosts before all routes, and converts errors.
 
 In: requests. Out: calls of the routes, or errors in the form of the request's API. An unexpected
 error is logged, and its client gets no details.
@@ -118,7 +118,7 @@ class Guard:
 
 
 def _request_id(scope: Any) -> str:
-    """Return the id of a request: the client's id if it is safe in a log, else a new one."""
+    """Return a request's id: the client's if it is safe in a log, else a new one."""
     given = Headers(scope=scope).get("x-request-id", "")
     return given if re.fullmatch(_REQUEST_ID, given, re.ASCII) else secrets.token_hex(12)
 

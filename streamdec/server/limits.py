@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """The limits of a server. A request over a limit gets an error that names the parameter.
+    """The limits of a server.
+
+    A request over a limit gets an error that names the parameter.
 
     Raises ValueError for a value that is not a positive number. Only ``waiting`` may be 0, and only
     fields whose default is None may be None.

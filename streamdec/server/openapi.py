@@ -1,8 +1,8 @@
-"""The OpenAPI document of a server: its paths, the parameters that it reads, and its errors.
+"""The OpenAPI document of a server: its paths, parameters and errors.
 
-In: the limits and the routes of a server. Out: a JSON object (OpenAPI 3.1.0). Parameters that
-:mod:`streamdec.server.parameters` rejects are not listed. Responses are those of the APIs of OpenAI
-and Anthropic, and are not described again.
+In: the limits and the routes of a server. Out: a JSON object (OpenAPI 3.1.0). It has the parameters
+that the server reads. Parameters that :mod:`streamdec.server.parameters` rejects are not listed.
+Responses are those of the APIs of OpenAI and Anthropic, and are not described again.
 """
 
 from __future__ import annotations
@@ -167,7 +167,10 @@ _PLAIN: Json = {"text/plain": {"schema": _TEXT}}
 
 
 def openapi_document(limits: ServerLimits, *, needs_key: bool) -> Json:
-    """Return the document of a server with these limits, and whether requests need a key."""
+    """Return the document of a server with these limits.
+
+    ``needs_key`` says whether requests need a key.
+    """
     parameters = _parameters(limits)
     paths: dict[str, Json] = {}
     for path, post in _POSTS.items():

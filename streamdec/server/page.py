@@ -1,4 +1,4 @@
-"""The page at ``/``, which sends a prompt with stops and shows each token of the answer.
+"""The page at ``/``: sends a prompt with stops and shows each token.
 
 The page is one document without other files. It draws the answer as a trace
 (:mod:`streamdec.trace.html`). Its content security policy allows its own script and style, by their

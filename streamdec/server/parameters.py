@@ -1,4 +1,6 @@
-"""The request parameters of OpenAI, vLLM, SGLang and Anthropic, and which ones are rejected.
+"""The request parameters of four APIs, and which ones are rejected.
+
+The APIs are those of OpenAI, vLLM, SGLang and Anthropic.
 
 A parameter that would change the answer and is not supported is rejected by name. An error is
 better than an answer that ignores the parameter. Null, and values that change nothing, are
@@ -37,7 +39,7 @@ class Api(NamedTuple):
 
 
 def check_supported(fields: Fields, api: Api) -> None:
-    """Raise RequestError for a parameter that would change the answer and is not supported."""
+    """Raise RequestError for an unsupported parameter that changes the answer."""
     for name, value in fields.body.items():
         refusal = api.refused.get(name)
         if refusal is None or value is None or any(_is(value, kept) for kept in refusal.unless):

@@ -58,7 +58,10 @@ class RequestError(StreamdecError, ValueError):
 
 
 def busy(why: str, *, close: bool = False) -> RequestError:
-    """Return the error for a busy server; ``close`` if the rest of the body is not read."""
+    """Return the error for a busy server.
+
+    ``close`` closes the connection because the rest of the body is not read.
+    """
     headers = {**RETRY_AFTER, "connection": "close"} if close else RETRY_AFTER
     message = f"the server is busy: {why}"
     return RequestError(message, status=429, code="server_busy", headers=headers)

@@ -1,4 +1,4 @@
-"""Encode responses of OpenAI's Responses API for text, as events or as one object.
+"""Encode text responses of OpenAI's Responses API, as events or one object.
 
 In: the chunks of one stream. Out: the events of the API as Server-Sent Events, or the object. Text
 of the section "reasoning" is in items of the type ``reasoning``. Tested with the client openai
@@ -164,7 +164,7 @@ class ResponseEncoder:
         self.step_bytes(chunk, **options)
 
     def body(self) -> Json:
-        """Return the object of a response that has ended; the error of the API if it failed."""
+        """Return the object of an ended response; the API's error if it failed."""
         assert self._last is not None
         reason = self._last.finish_reason
         if reason in FAILURES:

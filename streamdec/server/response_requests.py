@@ -23,7 +23,10 @@ MOST_METADATA, LONGEST_KEY, LONGEST_VALUE = 16, 64, 512
 
 
 def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, dict[str, Any]]:
-    """Return the conversation of a request, and its other fields with the names of chats."""
+    """Return the conversation of a request, and its other fields.
+
+    The other fields have the names of the Chat Completions API.
+    """
     fields = Fields(body)
     rest = {name: value for name, value in body.items() if name in RESPONSES.read}
     rest["max_tokens"] = fields.integer("max_output_tokens", 1, limits.max_tokens)
@@ -46,7 +49,7 @@ def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
 
 
 def _check_forms(fields: Fields) -> None:
-    """Raise RequestError if the request asks for an unsupported form of text or reasoning."""
+    """Raise RequestError for an unsupported form of text or reasoning."""
     text, reasoning = fields.within("text"), fields.within("reasoning")
     for within, name, kept in (
         (text.within("format"), "type", "text"),
@@ -115,7 +118,10 @@ def _wrong_type(where: str, item: Mapping[str, Any], wanted: str) -> RequestErro
 
 
 def _metadata(fields: Fields) -> dict[str, Any]:
-    """Return the metadata, which the response repeats, with the limits of OpenAI's API."""
+    """Return the metadata, which the response repeats.
+
+    It has the limits of OpenAI's API.
+    """
     found = fields.mapping("metadata") or {}
     if len(found) > MOST_METADATA or not all(
         len(key) <= LONGEST_KEY and isinstance(value, str) and len(value) <= LONGEST_VALUE
@@ -127,7 +133,7 @@ def _metadata(fields: Fields) -> dict[str, Any]:
 
 
 def repeated(fields: Fields, asked: Generation) -> dict[str, Any]:
-    """Return the fields of the request that the response repeats; none of them is large."""
+    """Return the fields of the request that the response repeats, all small."""
     return {
         "background": False,
         "max_output_tokens": asked.conditions.max_tokens,

@@ -286,7 +286,7 @@ class Routes:
         return Work(prepare)
 
     def _check_separates(self, separates: bool, param: str) -> None:
-        """Raise RequestError if the request asks for the reasoning and its markers are unknown."""
+        """Raise RequestError if reasoning is requested and its markers are unknown."""
         if separates and not self._front.reasoning_markers:
             message = f"{param}: the server does not know the markers of the reasoning"
             raise RequestError(message, param=param, code="unsupported_parameter")

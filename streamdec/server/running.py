@@ -1,4 +1,4 @@
-"""Runs the server with uvicorn, and shuts it down so that running streams can end.
+"""Runs the server with uvicorn, and lets running streams end at shutdown.
 
 After the first SIGTERM or SIGINT, new requests get 503. Running streams continue for a grace
 period. Then they are aborted, and their clients get an error of the API. If an engine ignores its
@@ -102,7 +102,7 @@ def serve(
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises OSError, with the address, if it cannot listen."""
+    """Return a socket that listens. Raises OSError with the address if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches off Nagle's algorithm only if the protocol is named. Nagle's algorithm
     # would delay each response by 40 ms.

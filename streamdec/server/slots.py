@@ -50,9 +50,9 @@ class Slots:
             self._queue.popleft().is_over.set()
 
     def enter_nowait(self, size: int) -> bool:
-        """Take slots for ``size`` streams, until ``leave``. Return whether there were enough.
+        """Take slots for ``size`` streams until ``leave``, if there are enough.
 
-        Raises RequestError if the slots are closed.
+        Returns whether there were enough. Raises RequestError if the slots are closed.
         """
         if size > self._count:
             raise ValueError(f"{size} streams exceed the limit of {self._count}")

@@ -20,9 +20,10 @@ from streamdec.trace.tracer import Tracer
 
 
 class TraceStream:
-    """Encodes the records of ``tracer``, as a :class:`~streamdec.integrations.asgi.WireStream`.
+    """Encodes the records of ``tracer`` as a stream of events.
 
-    ``name`` replaces the tokenizer's name, which may be a path of the server.
+    It is a :class:`~streamdec.integrations.asgi.WireStream`. ``name`` replaces the tokenizer's
+    name, which may be a path of the server.
     """
 
     keep_alive = comment("keep-alive")

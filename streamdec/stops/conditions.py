@@ -112,8 +112,8 @@ class StopConditions(_Fields):
             ``ignore_stops_between``; markers that exclude each other; a length above its bound.
             Also if a pattern is invalid, can match the empty string, or depends on the text after
             the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat.
-            TokenIdError: an id is not an integer from 0 to 2**32 - 1. TypeError: another argument
-            has a wrong type.
+        TokenIdError: an id is not an integer from 0 to 2**32 - 1.
+        TypeError: another argument has a wrong type.
         MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
@@ -303,7 +303,7 @@ def _ids(name: str, given: Ids) -> tuple[int, ...]:
 
 
 def _listed(given: Any) -> list[Any]:
-    """Return ``given`` as a list: a single value as a list of one, None as an empty list."""
+    """Return ``given`` as a list: one value as a list of one, None as an empty list."""
     if given is None:
         return []
     if isinstance(given, (list, tuple)) or _is_list(given):
@@ -312,7 +312,10 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is a list of values. A text is one value, and a mapping is a mistake."""
+    """Whether ``given`` is a list of values.
+
+    A text is one value, and a mapping is a mistake.
+    """
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 

@@ -1,9 +1,9 @@
-r"""How a stream with stops ends: what is output, and where in the text the stop stands.
+r"""The end of a stream with stops: its last output, and the place of the stop.
 
-In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment.
-Out: an :class:`Ending`. Nothing
-here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
-was. Positions are counts (:mod:`streamdec.tables.counting`) of the whole generated text.
+In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment. Out: an
+:class:`Ending`. Nothing here changes a stream, so an end that raises (a pattern that takes too
+long) leaves the stream as it was. Positions are counts (:mod:`streamdec.tables.counting`) of the
+whole generated text.
 
 **Theory.** At any moment the generated text has three parts: what was output, what is decided but
 withheld (``Checkpoint.withheld``), and what the unfinished bytes of the table's state would give if
@@ -73,7 +73,9 @@ class Ending(NamedTuple):
 def find(
     stops: StopSet, at: Checkpoint, text: str, firsts: Ages, *, ignore: bool = False
 ) -> tuple[Read, Ending | None]:
-    """Read ``text``, which was decided at ``at``; its code points began ``firsts`` tokens ago.
+    """Read ``text``, which was decided at ``at``.
+
+    ``firsts``: how many tokens ago each code point of ``text`` began.
 
     Returns what the text did (a Read, with the text that was withheld before), and the Ending if
     the text completed a stop, else None.
@@ -119,7 +121,10 @@ def by_id(
     *,
     hidden: bool,
 ) -> Ending:
-    """Return the end by a stop id or end-of-sequence id, before whose text the rest is released."""
+    """Return the end by a stop id or an end-of-sequence id.
+
+    The withheld text of earlier tokens is released before the text of the id.
+    """
     index = tokens_in(at.count)
     if hidden and stops.hides:
         text, found = _released(stops, table, at)
@@ -140,7 +145,7 @@ def by_id(
 def by_sequence(
     stops: StopSet, table: Table, at: Checkpoint, first: Candidate, token_id: int
 ) -> Ending:
-    """Return the end by a sequence, which began with ``first`` and ends in ``token_id``."""
+    """Return the end by a sequence of ids from ``first`` to ``token_id``."""
     ids = first.node.sequence
     index = tokens_in(at.count)
     if not stops.hides:
@@ -176,14 +181,17 @@ def by_sequence(
 
 
 def _end_of(at: Checkpoint, text: str) -> int:
-    """The count of all text once ``text``, which begins with what was withheld, is output."""
+    """The count of all text once ``text`` is output.
+
+    ``text`` begins with the withheld text.
+    """
     return _text_count(at.count) - size_of(at.withheld) + size_of(text)
 
 
 def _released(
     stops: StopSet, table: Table, at: Checkpoint, *, ignore: bool = False
 ) -> tuple[str, Ending | None]:
-    """The text that is released because nothing follows, and the stop that it completes."""
+    """The text that is released if nothing follows, and the stop that it completes."""
     text = table.flush(at.state)
     firsts = table.released(at.state, text)
     return _emptied(*find(stops, at, text, firsts, ignore=ignore))
@@ -192,10 +200,10 @@ def _released(
 def _parted(
     stops: StopSet, table: Table, at: Checkpoint, token_id: int
 ) -> tuple[str, Ending | None, provenance.Parted]:
-    """Return the text before a token that ends the stream by its id, and the token's own text.
+    """Return the text before a token that ends the stream, and the token's own text.
 
-    No stop is searched in the token's own text. An earlier token may have begun its first
-    character.
+    The token ends the stream by its id. No stop is searched in the token's own text. An earlier
+    token may have begun its first character.
     """
     parted = table.parted(at.state, token_id)
     text, found = _emptied(*find(stops, at, parted.before, parted.firsts))

@@ -97,7 +97,7 @@ class Gate:
         return hit, "", self._targets[state][hit.stop]
 
     def by_id(self, state: int, token_id: int) -> int | None:
-        """Return the state after the marker ``token_id``; None if it is not one in ``state``."""
+        """Return the state after ``token_id``; None if it is not a marker in ``state``."""
         return self._ids[state].get(token_id)
 
     def can_be(self, state: int, tail: str) -> bool:
@@ -109,7 +109,11 @@ class Gate:
 
 
 def _by_id(targets: Mapping[Marker, int], skipped: Mapping[str, tuple[int, ...]]) -> dict[int, int]:
-    """The ids among ``targets``, and those of skipped special tokens with such a text."""
+    """The ids that are markers, each with the state after it.
+
+    These are the ids among ``targets``, and the ids of skipped special tokens whose text is among
+    them.
+    """
     found: dict[int, int] = {}
     for marker, state in targets.items():
         if isinstance(marker, str):
@@ -146,8 +150,8 @@ class PromptMarkers:
 
     Args:
         sections: pairs of an opening and a closing marker. A marker that opens one section and
-            closes another counts as an opening marker. tokenizer: the tokenizer of the streams. No
-            reference is kept, or it would never be freed.
+            closes another counts as an opening marker.
+        tokenizer: the tokenizer of the streams. No reference is kept, or it would never be freed.
     """
 
     __slots__ = ("_by_id", "_by_text")
@@ -164,7 +168,7 @@ class PromptMarkers:
                 self._by_text.setdefault(marker, state)
 
     def state_after(self, tokenizer: Decoder, prompt: Sequence[SupportsIndex]) -> int:
-        """Return the gate's state after ``prompt``: that of its last marker; OPEN without one."""
+        """Return the gate's state after the last marker in ``prompt``; OPEN without one."""
         backwards, size, state = [*reversed(prompt)], len(prompt), OPEN
         for token_id, after in self._by_id.items():
             with suppress(ValueError):

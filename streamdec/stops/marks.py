@@ -47,14 +47,17 @@ def newest(marks: Marks, most: int) -> list[float | int]:
 
 
 def origin_of(marks: Sequence[int], place: int) -> int:
-    """Return the token that began code point ``place``; ``marks`` are counts, the oldest first."""
+    """Return the index of the token that began code point ``place``.
+
+    ``marks`` are counts, the oldest first.
+    """
     return next((tokens_in(mark) - 1 for mark in marks if code_points_in(mark) > place), 0)
 
 
 def marks_of(count: int, firsts: Ages) -> tuple[int, ...]:
-    """Return the marks of letters; ``firsts`` are their ages in tokens, ``count`` is before them.
+    """Return the marks of letters, one for each run that began in the same token.
 
-    There is one for each run of letters that began in the same token.
+    ``firsts`` are the ages of the letters in tokens, ``count`` is the count before them.
     """
     index, code_points = tokens_in(count), code_points_in(count)
     return tuple(

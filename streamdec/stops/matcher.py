@@ -90,7 +90,10 @@ class Matcher(Protocol):
         """Return the tail after ``text``, no part of which can be in a stop."""
 
     def restart(self, tail: Any) -> Any:
-        """Return the tail after a release: a later stop cannot contain text from before it."""
+        """Return the tail after a release.
+
+        A later stop cannot contain text from before the release.
+        """
 
     def jailed(self, tail: Any) -> str:
         """Return the end of the text that must be withheld."""
@@ -102,7 +105,10 @@ class Matcher(Protocol):
         """Return ``tail`` as JSON."""
 
     def load(self, data: Any) -> Any:
-        """Return the tail from which ``dump`` made ``data``. Raises ValueError for other data."""
+        """Return the tail from which ``dump`` made ``data``.
+
+        Raises ValueError for other data.
+        """
 
 
 class StopStrings:
@@ -213,7 +219,10 @@ class StopStrings:
 
 
 def proper_prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Return a test whether a text (not empty) is a proper prefix of one of ``stops``."""
+    """Return a test whether a text is a proper prefix of one of ``stops``.
+
+    The text must not be empty.
+    """
     if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
         return _bisecting(sorted(stops))
     return _learning(stops)
@@ -230,7 +239,10 @@ def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
 
 
 def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Search a sorted list at first, and a set of all prefixes once making it is worth the cost."""
+    """Search a sorted list at first, and later a set of all prefixes.
+
+    The set is made once it is worth the cost.
+    """
     test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
 
     def begins(text: str) -> bool:

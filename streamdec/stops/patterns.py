@@ -69,9 +69,10 @@ def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple
 
 @lru_cache(maxsize=256)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
-    """Return ``source`` as a stop pattern with matches of at most ``max_match_length`` code points.
+    """Return ``source`` as a stop pattern.
 
-    Raises ValueError, which names the pattern, if ``source`` cannot be a stop pattern.
+    Its matches have at most ``max_match_length`` code points, unless that is None. Raises
+    ValueError, which names the pattern, if ``source`` cannot be a stop pattern.
     """
     try:
         tree = parse(source)
@@ -144,7 +145,10 @@ class _Speller:
         self._parts = 0
 
     def whole(self, tree: Regex) -> str:
-        """The pattern with its global flags; ``(?V0)`` is ``re``'s own syntax in ``regex``."""
+        """The pattern with its global flags.
+
+        ``(?V0)`` selects the syntax of ``re`` in ``regex``.
+        """
         flags = tree.flags
         spelled = self._spell(tree.parts, _Place(flags))
         spelled = f"(?i:{spelled})" if flags & re.IGNORECASE else f"(?:{spelled})"
@@ -264,7 +268,7 @@ class _Speller:
 
 
 def _untested(choice: str) -> str:
-    """Return an alternative such that ``regex`` does not merge it with others: see UNTESTED."""
+    """Return an alternative that ``regex`` does not merge with others: see UNTESTED."""
     return UNTESTED + choice if choice.startswith("[^") else choice
 
 

@@ -1,7 +1,8 @@
-"""The matcher of stop patterns, on the ``regex`` library (an extra, imported when it is needed).
+"""The matcher of stop patterns, which uses the ``regex`` library.
 
-That library can find a *partial* match: text that does not match yet, but may match once more text
-follows. So two searches are enough, and no automaton is needed:
+The library is an extra, and is imported when it is needed. It can find a *partial* match: text that
+does not match yet, but may match once more text follows. So two searches are enough, and no
+automaton is needed:
 
 * *complete*: does a match end in the new text, and where does the first one end?
 * *begun*: from which place on may the text still become a match?
@@ -83,7 +84,7 @@ class _Regex:
     def complete(
         self, tail: RegexTail, text: str, seen: int, deadline: float
     ) -> tuple[int, int] | None:
-        """Return start and end of the first match that ends after the first ``seen`` letters.
+        """Return start and end of the first match that ends after ``seen`` letters.
 
         ``text`` begins with the text of ``tail``. The first match is the one that ends first. If
         several end there, it is the longest.
@@ -304,10 +305,10 @@ def matcher_of(
     *,
     shown: bool = False,
 ) -> Matcher:
-    """Return a matcher of stop strings and of patterns, which are hidden unless ``shown``.
+    """Return a matcher of stop strings and of patterns.
 
-    Raises MissingExtraError if the ``regex`` library is not installed, ValueError for a pattern
-    that it cannot compile.
+    The patterns are hidden unless ``shown``. Raises MissingExtraError if the ``regex`` library is
+    not installed, ValueError for a pattern that it cannot compile.
     """
     strings = StopStrings(hidden, visible)
     return RegexStops(strings, patterns, shown) if patterns else strings

@@ -338,12 +338,18 @@ def _one(name: str, value: Any) -> Part:
 
 
 def _key(part: Part) -> Any:
-    """Return a key that equal parts share. Parts with parts inside always have different keys."""
+    """Return a key that equal parts share.
+
+    Parts with parts inside always have different keys.
+    """
     return part.value if part.name in SIMPLE else id(part)
 
 
 def _members(parts: Parts) -> list[tuple[str, Any]] | None:
-    """The members of a set that matches what ``parts`` match; None if they are not a single set."""
+    """The members of a set that matches the same text as ``parts``, or None.
+
+    None unless ``parts`` is one literal, or one set that is not negated.
+    """
     if len(parts) != 1:
         return None
     [part] = parts
@@ -354,7 +360,10 @@ def _members(parts: Parts) -> list[tuple[str, Any]] | None:
 
 
 def _unpacked(parts: list[Part]) -> Parts:
-    """Return ``parts``; the parts of a group without number and flags replace the group."""
+    """Return ``parts``, with each plain group replaced by the parts inside it.
+
+    A plain group has neither a number nor flags.
+    """
     found: list[Part] = []
     for part in parts:
         is_plain = part.name == "SUBPATTERN" and part.value[:3] == (None, 0, 0)

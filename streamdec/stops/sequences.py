@@ -1,4 +1,4 @@
-r"""Stop sequences of ids: which tokens may begin one, and which text must be withheld for them.
+r"""Stop sequences of ids: the tokens that may begin one, and the text to withhold.
 
 **Theory.** The sequences are a tree (:class:`Node`). Each token that may begin a sequence is a
 :class:`Candidate`: it keeps the checkpoint before the token, and the node that the ids from the
@@ -98,7 +98,7 @@ class Checkpoint(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A token that may begin a stop sequence, the stream before it, and what followed."""
+    """A token that may begin a stop sequence, and the stream before and after it."""
 
     before: Checkpoint
     node: Node

@@ -1,4 +1,6 @@
-r"""Stop conditions at work: what each text does to them, computed once and then looked up.
+r"""Stop sets: the states of stop conditions, and what each text does in a state.
+
+The effect of a text is computed once and then looked up.
 
 **Theory.** A stream with stops walks two automata side by side. The table
 (:mod:`streamdec.tables.table`) turns ids into text; this module turns text into text that may be
@@ -132,7 +134,10 @@ class Matching(dict[str, "Known"]):
 
     @property
     def uncached(self) -> Matching:
-        """The same state for streams that look at each token: an ``alert`` of -1, no texts."""
+        """The same state for streams that look at each token.
+
+        It has an ``alert`` of -1 and no texts.
+        """
         marker_tail, jailed, size = self.marker_tail, self.jailed, self.size
         twin = Matching(None, -1, self.gate, self.tail, marker_tail, jailed, size)
         twin.cached = self.cached
@@ -296,7 +301,10 @@ class StopSet:
         return gate == OPEN or tail == self.matcher.skip(tail, "")
 
     def learn(self, state: Matching, text: str) -> Known:
-        """Compute and store what ``text`` does in ``state``. KeyError: it completes a stop."""
+        """Compute and store what ``text`` does in ``state``.
+
+        Raises KeyError if ``text`` completes a stop.
+        """
         if self.num_stored >= MAX_STORED:
             self._forget()
         known = state[text] = self._known(state, text)
@@ -397,14 +405,20 @@ class StopSet:
 
     @property
     def hides(self) -> bool:
-        """Whether the text of hidden stops is withheld (``include_stop_str_in_output`` is off)."""
+        """Whether the text of hidden stops is withheld.
+
+        It is withheld unless ``include_stop_str_in_output`` is on.
+        """
         return not self.conditions.include_stop_str_in_output
 
 
 def _named_stops(
     conditions: StopConditions, skipped: dict[str, tuple[int, ...]]
 ) -> Mapping[int, NamedStop]:
-    """Return the stop for each id that is one: hidden before visible, a string before an id."""
+    """Return the stop for each id that is a stop.
+
+    If an id has several, a hidden stop comes before a visible one, and a string before an id.
+    """
     if not (skipped or conditions.stop_token_ids or conditions.visible_stop_token_ids):
         return NO_NAMED
     named: dict[int, NamedStop] = {}

@@ -1,4 +1,7 @@
-"""Stop sets that streams share: one for a table and equal conditions, bounded in memory."""
+"""Stop sets that streams share, bounded in memory.
+
+Streams of one table with equal conditions share one stop set.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class StopSetStatistics(NamedTuple):
 
 
 class StopSets:
-    """The stop sets of one table, one for equal conditions; the least recently used go first."""
+    """The stop sets of one table, one for equal conditions.
+
+    The least recently used ones are dropped first.
+    """
 
     __slots__ = ("__weakref__", "_lock", "_sets", "_size")
 
@@ -68,7 +74,11 @@ class StopSets:
                 self._weigh(stops)
 
     def _weigh(self, stops: StopSet) -> None:
-        """Note the size of ``stops``; drop the least recently used ones if all are too large."""
+        """Note the size of ``stops``, and drop stop sets if necessary.
+
+        If there are too many, or all of them are too large, the least recently used ones are
+        dropped.
+        """
         size = stops.size
         self._size += size - stops.noted_size
         stops.noted_size = size
@@ -95,13 +105,20 @@ def _count_dropped() -> None:
 
 
 def stop_set_statistics() -> StopSetStatistics:
-    """Return how many stop sets are kept now for all tables, and how many were dropped."""
+    """Return the statistics of the stop sets of all tables.
+
+    They count the stop sets that are kept now, the texts that these store, and the stop sets that
+    were dropped.
+    """
     kept = [stops for sets in [*_all] for stops in sets]
     return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
 
 
 def stop_set_for(tokenizer: Decoder, table: Table, conditions: StopConditions) -> StopSet:
-    """Return the stop set of ``conditions``, shared by all streams of ``table`` with equal ones."""
+    """Return the stop set of ``conditions`` for ``table``.
+
+    All streams of the table with equal conditions share it.
+    """
     if not isinstance(table, Table):
         return _made(tokenizer, table, conditions)
     if table.stop_sets is None:
@@ -123,9 +140,9 @@ _of_text = StopSets()
 
 
 def text_stop_set_for(conditions: StopConditions) -> StopSet:
-    """Return the stop set of ``conditions``, shared by all streams of text with equal ones.
+    """Return the stop set of ``conditions`` for streams of text.
 
-    ``conditions`` must name no ids.
+    All streams of text with equal conditions share it. ``conditions`` must name no ids.
     """
     found = _of_text.get(conditions)
     return _of_text.put(StopSet(None, conditions, {})) if found is None else found
@@ -157,7 +174,10 @@ def skipped_ids(
 
 
 def _found(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """As ``skipped_ids``, with the methods of the protocols, if the tokenizer has them."""
+    """Find the ids as ``skipped_ids`` does, with the methods of the protocols.
+
+    The result is empty if the tokenizer does not have these methods.
+    """
     token_to_id = getattr(tokenizer, "token_to_id", None)
     is_skipped = getattr(tokenizer, "is_skipped", None)
     if token_to_id is None or is_skipped is None:

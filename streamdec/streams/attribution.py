@@ -46,7 +46,7 @@ class TokenAttribution:
         self._waiting: list[int] = []
 
     def fork(self, machine: Any) -> TokenAttribution:
-        """Return a copy for ``machine``, which is a copy of the machine that this one steps."""
+        """Return a copy that steps ``machine``, a copy of this object's machine."""
         other = type(self)(machine)
         other._waiting = self._waiting.copy()
         return other
@@ -54,7 +54,10 @@ class TokenAttribution:
     # --- stepping
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Return the machine's chunk of ``token_id``, with token ids if it has text or an end."""
+        """Return the machine's chunk of ``token_id``.
+
+        It has token ids if it has text or a finish reason.
+        """
         chunk = self._step(token_id)
         waiting = self._waiting
         known = chunk._with_token_ids
@@ -96,7 +99,10 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        """Return the newest ``chunk``, of ``num_taken`` tokens, with the ids that belong to it."""
+        """Return the newest ``chunk`` with the ids that belong to it.
+
+        ``num_taken`` is the number of tokens that the machine was given for the chunk.
+        """
         waiting, machine = self._waiting, self._machine
         if chunk.finish_reason is not None:
             self._waiting = []

@@ -40,9 +40,10 @@ class BaseClosing:
         self._errors: list[Exception] = []
 
     def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
-        """Return the actions that close the source, in order. Later calls return an empty list.
+        """Return the actions that close the source, in order.
 
-        ``cause`` is the error because of which the source is closed, if there is one.
+        Later calls return an empty list. ``cause`` is the error because of which the source is
+        closed, if there is one.
         """
         if self._is_done:
             return []
@@ -57,14 +58,20 @@ class BaseClosing:
         return actions
 
     def raise_error(self) -> None:
-        """Raise the first error of closing, with the others as notes, if it was not yet raised."""
+        """Raise the first error of closing, if it was not yet raised.
+
+        The other errors of closing become notes on it.
+        """
         if self._errors:
             error = self._errors.pop(0)
             self.note_on(error)
             raise error
 
     def pass_on_to(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes; raise the first if ``error`` is None."""
+        """Add the errors of closing to ``error`` as notes.
+
+        If ``error`` is None, the first error of closing is raised, with the others as notes.
+        """
         if error is None:
             self.raise_error()
         else:
@@ -86,7 +93,7 @@ class Closing(BaseClosing):
     """Closes a plain source, and is a context manager that closes it."""
 
     def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
+        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
@@ -118,7 +125,7 @@ def _check_completed(result: object) -> None:
 
 
 class AsyncClosing(BaseClosing):
-    """Closes an asynchronous source, shielded from cancellation where that is possible.
+    """Closes an asynchronous source, shielded from cancellation where possible.
 
     A shield is a cancel scope. An asynchronous generator may hold its own cancel scope or task
     group across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
@@ -127,7 +134,7 @@ class AsyncClosing(BaseClosing):
     """
 
     async def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop``, unless the engine has ended by itself; then close its iterator."""
+        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
@@ -144,9 +151,9 @@ class AsyncClosing(BaseClosing):
             raise interrupt
 
     def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes, unless ``error`` is a cancellation.
+        """Add the errors of closing to ``error`` as notes, except to a cancellation.
 
-        The errors are kept, and ``raise_error`` still raises them.
+        For a cancellation the errors are kept, and ``raise_error`` still raises them.
         """
         if not isinstance(error, anyio.get_cancelled_exc_class()):
             super().note_on(error)
@@ -187,7 +194,7 @@ async def completed(action: Callable[[], object]) -> None:
 
 
 def closing_error(error: BaseException) -> BaseException:
-    """Return a SourceError if a scope across a ``yield`` caused ``error``; otherwise ``error``."""
+    """Return ``error``, or a SourceError if a scope across a ``yield`` caused it."""
     holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
     if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
         holds = error.split(GeneratorExit)[1] is None

@@ -30,7 +30,9 @@ MAX_SECONDS = 10**9
 
 
 class IdleSource:
-    """An asynchronous iterator whose ``__anext__`` raises IdleTimeoutError when it takes too long.
+    """An asynchronous iterator with a time limit for each ``__anext__``.
+
+    ``__anext__`` raises IdleTimeoutError when it takes too long.
 
     Args:
         source: the iterator to pull from.
@@ -147,7 +149,10 @@ class IdleSource:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is being cancelled. (On trio nothing else raises a cancellation.)"""
+    """Whether this task is being cancelled.
+
+    On trio this is always true, because nothing else raises a cancellation.
+    """
     if runs_trio():
         return True
     task = asyncio.current_task()

@@ -62,7 +62,7 @@ class ReadingOptions(TypedDict, total=False):
 
 
 class DecodingOptions(TypedDict, total=False):
-    """How ids become text: keyword arguments of all streams, each as for DecodeStream.
+    """Keyword arguments of all streams for decoding, each as for DecodeStream.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.streams.options import DecodingOptions
@@ -128,7 +128,10 @@ class StreamOptions(ReadingOptions, DecoderOptions, total=False):
 
 
 def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[ReadingOptions, DecoderOptions]:
-    """Return ``options`` by kind. Raises TypeError for an option that ``what`` does not have."""
+    """Return ``options`` by kind: options of reading, and options of decoding.
+
+    Raises TypeError for an option that ``what`` does not have.
+    """
     reading, decoding = ReadingOptions.__annotations__, DecoderOptions.__annotations__
     for name in options:
         if name not in reading and name not in decoding:
@@ -152,7 +155,10 @@ _NAMES_ELSEWHERE = {
 
 
 def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an option that ``what`` does not have, with the most similar name."""
+    """Return the error for an unknown option ``name``, with the most similar name.
+
+    ``what`` does not have the option; ``known`` are the options that it has.
+    """
     from difflib import get_close_matches  # only for this error
 
     known = list(known)
@@ -170,7 +176,7 @@ def decoder_of(
     decoder: StopSequenceDecoder | Machine | None,
     options: DecoderOptions,
 ) -> StopSequenceDecoder:
-    """Return ``decoder`` if it is given; otherwise a new decoder from the other arguments.
+    """Return ``decoder`` if given; otherwise a new one from the other arguments.
 
     A tracer of a decoder is returned as it is: it has the methods of a decoder.
 
@@ -215,7 +221,7 @@ def _made_decoder(
 
 
 def parted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return DecoderOptions as options of ``new_decoder`` and options of StopConditions."""
+    """Split DecoderOptions into options of ``new_decoder`` and of StopConditions."""
     names = {*DecodingOptions.__annotations__, "sections", "keep_markers", "spans"}
     decoding = {name: value for name, value in options.items() if name in names}
     ending = {name: value for name, value in options.items() if name not in names}

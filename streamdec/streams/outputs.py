@@ -47,7 +47,9 @@ outputs seem to be cumulative."""
 
 
 class Delta(NamedTuple):
-    """The new ids of one output, and the finish reason if it is the last. Streams accept it too.
+    """The new ids of one output, and the finish reason if it is the last output.
+
+    Streams also accept it as an output of an engine.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.outputs import Delta
@@ -65,12 +67,15 @@ class Delta(NamedTuple):
 
 
 def ending(word: str) -> FinishReason:
-    """Return our finish reason for an engine's ``word``; a message may follow it after a colon."""
+    """Return the FinishReason for an engine's ``word``.
+
+    A message may follow the word after a colon.
+    """
     return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
 
 
 def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
-    """Return the ids if ``value`` is an id, or a list, array or tensor of ids; else None."""
+    """Return the ids if ``value`` is an id, or a list, array or tensor; else None."""
     kind = type(value)
     if kind is list or kind is tuple:
         return cast(Sequence[SupportsIndex], value)
@@ -86,9 +91,9 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
 
 
 def checked_ids(value: Any) -> Sequence[SupportsIndex]:
-    """Return ``value`` as a sequence of ids. Raises TypeError if its type cannot hold ids.
+    """Return ``value`` as a sequence of ids.
 
-    The decoder checks each id later.
+    Raises TypeError if the type of ``value`` cannot hold ids. The decoder checks each id later.
     """
     ids = ids_of(value)
     if ids is None and is_plain(value):
@@ -219,7 +224,10 @@ class OutputReader:
         return max(total - self._num_seen, 0) if type(total) is int else num_given
 
     def _is_meant(self, sample: Any, place: int | None) -> bool:
-        """Whether to read ``sample``; ``place`` is its place in a list of samples, or None."""
+        """Whether to read ``sample``.
+
+        ``place`` is its place in a list of samples, or None.
+        """
         given = _field(sample, "index")  # a method, if the sample is a list
         index: int | None = given if type(given) is int else place
         if index is None:
@@ -236,7 +244,7 @@ class OutputReader:
         )
 
     def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
-        """Return the value of the first known field that ``sample`` has; MISSING without one."""
+        """Return the ids in the first known field of ``sample``; MISSING without one."""
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
         name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
@@ -282,7 +290,7 @@ class OutputReader:
         return ids[seen:]
 
     def note_growth(self, ids: Sequence[SupportsIndex]) -> None:
-        """Warn if outputs seem to be cumulative; ``ids`` are the ids of the newest output."""
+        """Warn if outputs seem cumulative; ``ids`` are the ids of the newest output."""
         before, self._before = self._before, list(ids)
         if not before:
             return

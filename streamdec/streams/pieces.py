@@ -24,7 +24,10 @@ class PieceReader:
     may_be_cumulative = False
 
     def read(self, piece: Any) -> Delta:
-        """Return the text and the finish reason of ``piece``. Raises SourceError for others."""
+        """Return the text and the finish reason of ``piece``.
+
+        Raises SourceError if ``piece`` is not a string, a Chunk or None.
+        """
         if piece is None:
             return Delta()
         if isinstance(piece, str):

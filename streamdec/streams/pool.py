@@ -1,4 +1,4 @@
-"""Many streams by request id, for the loop of an engine that generates for all of them at once.
+"""Many streams by request id, for an engine that generates for all in one loop.
 
 In: the new ids of a round, by request. Out: the chunk of each request. The pool uses no event loop
 and no threads. An error of one request ends only that request.
@@ -117,9 +117,10 @@ class DecoderPool:
         self._take_in(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        """Add a request with a ``decoder`` that has begun, or was restored from a snapshot.
+        """Add a request with an existing ``decoder``.
 
-        Afterwards only the pool may step the decoder.
+        The decoder may have begun, or may have been restored from a snapshot. Afterwards only the
+        pool may step the decoder.
 
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
         ``request_id`` that the pool has; TypeError if either has a wrong type.
@@ -143,7 +144,7 @@ class DecoderPool:
         self._take_in(request_id, decoder)
 
     def attach(self, request_id: RequestId, sink: Sink | None) -> None:
-        """Send the chunks of a request to ``sink`` from now on, instead of returning them.
+        """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
         call the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends: the error
@@ -330,7 +331,10 @@ class DecoderPool:
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
-        """Call ``finish(request_id, "abort")``; return None if the request has ended already."""
+        """Call ``finish(request_id, "abort")`` if the pool has the request.
+
+        Returns None if the request has ended, or was never added.
+        """
         return self.finish(request_id, "abort") if request_id in self else None
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
@@ -367,7 +371,7 @@ class DecoderPool:
     # --- JSON
 
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
-        """Return the state of one request, or of the pool, as a dict that JSON can represent.
+        """Return the state of one request, or of the pool, as a dict of JSON types.
 
         To resume one request, pass its snapshot to ``StopSequenceDecoder.restore`` (with sections:
         ``SectionDecoder.restore``), and the decoder to ``adopt``. Without a ``request_id`` the
@@ -425,7 +429,10 @@ class DecoderPool:
 
 
 def _requests(snapshot: Any) -> list[Any]:
-    """Return for each request an id and a snapshot, and optionally the ids without a chunk."""
+    """Return the requests in the ``snapshot`` of a pool.
+
+    A request is an id, a snapshot, and optionally the ids without a chunk.
+    """
     if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
         raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
     if snapshot.get("format") != FORMAT:

@@ -116,7 +116,10 @@ class Reading:
 
     @property
     def list_type(self) -> Any:
-        """``list`` if lists of 1 to ``most`` ids may go to ``take``; None while ``read`` must."""
+        """``list`` if lists of 1 to ``most`` ids may go to ``take``; otherwise None.
+
+        With None, lists must go to ``read``.
+        """
         return list if self.id_type is int and not self.outputs.may_be_cumulative else None
 
     def take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -207,7 +210,7 @@ class BaseStream(Generic[M]):
         self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of the decoder after the chunks that were output, as JSON types.
+        """Return the decoder's state after the chunks that were output, as JSON types.
 
         To resume, start the engine with the prompt and the ids read so far. Then make a new stream
         with the decoder that ``restore`` returns for the snapshot.
@@ -225,7 +228,7 @@ class BaseStream(Generic[M]):
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
-        """With ``return_token_ids``, the ids that were read and have no chunk yet; else ().
+        """The ids that were read and have no chunk yet; () without ``return_token_ids``.
 
         These are the ids of ``pending_text``, and ids without text. They are not part of a
         snapshot.

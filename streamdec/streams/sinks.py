@@ -1,4 +1,4 @@
-"""Sinks, to which a pool sends the chunks of a request, in the call that steps it.
+"""Sinks, to which a pool sends the chunks of a request while it steps it.
 
 An engine may hand over the ids of a thousand requests in one round. A queue and a task for each
 request would cost many times as much as decoding. A sink is a plain callable that takes a chunk.
@@ -37,12 +37,18 @@ class Sink(Protocol):
     """
 
     def __call__(self, chunk: Chunk, /) -> object:
-        """Take ``chunk``, which has text or is the last chunk. The returned value is ignored."""
+        """Take ``chunk``, which has text or is the last chunk.
+
+        The returned value is ignored.
+        """
         ...
 
 
 class Sender:
-    """Sends chunks to a sink, one for each section. Joins chunks while the sink is behind."""
+    """Sends chunks to a sink, and joins chunks while the sink is behind.
+
+    A chunk in several sections is sent in parts, one for each section.
+    """
 
     __slots__ = ("_sink", "_size", "waiting")
 
@@ -77,7 +83,7 @@ class Sender:
 
 
 def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
-    """Return the callable that gets each chunk: ``sink``, or a Sender if it needs one.
+    """Return the callable for each chunk: ``sink``, or a Sender if it needs one.
 
     Raises TypeError for a sink that cannot be called.
     """

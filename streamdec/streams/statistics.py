@@ -91,7 +91,10 @@ class StreamStatistics:
     # --- its end
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Call the hooks. Without ``last`` and ``error``, the stream was closed before its end."""
+        """Call the hooks for the end of the stream.
+
+        Without ``last`` and ``error``, the stream was closed before its end.
+        """
         reason: FinishReason = "abort"
         if last is not None and last.finish_reason is not None:
             reason = last.finish_reason

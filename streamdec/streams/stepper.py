@@ -1,4 +1,4 @@
-"""The protocol of decoders that streams and pools accept, and the object that steps them.
+"""The protocol of decoders for streams and pools, and the object that steps them.
 
 In: a DecodeStream, a Sequence, a StopSequenceDecoder, or a tracer of one. Out: chunks, with token
 ids if ``return_token_ids`` asked for them; and statistics for hooks.
@@ -31,7 +31,10 @@ class Machine(Protocol):
         ...
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of several ids; an error's ``chunk`` has the text before its id."""
+        """Return the chunk of several ids.
+
+        If an id raises an error, the ``chunk`` of the error has the text before that id.
+        """
         ...
 
     def end(self, finish_reason: FinishReason) -> Chunk:
@@ -172,7 +175,7 @@ class Stepper:
         return chunk
 
     def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Report the end of the stream to the hooks: its ``last`` chunk, or its ``error``."""
+        """Report the end of the stream to the hooks: its ``last`` chunk or its ``error``."""
         if self.statistics is not None:
             self.statistics.end(last, error)
 

@@ -1,4 +1,4 @@
-"""Text from a plain iterator of an engine's outputs: ``for chunk in iter_chunks(...)``.
+"""Text from a plain iterator of outputs: ``for chunk in iter_chunks(...)``.
 
 It is :mod:`streamdec.streams.text_stream` without an event loop.
 """
@@ -32,7 +32,7 @@ __all__ = ["TextIterator", "iter_chunks"]
 
 
 class TextIterator(BaseStream[M]):
-    """The chunks of one plain source: an iterator, and a context manager that closes the source.
+    """The chunks of one plain source, as an iterator and a context manager.
 
     :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream, a Sequence
     and a TextStopDecoder work too. ``source``, ``machine`` and ``options`` are as for

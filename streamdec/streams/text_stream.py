@@ -1,4 +1,4 @@
-"""Text from an asynchronous iterator of an engine's outputs: ``async for chunk in stream(...)``.
+"""Text from an async iterator of outputs: ``async for chunk in stream(...)``.
 
 In: the iterator, and a decoder. Out: chunks, each as soon as its text is decided. The engine is
 closed as soon as it is no longer needed. Runs on asyncio and on trio.
@@ -48,7 +48,7 @@ __all__ = ["TextStream", "stream", "wrap"]
 
 
 class TextStream(BaseStream[M]):
-    """The chunks of one source: an async iterator, and a context manager that closes the source.
+    """The chunks of one source, as an async iterator and an async context manager.
 
     :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``machine``,
     ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. With a
@@ -189,7 +189,10 @@ class TextStream(BaseStream[M]):
 async def _chunks(
     reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
 ) -> AsyncGenerator[Chunk, None]:
-    """Yield the chunks of a TextStream, without a reference to it, so that there is no cycle."""
+    """Yield the chunks of a TextStream.
+
+    The generator has no reference to the TextStream, so that there is no cycle.
+    """
     id_type, list_type, most = reading.id_type, None, reading.most
     step, take, shows_all = reading.step, reading.take, reading.shows_all
     left = MAX_TOKENS_AT_ONCE
@@ -252,7 +255,10 @@ async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, N
 
 
 def _iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the iterator to pull from. Raises TypeError if ``source`` is not a source."""
+    """Return the iterator to pull from.
+
+    Raises TypeError if ``source`` is not a source.
+    """
     if hasattr(source, "__aiter__"):
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
@@ -267,13 +273,16 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
 
 
 def _close_of(iterator: Any) -> Callable[[], object] | None:
-    """Return the function that closes an iterator, plain or asynchronous; None without one."""
+    """Return the function that closes a plain or async iterator; None without one."""
     close: Callable[[], object] | None = getattr(iterator, "aclose", None)
     return getattr(iterator, "close", None) if close is None else close
 
 
 class _Bare:
-    """Adds ``__aiter__`` to an iterator without it; ``async for`` accepts such iterators."""
+    """Adds ``__aiter__`` to an iterator without it.
+
+    ``async for`` accepts such iterators.
+    """
 
     def __init__(self, iterator: Any) -> None:
         self._pull = iterator.__anext__
@@ -287,7 +296,7 @@ class _Bare:
 
 
 class _Blocking:
-    """A plain iterable as an asynchronous iterator. Each ``next`` blocks the event loop."""
+    """A plain iterable as an async iterator; each ``next`` blocks the event loop."""
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._iterator: Iterator[Any] = iter(source)
@@ -314,7 +323,7 @@ def wrap(
     idle_timeout: float | None = None,
     **options: Unpack[ReadingOptions],
 ) -> TextStream[M]:
-    r"""Step ``machine`` with ``source``, and return its chunks as a :class:`~streamdec.TextStream`.
+    r"""Return a :class:`~streamdec.TextStream` that steps ``machine`` with ``source``.
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's

@@ -86,11 +86,11 @@ class TokenQueue:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Put ``token_ids``: an id, or a list, array or tensor of ids. Any thread may call it.
+        """Put ``token_ids``: an id, or a list, array or tensor of ids.
 
-        While the queue is full, ``put`` waits, ``timeout`` seconds at most (None: no limit). With
-        ``wait=False``, or if an event loop runs in this thread, it raises instead of waiting. The
-        ids of one thread keep their order.
+        Any thread may call this method. While the queue is full, ``put`` waits, ``timeout`` seconds
+        at most (None: no limit). With ``wait=False``, or if an event loop runs in this thread, it
+        raises instead of waiting. The ids of one thread keep their order.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
@@ -144,7 +144,7 @@ class TokenQueue:
                     self._senders.remove(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
-        """End the queue, with the engine's ``finish_reason`` and ``stop_reason`` if it has any.
+        """End the queue, with the engine's ``finish_reason`` and ``stop_reason`` if any.
 
         The reader sees the end after all ids that were put. A second ``end`` or ``fail`` does
         nothing.

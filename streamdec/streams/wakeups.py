@@ -17,7 +17,9 @@ from typing import Any
 
 
 class Call:
-    """A function and the event loop in which it is called. Any thread can ask for the call.
+    """A function and the event loop in which it is called.
+
+    Any thread can ask for the call.
 
     Args:
         waker: the waker of the event loop.
@@ -29,7 +31,7 @@ class Call:
         self.function = function
 
     def wake(self) -> None:
-        """Call the function soon in the event loop; at once if the caller runs in that loop.
+        """Call the function soon in the event loop; at once if called from that loop.
 
         Raises RuntimeError if the event loop is closed.
         """
@@ -70,7 +72,10 @@ class _Waker(ABC):
 
     @abstractmethod
     def _call(self) -> None:
-        """Make the loop call ``_run_due``, from another thread. RuntimeError if it is closed."""
+        """Make the loop call ``_run_due``, from another thread.
+
+        Raises RuntimeError if the loop is closed.
+        """
 
     @abstractmethod
     def _call_again(self) -> None:
@@ -197,12 +202,18 @@ def runs_trio() -> bool:
 
 
 def new_wakeup() -> Wakeup:
-    """Return a wakeup for the running task. Raises RuntimeError if no event loop runs."""
+    """Return a wakeup for the running task.
+
+    Raises RuntimeError if no event loop runs.
+    """
     return _waker().new_wakeup()
 
 
 def new_call(function: Callable[[], object]) -> Call:
-    """Return a call of ``function`` in the running event loop. RuntimeError if none runs."""
+    """Return a call of ``function`` in the running event loop.
+
+    Raises RuntimeError if no event loop runs.
+    """
     return Call(_waker(), function)
 
 

@@ -1,1 +1,4 @@
-"""What each token id gives in each state: tables that all streams of a tokenizer share."""
+"""Transition tables: the text that each token id gives in each state.
+
+On the bytes route, all streams of a tokenizer with equal options share one table.
+"""

@@ -1,4 +1,4 @@
-r"""The table of a tokenizer whose rules are known: states of bytes, and what a token does in them.
+r"""The table of a tokenizer whose rules are known: its states and transitions.
 
 A token goes through three parts, each in its own module. Its rule defines which bytes it
 contributes (:mod:`streamdec.tables.token_rules`), :mod:`streamdec.tables.utf8` makes characters of
@@ -85,7 +85,10 @@ class ByteTable(Table):
         return self.rule.replacement() if self.options.unknown_ids == "replace" else None
 
     def _step(self, state: State, element: Element) -> tuple[str, State]:
-        """The text that a token outputs (None: one without a piece), and the state after it."""
+        """The text that a token outputs, and the state after it.
+
+        ``element`` is None for a token that contributes nothing: a skipped or unknown one.
+        """
         _, pending, tails, _ = state
         found, rule_state = self._contributed(state, element)
         text = ""
@@ -203,7 +206,7 @@ class ByteTable(Table):
     # --- whose bytes they are
 
     def oldest(self, state: State) -> int:
-        """Return the age of the oldest token of which something is withheld; 0 without one."""
+        """Return the age of the oldest token with withheld bytes or text; 0 without one."""
         held: Held = state[3]
         return held.oldest
 
@@ -232,9 +235,10 @@ class ByteTable(Table):
         return provenance.firsts_of(self.rule, self.replacers, state, found)[0]
 
     def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Return how many letters that ``token_id`` decides have no byte of the last tokens.
+        """Count the letters that ``token_id`` decides without a byte of the last tokens.
 
-        These are ``token_id`` and ``age`` tokens before it. None where bytes cannot be told apart.
+        The last tokens are ``token_id`` and the ``age`` tokens before it. None if bytes cannot be
+        attributed to tokens.
         """
         found = self.contribution(state, token_id)
         return provenance.letters_before(self.rule, self.replacers, state, found, age)

@@ -1,4 +1,4 @@
-"""How a stream counts tokens, code points and bytes in the time of one float addition.
+"""Counting of tokens, code points and bytes in the time of one float addition.
 
 *Counts* hold tokens, code points and bytes in one integer, so that one addition counts all three.
 
@@ -46,7 +46,10 @@ def tokens_in(count: int) -> int:
 
 
 def text_in(count: int) -> tuple[int, int]:
-    """Return how many code points and bytes ``count`` has; of a difference they may be negative."""
+    """Return how many code points and bytes ``count`` has.
+
+    If ``count`` is a difference, both may be negative.
+    """
     further = ((count >> _FURTHER_BYTES - 1) + 1) >> 1  # rounded: the code points may be negative
     code_points = (count - (further << _FURTHER_BYTES)) >> _CODE_POINTS
     return code_points, code_points + further
@@ -86,7 +89,7 @@ _of_others: dict[float, float] = {}
 
 
 def tally_of(text: str) -> float:
-    """Return the tally of a token that gives ``text``; INFINITE if the text is too long for it."""
+    """Return the tally of a token with ``text``, or INFINITE if the text is too long."""
     size = len(text)
     if size > _MOST_TEXT:
         return INFINITE
@@ -100,7 +103,7 @@ def tally_of(text: str) -> float:
 
 
 def first_tally(tokens: int) -> float:
-    """Return the tally that stays below 0 until that many tokens, or MOST_TALLIED, were added."""
+    """Return the tally that reaches 0 after ``tokens`` tokens, at most MOST_TALLIED."""
     return -min(tokens, MOST_TALLIED) * TOKEN_TALLY
 
 
@@ -147,7 +150,10 @@ class Counters:
     # --- offsets
 
     def _since(self, tokens: int) -> int:
-        """Return the index of the oldest token, of ``tokens``, whose text may be withheld."""
+        """Return the index of the oldest token whose text may be withheld.
+
+        If there is none, return ``tokens``, the number of tokens so far.
+        """
         return self._offsets()[1] if self._moved == self._tally else tokens
 
     def _offsets(self) -> tuple[int, int]:
@@ -178,5 +184,5 @@ class Counters:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were taken, skipped and unknown ones included, and the last one."""
+        """The number of tokens taken, including skipped and unknown ones and the last."""
         return tokens_in(self._counted) + (int(self._tally - self._tally_start) >> _TALLIED_TOKENS)

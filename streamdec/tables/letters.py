@@ -1,8 +1,9 @@
-r"""A bit mask of the letters in a text, by which a stream sees that no stop can begin in it.
+r"""Bit masks of the letters in texts.
 
-A mask is an integer with a bit for each class of characters. The table of transitions
-(:mod:`streamdec.tables.table`) stores the mask of each text, and adds three bits. A state
-of the stops (:mod:`streamdec.stops.stop_set`) has the mask of the letters that matter to it.
+With them, a stream sees that no stop can begin in a text. A mask is an integer with a bit for each
+class of characters. The table of transitions (:mod:`streamdec.tables.table`) stores the mask of
+each text, and adds three bits. A state of the stops (:mod:`streamdec.stops.stop_set`) has the mask
+of the letters that matter to it.
 
 >>> from streamdec.tables.letters import letters_of
 >>> letters_of("Hi") & letters_of("\n")

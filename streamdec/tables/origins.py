@@ -1,4 +1,4 @@
-"""Which tokens began the code points of a text: their *origins*, as indices of tokens."""
+"""The *origins* of code points: the indices of the tokens that began them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def origins_of_step(table: Table, row: Any, token_id: int, index: int, *, ends: 
 
 
 def origins_of_end(table: Table, state: Any, tokens: int, *, goes_on: bool = False) -> list[int]:
-    """Return the origins of the text of a flush in ``state``, or of a release (``goes_on``).
+    """Return the origins of the text that a flush in ``state`` gives.
 
-    ``tokens``: how many tokens the stream had.
+    With ``goes_on``, return those of the text that a release gives. ``tokens``: how many tokens the
+    stream had.
     """
     text = table.release(state)[0] if goes_on else table.flush(state)
     return [tokens - age for age in table.released(state, text, goes_on=goes_on)]

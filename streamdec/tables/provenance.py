@@ -1,4 +1,6 @@
-r"""Which token gave each part of the text that is withheld, so that a match can say where it began.
+r"""The token that gave each part of the withheld text.
+
+With this, a match can say where it began.
 
 **Theory.** A stop is found when its last code point is decided; by then its first one may lie many
 tokens back. ``StopMatch.tokens_before`` must say which token gave the first byte of it. Two things
@@ -153,9 +155,10 @@ def held_after(
 def firsts_of(
     rule: TokenRule, replacers: Replacers, state: State, found: Contribution
 ) -> tuple[Ages, tuple[Ages, ...]]:
-    """Return the age of the first byte of each code point that a token decides in ``state``.
+    """Return the age of the first byte of each code point that a token decides.
 
-    Also return the ages of what the replacers withhold after it.
+    ``state`` is the state before the token. Also return the ages of what the replacers withhold
+    after the token.
     """
     text, firsts, _ = _letters(rule, state[1] + found.data, _ages(rule, state, found))
     if not replacers.rules:
@@ -176,7 +179,10 @@ def _ages(rule: TokenRule, state: State, found: Contribution) -> Ages:
 def _letters(
     rule: TokenRule, data: bytes, ages: Ages, *, final: bool = False
 ) -> tuple[str, Ages, Ages]:
-    """The text that ``data`` has decided; the ages of each letter's first byte and of its last."""
+    """The text that ``data`` has decided, and the ages of its letters.
+
+    The first ages are those of each letter's first byte, the second those of its last byte.
+    """
     text, firsts, lasts, place = "", [], [], 0
     for width, letter in utf8.code_points(data, rule.errors, final=final):
         text += letter
@@ -189,9 +195,10 @@ def _letters(
 def letters_before(
     rule: TokenRule, replacers: Replacers, state: State, found: Contribution, age: int
 ) -> int | None:
-    """Return how many code points that a token decides have no byte of the last ``age`` + 1 tokens.
+    """Count the code points that a token decides without a byte of the last tokens.
 
-    None where bytes cannot be told apart.
+    The last tokens are the token itself and the ``age`` tokens before it. None if bytes cannot be
+    attributed to tokens.
     """
     if replacers.rules or not rule.has_spans:
         return None
@@ -214,7 +221,10 @@ def released(rule: TokenRule, replacers: Replacers, state: State, data: bytes) -
 
 
 class Parted(NamedTuple):
-    """The text at a last token, split at the first code point with a byte of the token."""
+    """The text at a last token, split where the token's own text begins.
+
+    Its own text begins with the first code point that has a byte of the token.
+    """
 
     before: str
     firsts: Ages
@@ -227,7 +237,11 @@ class Parted(NamedTuple):
 
 
 def parted(rule: TokenRule, state: State, found: Contribution, flushed: bytes, text: str) -> Parted:
-    """Part ``text``: what a token that brings ``found`` out and then a flush give in ``state``."""
+    """Split ``text`` where the text of its last token begins.
+
+    ``text`` is what a token and then a flush give in ``state``. ``found`` is the output of the
+    token, and ``flushed`` that of the rule at the flush.
+    """
     held = state[3]
     carried = _shared_out(rule, held.waiting, len(found.data) - found.own)
     ages = (*held.pending, *carried, *(0,) * found.own)
@@ -274,7 +288,7 @@ def last_waiting(waiting: Waiting, size: int) -> Waiting:
 
 
 def _shared_out(rule: TokenRule, waiting: Waiting, size: int) -> Ages:
-    """The ages of ``size`` bytes of tokens that waited, which gave them in equal parts.
+    """The ages of ``size`` bytes that the waiting tokens gave in equal parts.
 
     The first may have given less: bytes are only ever removed at the front. Where they cannot be
     told apart, all count as the oldest token's.

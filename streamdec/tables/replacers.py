@@ -37,7 +37,10 @@ Ages = tuple[int, ...]
 
 
 def _held_length(pattern: str, text: str) -> int:
-    """The length of the longest suffix of ``text`` that is a proper prefix of ``pattern``."""
+    """The length of the end of ``text`` that must be withheld for ``pattern``.
+
+    This end is the longest suffix of ``text`` that is a proper prefix of ``pattern``.
+    """
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
         if text.endswith(pattern[:length]):
             return length
@@ -64,7 +67,10 @@ def _trace(rule: LiteralReplace, text: str, ages: Ages, *, final: bool) -> tuple
 
 
 class Replacers:
-    """Literal replacements one after another. Its state is one withheld tail for each."""
+    """Literal replacements, applied one after another.
+
+    The state is one withheld tail for each replacement.
+    """
 
     __slots__ = ("_letters", "rules", "start")
 
@@ -82,7 +88,10 @@ class Replacers:
         return text, tuple(after)
 
     def flush(self, tails: tuple[str, ...], text: str) -> str:
-        """Return the text at the end of the stream: the tails and ``text``, the last piece."""
+        """Return the text at the end of the stream, made from the tails and ``text``.
+
+        ``text`` is the last piece.
+        """
         for rule, tail in zip(self.rules, tails, strict=True):
             text = (tail + text).replace(rule.pattern, rule.content)
         return text
@@ -96,9 +105,10 @@ class Replacers:
         *,
         final: bool = False,
     ) -> tuple[Ages, tuple[Ages, ...]]:
-        """The ages of the letters that ``step`` (or ``flush``) gives, and of those in the tails.
+        """The ages of the letters that ``step`` gives, and of those in the new tails.
 
-        ``ages`` are those of ``text``, ``tails_ages`` those of ``tails``.
+        With ``final``, the ages of the letters that ``flush`` gives. ``ages`` are those of
+        ``text``, ``tails_ages`` those of ``tails``.
         """
         after = []
         for rule, tail, held in zip(self.rules, tails, tails_ages, strict=True):
@@ -109,10 +119,10 @@ class Replacers:
         return ages, tuple(after)
 
     def resynchronise(self, text: str) -> tuple[str, ...] | None:
-        """The tails after any text that ends in ``text``; None if more of it must be known.
+        """The tails after any text that ends in ``text``; None if they are not certain.
 
-        A letter that is in no pattern flushes every tail, so the tails depend on what follows it
-        alone.
+        They are certain if a letter of ``text`` is in no pattern. Such a letter flushes every tail,
+        so the tails depend only on the text after it.
         """
         for position in range(len(text) - 1, -1, -1):
             if text[position] not in self._letters:
@@ -128,6 +138,9 @@ class Replacers:
 
 
 def replacers_of(replaces: Sequence[LiteralReplace], options: Options) -> Replacers:
-    """The replacements of the finished text: the tokenizer's own, and the clean-up if asked for."""
+    """The replacements of the finished text.
+
+    They are the tokenizer's own, and the clean-up if ``options`` ask for it.
+    """
     clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
     return Replacers((*replaces, *clean_up))

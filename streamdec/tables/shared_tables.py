@@ -1,4 +1,8 @@
-"""Which table serves a tokenizer: compiled once, verified, and shared by all its streams."""
+"""The choice of the table for a tokenizer.
+
+On the bytes route, a table is compiled once, verified, and shared by all streams of the tokenizer
+with equal options.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +42,10 @@ class _Compiled:
         self._verified: dict[bool, bool] = {}
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
-        """Whether the rules agree with ``decode``; compared once for each ``skip_special_tokens``.
+        """Whether the rules agree with ``decode``.
 
-        Warns of the first difference, and then compares no more.
+        They are compared once for each value of ``skip_special_tokens``. The first difference gives
+        a warning, and ends the comparisons.
         """
         if skip not in self._verified:
             with suppressed:
@@ -127,10 +132,10 @@ def _compiled_for(decoder: TableDecoder) -> _Compiled:
 
 
 def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
-    """Return the table of ``decoder`` and ``options``: shared on the bytes route, else a new one.
+    """Return the table of ``decoder`` and ``options``.
 
-    Raises ValueError or TypeError for bad options, and for those that the windowed route cannot
-    honour.
+    On the bytes route it is shared, on the windowed route it is a new one. Raises ValueError or
+    TypeError for bad options, and for those that the windowed route cannot honour.
     """
     options.check()
     if getattr(decoder, "rules", None) is not None:
@@ -151,5 +156,9 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
 
 
 def route_of(decoder: Decoder) -> Route:
-    """``"bytes"`` if ``decoder`` was compiled and agrees with its own decode, else ``"window"``."""
+    """Return the route of ``decoder``.
+
+    It is ``"bytes"`` if ``decoder`` was compiled and agrees with its own ``decode``, else
+    ``"window"``.
+    """
     return table_for(decoder).route

@@ -59,7 +59,10 @@ class _Span:
 
 
 class SpanRecorder:
-    """Record the spans of one stream: the tokens without a final span, and spans not yet taken."""
+    """Record the spans of one stream.
+
+    The recorder has the tokens without a final span, and the spans not yet taken.
+    """
 
     __slots__ = (
         "_chars",
@@ -76,7 +79,11 @@ class SpanRecorder:
     )
 
     def __init__(self, errors: str, tail: bytes = b"", *, prompt_tokens: int = 0) -> None:
-        """``tail``: a prompt's unfinished character; ``prompt_tokens``: those of it that wait."""
+        """Start a recorder, possibly after a prompt.
+
+        ``tail``: the prompt's unfinished character. ``prompt_tokens``: how many tokens of the
+        prompt wait.
+        """
         self._errors = errors
         self._tail = tail  # bytes of an unfinished character (at first: the prompt's)
         self._decided = -len(tail)  # bytes of the stream that have become code points
@@ -92,9 +99,10 @@ class SpanRecorder:
         self._taken = 0  # how many spans were taken: those of the first tokens
 
     def token(self, data: bytes, own: int, *, contributes: bool, waiting: int) -> None:
-        """Record one token, which output ``data``; the last ``own`` bytes of it are its own.
+        """Record one token, which output ``data``.
 
-        ``waiting``: how many of the last contributing tokens have bytes that were not output.
+        The last ``own`` bytes of ``data`` are the token's own. ``waiting``: how many of the last
+        contributing tokens have bytes that were not output.
         """
         is_alone = own == len(data) and not (waiting or self._waiting or self._open or self._tail)
         if is_alone and self._settle_whole(data):
@@ -112,9 +120,9 @@ class SpanRecorder:
         self._settle()
 
     def _settle_whole(self, data: bytes) -> bool:
-        """Settle a token that gave ``data``, if these are whole characters. Most tokens are such.
+        """Settle a token that gave ``data``, if these bytes are whole characters.
 
-        All tokens before it are settled.
+        Most tokens give whole characters. All tokens before it are settled.
         """
         try:
             length = len(data.decode())
@@ -162,7 +170,7 @@ class SpanRecorder:
         return self._chars, self._size
 
     def take(self, output: int) -> list[TokenSpan]:
-        """Return the spans settled since the last call, of the text that is output so far."""
+        """Return the spans settled since the last call, of text that was output."""
         size = 0
         while size < len(self._settled) and self._settled[size].end <= output:
             size += 1
@@ -193,7 +201,7 @@ class SpanRecorder:
         ]
 
     def _share_out(self, carried: int) -> int:
-        """Give ``carried`` bytes to the waiting tokens, in equal parts; return where they end."""
+        """Give ``carried`` bytes to the waiting tokens in equal parts; return their end."""
         position = self._decided + len(self._tail)
         if self._waiting and carried:
             part = -(-carried // len(self._waiting))
@@ -301,7 +309,7 @@ class SpanRecorder:
         return recorder
 
     def _widest(self, span: _Span) -> TokenSpan:
-        """The place of ``span``, which is not settled, with the widest bounds that it can get."""
+        """The place of an unsettled ``span``, with the widest bounds that it can get."""
         widest = (0, self._chars, 0, self._size)
         bounds = zip(span.bounds, widest, strict=True)
         return TokenSpan(span.index, *(limit if bound == -1 else bound for bound, limit in bounds))
@@ -366,7 +374,7 @@ class Recorder:
         self._spans.token(b"", 0, contributes=False, waiting=0)
 
     def take(self, output: int) -> list[TokenSpan]:
-        """Return the spans settled since the last call, of the text that is output so far."""
+        """Return the spans settled since the last call, of text that was output."""
         return self._spans.take(output)
 
     def finish(self, state: State) -> None:
@@ -408,9 +416,10 @@ class Recorder:
 
     @classmethod
     def load(cls, table: Table, primed: State, data: Any, num_tokens: int) -> Recorder:
-        """Return the recorder of a stream of ``num_tokens`` that ``dump`` gave ``data`` for.
+        """Return the recorder that ``dump`` gave ``data`` for.
 
-        Raises ValueError, TypeError or KeyError if there is none.
+        ``num_tokens``: how many tokens the stream had. Raises ValueError, TypeError or KeyError if
+        there is none.
         """
         recorder = cls(table, primed)
         recorder._spans = SpanRecorder.load(recorder._table.rule.errors, data, num_tokens)

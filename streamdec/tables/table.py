@@ -1,4 +1,6 @@
-r"""The transition table: what each token id does to the text, worked out once and then looked up.
+r"""The transition table: what each token id does to the text in each state.
+
+Each transition is computed once and then looked up.
 
 **Theory.** A detokenizer is a finite-state transducer. What it must remember between two tokens is
 small (an unfinished character, a few flags), and in a given *state* a token id always gives the
@@ -196,14 +198,14 @@ class Table(ABC):
         return self._transition(state, -1, *self.step_unknown(state))
 
     def transition_or_unknown(self, row: list[Transition] | Row, token_id: int) -> Transition:
-        """Return what ``token_id`` does in ``row``, also if the tokenizer does not have it."""
+        """Return what ``token_id`` does in ``row``, even if the tokenizer lacks the id."""
         try:
             return self.transition(row, token_id)
         except KeyError:
             return self.unknown(row)
 
     def _transition(self, state: State, token_id: int, text: str, after: State) -> Transition:
-        """The transition of a token that in ``state`` gives ``text`` and leads to ``after``."""
+        """The transition from ``state`` to ``after`` of a token that gives ``text``."""
         idle, row = self.idle, None
         is_idle = state is idle or state == idle
         mask = letters_of(text)
@@ -240,7 +242,7 @@ class Table(ABC):
                 row.forget()
 
     def name_ids(self, token_ids: Iterable[int]) -> bool:
-        """Mark ``token_ids`` as NAMED from now on. Return False if there are too many of them."""
+        """Mark ``token_ids`` as NAMED from now on; return False if there are too many."""
         if self._named.issuperset(token_ids):
             return True
         with self._lock:
@@ -287,7 +289,10 @@ class Table(ABC):
 
     @abstractmethod
     def flush(self, state: State) -> str:
-        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
+        """Return the text that the end of a stream in ``state`` outputs.
+
+        Raises RewriteError.
+        """
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:
@@ -321,7 +326,7 @@ class Table(ABC):
 
     @abstractmethod
     def oldest(self, state: State) -> int:
-        """Return the age of the oldest token of which something is withheld; 0 without one."""
+        """Return the age of the oldest token with withheld bytes or text; 0 without one."""
 
     @abstractmethod
     def holds_of(self, state: State, ages: range) -> bool:
@@ -333,7 +338,10 @@ class Table(ABC):
 
     @abstractmethod
     def firsts(self, state: State, token_id: int, text: str) -> Ages:
-        """Return the age of the first byte of each letter of ``text``: what ``token_id`` gives."""
+        """Return the age of the first byte of each letter that ``token_id`` decides.
+
+        ``text`` is the text of these letters.
+        """
 
     @abstractmethod
     def released(self, state: State, text: str, *, goes_on: bool = False) -> Ages:
@@ -348,7 +356,10 @@ class Table(ABC):
         """
 
     def parted(self, state: State, token_id: int) -> Parted:
-        """Return the text of ``token_id`` and a flush in ``state``, split where its own begins."""
+        """Return the text of ``token_id`` and a flush, split where its own text begins.
+
+        ``state`` is the state before the token.
+        """
         chunk, _, _, row = self.transition_or_unknown(self.row(state), token_id)
         after = self.idle if row is None else row.state
         alone = self.flush(state)

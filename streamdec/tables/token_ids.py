@@ -16,7 +16,9 @@ MAX_TOKEN_ID = 2**32 - 1
 def check_token_id(
     token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
 ) -> int:
-    """Return ``token_id`` as an int. Accepts NumPy integers and similar objects, but no ``bool``.
+    """Return ``token_id`` as an int.
+
+    NumPy integers and similar objects are accepted, a ``bool`` is not.
 
     ``index`` is the token's place among the generated tokens, for the error.
     Raises TokenIdError for an object that is not an integer, or for one that is out of range.

@@ -1,4 +1,4 @@
-"""UTF-8 that comes in pieces: decodes bytes, and keeps an unfinished last character.
+"""Decoding of UTF-8 in pieces, which keeps an unfinished last character.
 
 The standard library's decoder does the work. The bytes that it has not consumed *are* the state,
 at most three. Two policies, named like the ``errors`` of a codec, define what an ill-formed part
@@ -28,7 +28,10 @@ codecs.register_error(PER_BYTE, _replace_each_byte)
 
 
 def decode(data: bytes, errors: str) -> tuple[str, bytes]:
-    """The text that ``data`` has decided, and its unfinished last character (0 to 3 bytes)."""
+    """The text that ``data`` has decided, and its unfinished last character.
+
+    The unfinished character has 0 to 3 bytes.
+    """
     text, used = utf_8_decode(data, errors, False)
     if used == len(data):
         return text, b""
@@ -45,9 +48,10 @@ def flush(pending: bytes, errors: str) -> str:
 
 
 def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
-    """The code points that ``data`` has decided, each with the number of bytes it was made of.
+    """The code points that ``data`` has decided, each with its number of bytes.
 
-    The numbers add up to what is decided; with ``final`` nothing stays unfinished.
+    Each number counts the bytes that the code point was made of. The numbers add up to the decided
+    bytes; with ``final`` nothing stays unfinished.
     """
     found: list[tuple[int, str]] = []
     start = 0

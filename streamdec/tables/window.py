@@ -1,4 +1,4 @@
-"""Token ids in, text out, for an object that only has ``decode``: the general route.
+"""The general route: ids in, text out, for an object that only has ``decode``.
 
 The window is the last few ids: *context* ids whose text was output, and *pending* ids whose text
 was not all output. Each step decodes both and outputs the new text. This is the algorithm of
@@ -122,7 +122,7 @@ class TokenWindow:
         return ids
 
     def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
-        """The memory with a shorter window, if the next id would make it exceed MAX_WINDOW."""
+        """The memory, with a shorter window if one more id would exceed MAX_WINDOW."""
         ids = memory.context + memory.pending
         if len(ids) < MAX_WINDOW:
             return memory
@@ -156,7 +156,10 @@ class TokenWindow:
         return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
 
     def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str]:
-        """Return fewer ids with all withheld text, and the part of their text that was output."""
+        """Return fewer ids, which still have all withheld text.
+
+        Also return the part of their text that was output.
+        """
         if not text.startswith(given):
             raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
@@ -175,7 +178,10 @@ class TokenWindow:
         return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
 
     def load(self, data: Any) -> WindowMemory:
-        """The memory that ``dump`` gave ``data`` for. ValueError, TypeError or KeyError if none."""
+        """The memory that ``dump`` gave ``data`` for.
+
+        Raises ValueError, TypeError or KeyError if there is none.
+        """
         if len(data) != 3:
             raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
         context, pending = tuple(data["context"]), tuple(data["pending"])

@@ -20,7 +20,10 @@ from streamdec.tables.window import HALF, TokenWindow, WindowMemory
 
 
 class WindowState(NamedTuple):
-    """The state of a windowed stream. No two states are alike, so none is idle and none is kept."""
+    """The state of a windowed stream.
+
+    No two states are alike, so no state is idle and none is kept.
+    """
 
     memory: WindowMemory
     tails: tuple[str, ...]
@@ -127,7 +130,10 @@ class WindowTable(Table):
         return state.age
 
     def holds_of(self, state: WindowState, ages: range) -> bool:
-        """Whether something is withheld of tokens of these ages: all counts as the oldest's."""
+        """Whether something is withheld of tokens of these ages.
+
+        All withheld text counts as the oldest token's.
+        """
         return state.age in ages and self.holds(state)
 
     def waits(self, state: WindowState) -> bool:
@@ -135,7 +141,7 @@ class WindowTable(Table):
         return True
 
     def firsts(self, state: WindowState, token_id: int, text: str) -> Ages:
-        """Return the age of each letter of ``text``: of the oldest token that may have given it."""
+        """Return the age of the oldest token that may have given each letter of ``text``."""
         return (state.age,) * len(text)
 
     def released(self, state: WindowState, text: str, *, goes_on: bool = False) -> Ages:

@@ -1,4 +1,4 @@
-"""A conformance kit that checks any engine's detokenizer against the guarantees of streams.
+"""A conformance kit that checks any detokenizer against the stream guarantees.
 
 In: a callable that makes a detokenizer (:class:`Detokenizer` is its interface). Out: a
 :class:`Report` with the result of each known bug of other systems and each law: passed, failed with

@@ -34,7 +34,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All results. As text: the failures in full, the skipped checks by reason, and the counts.
+    """All results.
+
+    As text: the failures in full, the skipped checks by reason, and the counts.
 
     >>> from streamdec.testing import Report, Result
     >>> report = Report((Result("prompt[small]", "passed"), Result("unknown_ids[small]", "failed")))

@@ -129,7 +129,9 @@ class Transcript:
 def drive(
     make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
 ) -> Transcript:
-    """Make a stream, and step it with ``groups``, one for each call, until a stop is complete.
+    """Make a stream, and step it with ``groups`` until a stop is complete.
+
+    Each group is one call.
 
     Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
     Raises NotImplementedError if ``make`` or ``step`` raises it.

@@ -1,4 +1,4 @@
-"""The expected text of a stream, computed only with the tokenizer's own full decode.
+"""The expected text of a stream, by the tokenizer's own full decode alone.
 
 In: a subject and token ids. Out: their text, the part of it that no later token can change, and the
 part before a stop string.
@@ -71,7 +71,10 @@ def _certain_text(
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """Return the common beginning of ``texts``: that of the first and the last in sort order."""
+    """Return the common beginning of ``texts``.
+
+    It is that of the first and the last text in sort order.
+    """
     pairs = zip(min(texts), max(texts), strict=False)
     return "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -98,7 +101,10 @@ def _completed(subject: Subject, tail: bytes) -> Iterator[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _completions(tail: bytes) -> tuple[bytes, ...]:
-    """Return a few sequences of bytes that complete ``tail`` to one character, if there are any."""
+    """Return a few byte sequences that complete ``tail`` to one character.
+
+    Returns an empty tuple if there are none.
+    """
     found = []
     for missing in range(1, 5 - len(tail)):
         for more in itertools.product((0x80, 0x8F, 0x90, 0xA0, 0xBF), repeat=missing):
@@ -122,7 +128,10 @@ class Cut(NamedTuple):
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
-    """Return the stop that is complete first, and the longest if several are complete at once."""
+    """Return the stop that is complete first, or None without a stop.
+
+    If several are complete at once, it is the longest.
+    """
     found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
     if not found:
         return None
@@ -131,7 +140,10 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
 
 
 def waiting_for(text: str, stops: Sequence[str]) -> int:
-    """Return the length of the longest suffix of ``text`` that is a proper prefix of a stop."""
+    """Return the length of the longest suffix of ``text`` that may become a stop.
+
+    Such a suffix is a proper prefix of a stop.
+    """
     longest = max(map(len, stops), default=1) - 1
     sizes = range(min(longest, len(text)), 0, -1)
     ends = (

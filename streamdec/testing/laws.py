@@ -1,4 +1,4 @@
-"""The laws: properties that any detokenizer must have, each with the examples that test it.
+"""The laws: properties of any detokenizer, each with examples that test it.
 
 In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
 :class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
@@ -36,7 +36,10 @@ MOST_SHOWN = 2_000
 
 
 class UnjudgedError(Exception):
-    """A law does not apply to this tokenizer or cannot be tested. The message has the reason."""
+    """A law that does not apply to this tokenizer or cannot be tested.
+
+    The message has the reason.
+    """
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,10 @@ class Driven:
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
     ) -> None:
-        """Check that ``groups`` give exactly ``text``, and ``stop`` if the detokenizer reports it.
+        """Check that ``groups`` give exactly ``text``.
 
-        Raises NotImplementedError if only text of a missing ``flush`` is missing.
+        If the detokenizer reports its stop, checks ``stop`` too. Raises NotImplementedError if only
+        text of a missing ``flush`` is missing.
         """
         found = self.drive(request, groups)
         if found.text != text:
@@ -128,7 +132,10 @@ class Trial(Driven):
         return not self.data.draw(st.booleans())
 
     def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
-        """Draw known ids without special tokens. Byte-fallback tokens form complete characters."""
+        """Draw known ids without special tokens.
+
+        Byte-fallback tokens form complete characters.
+        """
         return self.data.draw(_ids(self.subject, skip, max_size))
 
     def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
@@ -312,7 +319,10 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
 
 
 def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
-    """Draw whether special tokens are skipped, and ids (mostly words). Return both and the text."""
+    """Draw whether special tokens are skipped, and ids. Return both and the text.
+
+    Most of the ids are words.
+    """
     skip = trial.skip()
     if trial.data.draw(st.sampled_from([True, True, False])):
         ids = trial.data.draw(_text(trial.subject, skip, 16))
@@ -379,7 +389,10 @@ def _draw_stop(trial: Trial, text: str) -> str:
 
 
 def _draw_stops(trial: Trial, text: str) -> tuple[str, ...]:
-    """Draw several stops. Often one is a suffix of another, so that both are complete at once."""
+    """Draw several stops.
+
+    Often one is a suffix of another, so that both are complete at once.
+    """
     found = trial.data.draw(st.lists(strategies.stops(text), min_size=2, max_size=4))
     if trial.data.draw(st.booleans()):
         found.insert(trial.data.draw(st.integers(0, 1)), found[0][len(found[0]) // 2 :])
@@ -411,7 +424,10 @@ def _is_tie(text: str, stops: Sequence[str]) -> bool:
 
 
 def _expect_cut(trial: Trial, request: Request, ids: Sequence[int], text: str) -> None:
-    """Check that the text ends at the right place, with one token a call or all in one call."""
+    """Check that the text ends at the right place.
+
+    The ids are passed with one token a call or all in one call.
+    """
     groups = [ids] if trial.data.draw(st.booleans()) else _singly(ids)
     cut = cut_at_stop(text, request.stop)
     end = len(text)

@@ -88,7 +88,10 @@ class SglangToolParser:
         return _sglang_fields(*self._parser.parse_stream_chunk(text))
 
     def flush(self) -> dict[str, str]:
-        """Return what the server outputs at the end, with arguments that were not output before."""
+        """Return what the server outputs at the end.
+
+        It includes arguments that were not output before.
+        """
         content, calls = self._parser.parse_stream_end()
         return _sglang_fields(content, [*calls], self._rest())
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the laws: token ids of every kind, running text, cuts and stops.
+"""Hypothesis strategies for the laws: token ids, running text, cuts and stops.
 
 In: a :class:`~streamdec.testing.Subject`. Out: strategies.
 """
@@ -20,9 +20,10 @@ _kept = lru_cache(maxsize=256)
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
-    """Generate a list of ids of ``subject`` of every kind, with about ``max_size`` ids at most.
+    """Generate a list of ids of ``subject`` of every kind.
 
-    With ``known``, all ids have a token. Without ``special``, none may be skipped.
+    The list has about ``max_size`` ids at most. With ``known``, all ids have a token. Without
+    ``special``, none may be skipped.
     """
     return _token_ids(subject, known, special, max_size)
 
@@ -50,10 +51,11 @@ def _token_ids(
 def running_text(
     subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
 ) -> st.SearchStrategy[list[int]]:
-    """Generate ids of ``subject`` like a model's: words, characters in bytes, runs without text.
+    """Generate ids of ``subject`` like a model's, in several parts.
 
-    At most ``max_size`` of these parts. Without ``silent`` there are no runs without text, which
-    consist of unknown ids and, with ``skip_special_tokens``, of special ids.
+    The parts are words, characters in bytes, and runs without text. There are at most ``max_size``
+    parts. Without ``silent`` there are no runs without text, which consist of unknown ids and, with
+    ``skip_special_tokens``, of special ids.
     """
     return _running_text(subject, skip_special_tokens, silent, max_size)
 

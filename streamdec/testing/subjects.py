@@ -111,7 +111,10 @@ class Subject:
 
     @property
     def has_byte_fallback(self) -> bool:
-        """Whether bytes are pieces like ``<0xE4>``; libraries render their runs in two ways."""
+        """Whether bytes are pieces like ``<0xE4>``.
+
+        Libraries render runs of these pieces in two ways.
+        """
         rules = self.tokenizer.rules
         return rules is not None and isinstance(rules.rule, ByteFallback)
 
@@ -143,7 +146,10 @@ class Subject:
 
 
 def subject_of(name: str, tokenizer: Any) -> Subject:
-    """Return ``tokenizer`` as a subject. Raises TypeError if ``checks`` does not accept it."""
+    """Return ``tokenizer`` as a subject.
+
+    Raises TypeError if ``checks`` does not accept it.
+    """
     if isinstance(tokenizer, Subject):
         return tokenizer
     if isinstance(tokenizer, (str, os.PathLike)):
@@ -167,7 +173,9 @@ def subject_of(name: str, tokenizer: Any) -> Subject:
 def byte_level_tokenizer(
     tokens: Iterable[bytes], special: Iterable[bytes] = ()
 ) -> tuple[Tokenizer, dict[bytes, int]]:
-    """Return a byte-level ``tokenizers.Tokenizer`` of these tokens (any bytes), and their ids.
+    """Return a byte-level ``tokenizers.Tokenizer`` of these tokens, and their ids.
+
+    Tokens may be any bytes.
 
     ``special`` are the special tokens, in UTF-8. They must differ from all ``tokens``.
     """

@@ -1,4 +1,4 @@
-r"""Checks whether the result of a streaming parser depends on where the text was cut.
+r"""Checks whether the result of a streaming parser depends on the cuts of a text.
 
 Parsers of tool calls and of reasoning read the text of a model in pieces, as it arrives. The pieces
 depend on the tokenizer, the load and the settings of the engine, so the result must not depend on
@@ -210,7 +210,10 @@ def outcomes_of(
     max_examples: int = 200,
     seed: str = "0",
 ) -> list[Outcome]:
-    """Return the different results of parsing ``pieces``, that of the fewest cuts first."""
+    """Return the different results of parsing ``pieces``.
+
+    The result of the fewest cuts comes first.
+    """
     outcomes: dict[str, tuple[Outcome, Cuts]] = {}
     for cuts in _ways(len(pieces), max_examples, seed):
         found = _parsed(make_parser, pieces, cuts)

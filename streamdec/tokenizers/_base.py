@@ -29,7 +29,7 @@ Span = tuple[int, int]
 
 
 class BaseTokenizer(ChatTokenizer, ABC):
-    """What all backends share; a backend adds ``_ids`` and the methods of the protocol."""
+    """The base class of backends, which add ``_ids`` and the methods of the protocol."""
 
     tokenizer_type: ClassVar[str]
     """Its name in metrics: the library that decodes."""
@@ -65,7 +65,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return by_text
 
     def skipped_ids(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return those of ``texts`` that are the text of skipped special tokens, with the ids."""
+        """Return the texts of skipped special tokens among ``texts``, with their ids."""
         ids_by_text = self._ids_by_special_text
         found = {
             text: tuple(filter(self.is_skipped, ids_by_text[text]))
@@ -145,7 +145,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
     def _raise_for_one(self, first: int, texts: list[str], options: dict[str, Any]) -> None:
-        """Raise the error of the first of ``texts`` that cannot be encoded, with its index."""
+        """Raise the error of the first of ``texts`` that has one, with its index."""
         for index, text in enumerate(texts, first):
             try:
                 self.encode(text, **options)
@@ -185,11 +185,11 @@ class BaseTokenizer(ChatTokenizer, ABC):
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """Encode as :meth:`encode` does; a long text in a thread, which keeps the event loop free.
+        """Encode as :meth:`encode` does, but encode a long text in a thread.
 
-        Texts of up to ``inline_chars`` code points and cached texts are encoded at once. ``text``,
-        ``add_special_tokens``, ``special`` and errors are as for :meth:`encode`. A cancelled task
-        waits for its thread, which cannot be stopped.
+        The thread keeps the event loop free. Texts of up to ``inline_chars`` code points and cached
+        texts are encoded at once. ``text``, ``add_special_tokens``, ``special`` and errors are as
+        for :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
 
         >>> import asyncio
         >>> from streamdec import MockTokenizer
@@ -236,10 +236,10 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     @property
     def encoding_cache(self) -> EncodingCache | None:
-        """The cache of recent encodings, or None (the default); several tokenizers may share it.
+        """The cache of recent encodings, or None (the default).
 
-        Setting it computes :attr:`encoding_fingerprint`.
-        See :class:`~streamdec.tokenizers.EncodingCache`.
+        Several tokenizers may share it. Setting it computes :attr:`encoding_fingerprint`. See
+        :class:`~streamdec.tokenizers.EncodingCache`.
         """
         return self._cache
 
@@ -288,7 +288,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     # --- where each token is ----------------------------------------------------------------------
 
     def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
-        r"""Return the start and end of each token of ``encoding`` in the UTF-8 of its text.
+        r"""Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
         ``encoding.byte_offsets`` is the cached result. An added token has an empty span.
 
@@ -320,7 +320,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return [(0, 0)] * before + inner + [(size - shift, size - shift)] * after
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return the start and end of each token of ``encoding`` in its text, in code points.
+        """Return each token's start and end in the text of ``encoding``, in code points.
 
         ``encoding.offsets`` is the cached result. A token with a part of a character spans the
         whole character. Raises what :meth:`byte_offsets_of` raises.
@@ -360,7 +360,7 @@ def _listed(texts: Iterable[str]) -> list[str]:
 
 
 def _chars(text: object) -> int:
-    """Return the length of ``text``; 0 for another type, which fails at once without a thread."""
+    """Return the length of ``text``; 0 for other types, which fail without a thread."""
     return len(text) if isinstance(text, str) else 0
 
 

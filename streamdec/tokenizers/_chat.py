@@ -78,9 +78,9 @@ class ChatTokenizer(Tokenizer, Protocol):
     """Only a tokenizer that ``load_tokenizer`` made has one."""
 
     def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
-        """Return the :class:`~streamdec.chat.ChatTemplate`; its ``origin`` names the file.
+        """Return the :class:`~streamdec.chat.ChatTemplate` of the tokenizer.
 
-        The template is read at the first call.
+        Its ``origin`` names the file. The template is read at the first call.
 
         Raises :class:`~streamdec.ChatTemplateError`, which says where it was looked for, if there
         is none and ``fallback`` is not ``"simple"``; :class:`~streamdec.MissingExtraError` without
@@ -139,7 +139,7 @@ class ChatTokenizer(Tokenizer, Protocol):
         fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> str | list[int]:
-        r"""Render ``messages`` as the text of a prompt, or with ``tokenize`` return its ids.
+        r"""Render ``messages`` as the text of a prompt; with ``tokenize``, return its ids.
 
         The text is that of :meth:`streamdec.chat.ChatTemplate.render`, which documents the
         ``options`` (``tools``, ``add_generation_prompt`` and so on). The ids are those of

@@ -1,4 +1,4 @@
-"""What all tokenizers share: calls into a library, ids, names of bytes, samples, fingerprints."""
+"""Helpers of all tokenizers: library calls, ids, bytes, samples, fingerprints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ T = TypeVar("T")
 
 
 def _alphabet() -> dict[str, int]:
-    """Return bytes by letter: printable Latin-1 maps to itself, the others follow from U+0100."""
+    """Return bytes by letter.
+
+    Printable Latin-1 maps to itself; the other bytes follow from U+0100.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
     return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
@@ -79,13 +82,16 @@ def checked_ids(token_ids: Iterable[int]) -> array[int]:
 
 
 def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:
-    """Return ids to verify a table with: special ones, all bytes, and a spread below ``size``."""
+    """Return ids to verify a table with.
+
+    These are the first special ids, the ids of all bytes, and a spread of ids below ``size``.
+    """
     spread = range(0, size, max(size // _SPREAD_IN_SAMPLE, 1))
     return sorted({*islice(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
 
 
 def any_of(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a regex with one group that matches each of ``names``, the longest first.
+    """Return a regex with one group that matches any of ``names``, the longest first.
 
     Empty names are left out. None without names.
     """
@@ -94,7 +100,7 @@ def any_of(names: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
-    """Raise EncodeError if ``text`` spells one of the tokens that ``special`` matches."""
+    """Raise EncodeError if ``text`` spells a token that ``special`` matches."""
     if special is not None and (found := special.search(text)):
         raise EncodeError(
             f"the text has the special token {found[0]!r} at index {found.start()}, which is "
@@ -113,7 +119,7 @@ def _name_of_byte(escaped: re.Match[str]) -> str:
 
 
 def fingerprint_of(rules: object, *table: object) -> str:
-    """Return 16 hexadecimal digits of SHA-256 over the decoding rules and the token table.
+    """Return 16 hexadecimal digits of SHA-256 over the rules and the token table.
 
     Args:
         rules: Dataclasses or JSON data, see :func:`canonical`.
@@ -129,7 +135,10 @@ def fingerprint_of(rules: object, *table: object) -> str:
 
 
 def packed(texts: list[str]) -> str | list[str]:
-    """Return ``texts`` as one string if none contains a NUL, which halves the time of hashing."""
+    """Return ``texts`` as one string, which halves the time of hashing.
+
+    If a text contains a NUL, the list is returned.
+    """
     joined = "\0".join(texts)
     return joined if joined.count("\0") == len(texts) - 1 else texts
 

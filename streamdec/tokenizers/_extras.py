@@ -1,4 +1,4 @@
-"""Import a library that is an optional extra, or raise MissingExtraError with the command.
+"""Import an optional library, or raise MissingExtraError with the command.
 
 In: the name of a library. Out: the library.
 """
@@ -12,7 +12,10 @@ from streamdec.errors import MissingExtraError
 
 
 def library(name: str, extra: str, what: str = "this tokenizer needs") -> Any:
-    """The library ``name``. Raises :class:`MissingExtraError`, which says what to install."""
+    """Import and return the library ``name``.
+
+    Raises :class:`MissingExtraError`, which says what to install.
+    """
     try:
         return import_module(name)
     except ImportError as error:

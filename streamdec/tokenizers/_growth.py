@@ -78,7 +78,10 @@ Parts = Sequence[tuple[str, Any]]
 
 
 def parts_of(content: bytes, name: str) -> Parts:
-    """Return the parts in a file. Raises TokenizerLoadError, which names ``name``, for too many."""
+    """Return the parts in a file.
+
+    Raises TokenizerLoadError, which names ``name``, if there are too many.
+    """
     parts = [*islice(_parts(content), MAX_NAMED + 1)]
     if len(parts) > MAX_NAMED:
         what = f"more than {MAX_NAMED} objects named {', '.join(_PARTS)}, expected one of each"
@@ -173,7 +176,7 @@ def check_work(part: str, data: Any, texts: Iterable[str], name: str, *, joined:
 
 
 def check_normalizer(parts: Parts, texts: Iterable[str], name: str) -> None:
-    """Raise TokenizerLoadError if a normalizer of a file might take long with ``texts``."""
+    """Raise TokenizerLoadError if a normalizer might take long with ``texts``."""
     tokens = list(texts)
     for part, data in parts:
         if part == "normalizer":
@@ -214,7 +217,10 @@ def _value(content: bytes, place: int) -> Any:
 
 
 def _stages(part: Any, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the stages of a part, Sequences flattened. The library rejects malformed stages."""
+    """Yield the stages of a part, with Sequences flattened.
+
+    Malformed stages are left out, because the library rejects them.
+    """
     if isinstance(part, dict) and isinstance(part.get("type"), str) and depth <= MAX_DEPTH:
         inner = part.get(key)
         if part["type"] == "Sequence" and isinstance(inner, list):
@@ -266,7 +272,10 @@ class _Weights:
 
 
 def _growth(stages: list[dict[str, Any]]) -> float:
-    """Return the most characters that ``stages`` turn one into, or a figure above all limits."""
+    """Return the most characters that ``stages`` turn one into.
+
+    If the number is above MAX_ENCODED, the result is any number above MAX_ENCODED.
+    """
     texts = "".join(_texts(stages))
     weights = _Weights(texts + unicodedata.normalize("NFKD", texts))
     for stage in reversed(stages):
@@ -330,7 +339,7 @@ def _rule(stage: dict[str, Any]) -> tuple[str | None, str] | None:
 
 
 def _longest_entry(charsmap: object) -> int:
-    """Return the most characters that a SentencePiece normalizer puts in place of one."""
+    """Return the most characters with which a SentencePiece normalizer replaces one."""
     try:
         data = base64.b64decode(str(charsmap))
     except ValueError:  # the library rejects it

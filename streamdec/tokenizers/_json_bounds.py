@@ -1,4 +1,4 @@
-"""Bound the strings of a ``tokenizer.json`` and the trie of a Unigram model, before they are read.
+"""Limit the strings and the Unigram trie of a ``tokenizer.json`` before loading.
 
 In: the file. Out: nothing, or an error. The library keeps the pieces of a Unigram model in a trie
 with a node for each byte. It takes some 340 bytes for a node, and frees the nodes by recursion: a
@@ -28,7 +28,7 @@ _VOCABULARY = re.compile(rb'"vocab"\s*:\s*\[|\\u00')
 
 
 def check_strings(content: bytes, name: str) -> None:
-    """Raise TokenizerLoadError for a string longer than MAX_STRING, other than a charsmap."""
+    """Raise TokenizerLoadError for a string over MAX_STRING bytes, except a charsmap."""
     for start, end in _long_strings(content):
         if end - start > MAX_STRING and not _CHARSMAP.search(content[max(0, start - 250) : start]):
             text = content[start : start + 40].decode("utf-8", "replace")
@@ -37,7 +37,7 @@ def check_strings(content: bytes, name: str) -> None:
 
 
 def _long_strings(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the ends of each string that covers one of the windows, without its quotes.
+    """Yield the start and end of each string that covers a window, without quotes.
 
     A string of twice the size of a window covers one. Known files have few strings like that.
     """
@@ -57,7 +57,7 @@ def _long_strings(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def check_trie(content: bytes, name: str) -> None:
-    """Raise TokenizerLoadError if the pieces of a Unigram model need more than MAX_NODES nodes."""
+    """Raise TokenizerLoadError if a Unigram model needs more than MAX_NODES nodes."""
     if len(content) - _PIECE_SIZE * content.count(b"[") <= MAX_NODES:
         return
     if not _VOCABULARY.search(content):

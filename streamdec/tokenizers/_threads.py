@@ -35,7 +35,10 @@ def _own_limiter() -> anyio.CapacityLimiter:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Return ``call()``, called in a thread. A cancelled task waits for the thread to end."""
+    """Return ``call()``, called in a thread.
+
+    A cancelled task waits for the thread to end.
+    """
     return await anyio.to_thread.run_sync(call, limiter=_own_limiter())
 
 

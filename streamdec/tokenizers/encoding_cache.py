@@ -67,12 +67,12 @@ _all = _Counts()
 
 @final
 class EncodingCache:
-    """A cache of the ids of recent texts, limited to ``max_bytes``, for one or more tokenizers.
+    """A cache of the ids of recent texts, for one or more tokenizers.
 
-    Set it as the ``encoding_cache`` of a tokenizer. The size of an entry is the memory of its text,
-    4 bytes for each id, and 400 bytes; an entry larger than ``max_bytes`` is not cached. The least
-    recently used entry is evicted first. Threads may share the cache. It is empty in a forked
-    process and after unpickling.
+    Its size is limited to ``max_bytes``. Set it as the ``encoding_cache`` of a tokenizer. The size
+    of an entry is the memory of its text, 4 bytes for each id, and 400 bytes; an entry larger than
+    ``max_bytes`` is not cached. The least recently used entry is evicted first. Threads may share
+    the cache. It is empty in a forked process and after unpickling.
 
     Raises ValueError if ``max_bytes`` is less than 1.
 
@@ -157,7 +157,9 @@ class EncodingCache:
 
 
 def total_statistics() -> CacheStatistics:
-    """Return the size of all caches of this process, and the counts including past caches.
+    """Return the size and the counts of all caches of this process.
+
+    The counts include past caches.
 
     >>> from streamdec.tokenizers.encoding_cache import total_statistics
     >>> total_statistics().hits >= 0
@@ -174,7 +176,10 @@ def _statistics(counts: _Counts, caches: list[EncodingCache]) -> CacheStatistics
 
 
 def _clear_all() -> None:
-    """Empty all caches in a forked process: a thread of the parent may have been changing one."""
+    """Empty all caches in a forked process.
+
+    A thread of the parent may have been changing one of them.
+    """
     for cache in _caches:
         cache.clear()
 

@@ -1,4 +1,4 @@
-r"""The known encodings of tiktoken's kind: regexes and special tokens, which rank files lack.
+r"""The known encodings of tiktoken's kind, with their regexes and special tokens.
 
 A rank file has a line for each token, with its bytes in base64 and its rank, and nothing else. Its
 SHA-256 identifies it. Sources:

@@ -26,7 +26,10 @@ Problem = Literal["lfs", "json", "outside", "too-large", "unreadable", "text"]
 
 
 class FileError(Exception):
-    """A file that cannot be read; the message says why. Callers raise their own error."""
+    """A file that cannot be read; the message says why.
+
+    Callers raise their own error.
+    """
 
     def __init__(self, problem: Problem, detail: str, line: int | None = None) -> None:
         super().__init__(detail[:300])

@@ -1,4 +1,4 @@
-"""The report of a loaded tokenizer: which library encodes, why, and what was loaded.
+"""The report of a tokenizer: which library encodes, why, and what was loaded.
 
 In: what the loader was asked for and what it found. Out: plain data.
 """
@@ -24,9 +24,10 @@ RequestedBy = Literal["argument", "environment", "default"]
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Which library encodes, and why. ``tokenizer.fingerprint`` identifies what decodes.
+    """The library that encodes, and the reason.
 
-    Plain data, which can be pickled; ``str()`` is a sentence.
+    ``tokenizer.fingerprint`` identifies what decodes. A report is plain data, which can be pickled;
+    ``str()`` is a sentence.
 
     >>> from streamdec import load_tokenizer
     >>> report = load_tokenizer("path/to/model", fast="off").report
@@ -66,7 +67,9 @@ class TokenizerReport:
 
 @runtime_checkable
 class LoadedTokenizer(ChatTokenizer, Protocol):
-    """A tokenizer with a report on its loading, as :func:`~streamdec.load_tokenizer` returns.
+    """A tokenizer with a report on its loading.
+
+    This is the type that :func:`~streamdec.load_tokenizer` returns.
 
     >>> from streamdec import LoadedTokenizer, load_tokenizer
     >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
@@ -81,7 +84,7 @@ class LoadedTokenizer(ChatTokenizer, Protocol):
 
 
 def versions_of(libraries: Iterable[str]) -> dict[str, str]:
-    """Return the versions of streamdec, Python, and the installed ones of ``libraries``."""
+    """Return the versions of streamdec, Python and the installed ``libraries``."""
     installed = {name: _version_of(name) for name in ("streamdec", *libraries)}
     known = {name: version for name, version in installed.items() if version is not None}
     return {"python": platform.python_version(), **known}

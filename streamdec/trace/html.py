@@ -1,4 +1,6 @@
-"""A trace as a single HTML page that works offline and can be attached to a bug report.
+"""A trace as a single HTML page, which works offline.
+
+It can be attached to a bug report.
 
 In: a trace. Out: HTML with its script, style and data inline. The files are in ``data``:
 ``text.js`` makes invisible characters visible, ``story.js`` explains effects that span several
@@ -28,7 +30,9 @@ STYLES = ("timeline.css", "page.css")
 
 
 def html_page(trace: Trace) -> str:
-    """Return ``trace`` as an HTML page: a timeline of all tokens, and a panel for the current one.
+    """Return ``trace`` as an HTML page with a timeline of all tokens.
+
+    A panel shows the current token.
 
     The page is about 50 KB larger than the trace's JSON lines: 5 MB for 40,000 tokens. It can
     always be encoded as UTF-8.
@@ -90,7 +94,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` escaped for HTML; invisible characters become backslash escapes."""
+    """Return ``text`` escaped for HTML; invisible characters get backslash escapes."""
     seen = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
     return escape(seen)
 

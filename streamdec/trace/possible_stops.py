@@ -14,7 +14,10 @@ from streamdec.trace.records import PossibleStop
 
 
 def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
-    """Return the possible strings and patterns, ordered by where they begin, then the sequences."""
+    """Return the possible strings and patterns, then the token sequences.
+
+    Strings and patterns are ordered by where they begin.
+    """
     if not decoder.jailed:
         return ()
     conditions, (tail, live) = decoder.conditions, decoder.seen
@@ -29,13 +32,19 @@ def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
 
 
 def _begun(stop: str, tail: str) -> int:
-    """Return the length of the longest suffix of ``tail`` that is a proper prefix of ``stop``."""
+    """Return the length of the longest suffix of ``tail`` that begins ``stop``.
+
+    The suffix is a proper prefix of ``stop``. Returns 0 if there is none.
+    """
     sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
     return next((size for size in sizes if tail.endswith(stop[:size])), 0)
 
 
 def _begun_pattern(source: str, max_match_length: int | None, tail: str) -> int:
-    """How many last letters of ``tail`` may become a match; 1 if that takes too long to know."""
+    """The number of last letters of ``tail`` that may become a match.
+
+    It is 1 if that takes too long to know.
+    """
     alone = matcher_of((), (), read_patterns([source], max_match_length))
     try:
         return len(alone.jailed(alone.step(alone.start, tail, ignore=True)[0]))

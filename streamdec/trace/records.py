@@ -149,7 +149,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The record of one stream: its decoder, its tokens, its end and the verdict. Immutable.
+    """The record of one stream: its decoder, tokens, end and verdict. Immutable.
 
     Takes about 300 bytes for each token.
 

@@ -128,9 +128,10 @@ class Tracer(Generic[D]):
         return self._several(self._machine.step_batch, ids, ids)
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
-        """Call the decoder's ``flush``, and record its output unless the stream had already ended.
+        """Call the decoder's ``flush``, and record its output.
 
-        ``arguments`` and ``named`` are passed to the decoder.
+        Nothing is recorded if the stream had already ended. ``arguments`` and ``named`` are passed
+        to the decoder.
         """
         return self._flushed(self._machine.flush, *arguments, **named)
 
@@ -212,7 +213,10 @@ class Tracer(Generic[D]):
             raise
 
     def _write_down(self, decoder: Any, ids: Iterable[Any]) -> None:
-        """Record the ids that a call took, by stepping ``decoder``, a fork from before the call."""
+        """Record the ids that a call took, by stepping ``decoder``.
+
+        ``decoder`` is a fork from before the call.
+        """
         taken = self.decoder.num_tokens - decoder.num_tokens
         with self._doing_no_harm():
             for token_id in islice(ids, taken) if taken else ():
@@ -222,14 +226,20 @@ class Tracer(Generic[D]):
 
     @contextmanager
     def _doing_no_harm(self) -> Iterator[None]:
-        """Note an error of the recording alone, such as a slow regex, instead of raising it."""
+        """Note an error of the recording alone, instead of raising it.
+
+        An example is a slow regex.
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001
             self._error = f"the record is incomplete: {type(error).__name__}: {error}"
 
     def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, withheld: int) -> None:
-        """Record one id. ``decoder`` has taken it; ``withheld`` is its withheld text before."""
+        """Record one id.
+
+        ``decoder`` has taken it; ``withheld`` is its withheld text before.
+        """
         token_id, tokenizer = given_id.__index__(), decoder.tokenizer
         stops = isinstance(decoder, StopSequenceDecoder)
         self._ids.append(token_id)
@@ -278,7 +288,10 @@ def _version(name: str) -> str:
 
 
 def _read(token_ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
-    """Return the ids as a sequence, or an object that raises their error when it is read."""
+    """Return the ids as a sequence, or an object that raises when it is read.
+
+    The object raises the error of the ids.
+    """
     try:
         return as_sequence(token_ids)
     except Exception as error:  # noqa: BLE001 (the decoder raises it)
@@ -304,7 +317,10 @@ def _withheld(decoder: Any) -> int:
 
 
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
-    """Return the result of a method of the tokenizer; None without one of type ``kind``."""
+    """Return the result of a method of the tokenizer, of type ``kind``.
+
+    Returns None if there is no such result.
+    """
     ask = getattr(tokenizer, name, None)
     try:
         found = None if ask is None else ask(token_id)

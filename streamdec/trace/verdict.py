@@ -1,4 +1,4 @@
-"""The verdict on a trace: does its text equal the tokenizer's own decode of all ids?
+"""The verdict on a trace: whether its text equals the decode of all its ids.
 
 The oracle is ``decode()`` of the ids up to the stop, not the traced decoder or its matcher. The
 decoder only says which stop it found and where it began, so text that was lost before a stop is
@@ -69,12 +69,13 @@ def _compared(
 
 
 def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:
-    """Yield how many of the first ids may have produced the text, the most likely number first.
+    """Yield how many of the first ids may have produced the text.
 
-    Each comes with whether the text must be the full decode of these ids, or only its beginning.
-    If ids stop the stream, the text is that of the ids before them, although the first stop id may
-    still complete it (such as the space after a word). If a string stops the stream, it is usually
-    found in the text of all ids. It can also be found in text that a stop id flushed.
+    The most likely number comes first. Each comes with whether the text must be the full decode of
+    these ids, or only its beginning. If ids stop the stream, the text is that of the ids before
+    them, although the first stop id may still complete it (such as the space after a word). If a
+    string stops the stream, it is usually found in the text of all ids. It can also be found in
+    text that a stop id flushed.
     """
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True
@@ -95,7 +96,11 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
 def _fits(
     text: str, expected: str, generated: str, match: StopMatch | None, *, is_all: bool
 ) -> bool:
-    """Return whether ``text`` is ``expected``, or its beginning up to the stop or its end."""
+    """Return whether ``text`` is ``expected``, or only its beginning.
+
+    With ``is_all``, ``text`` must be all of ``expected``. With ``match``, ``generated`` must end
+    where the match ends, or where it begins if the match is not visible.
+    """
     if match is not None and len(generated) != (match.end if match.visible else match.start):
         return False
     return text == expected if is_all else expected.startswith(text)
@@ -126,7 +131,10 @@ class _Reference:
         return self._tokenizer.decode(ids, skip_special_tokens=skip)
 
     def texts(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield ``whole(count)`` and other correct texts, each with a remark for the verdict."""
+        """Yield ``whole(count)`` and other correct texts.
+
+        Each comes with a remark for the verdict.
+        """
         whole = self.whole(count)
         yield whole, ""
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
@@ -145,10 +153,10 @@ class _Reference:
 
 
 def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
-    """Return the first token after which the code point ``at`` is wrong; None for the flush.
+    """Return the first token after which the code point ``at`` is wrong.
 
     After this token another code point is output or withheld, or the right one is decided and
-    neither output nor withheld.
+    neither output nor withheld. Returns None if it is only wrong after the flush.
     """
 
     def is_decided(index: int) -> bool:

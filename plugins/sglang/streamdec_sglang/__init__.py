@@ -22,9 +22,9 @@ TRIED = ("0.5.23",)
 
 
 def register() -> None:
-    """Register the hook with SGLang. Never raises; logs an untried version and any failure.
+    """Register the hook with SGLang.
 
-    A second call does nothing.
+    Never raises; logs an untried version and any failure. A second call does nothing.
     """
     switch = os.environ.get(SWITCH, "").strip().lower()
     if switch in ("off", "0", "false", "no"):

@@ -1,4 +1,6 @@
-"""The decoding of a batch, in the place of ``DetokenizerManager._decode_batch_token_id_output``.
+"""The decoding of a batch, in place of SGLang's own method.
+
+The method is ``DetokenizerManager._decode_batch_token_id_output``.
 
 SGLang's scheduler sends ids for each request that has new ones: at first the last ids of the prompt
 and the first new ids, then new ids alone, and with the last of them a finish reason. The manager
@@ -103,7 +105,7 @@ class Request:
 
 
 class HandedOver(DecodeStatus):  # type: ignore[misc]
-    """SGLang's state of a request that SGLang decodes after streamdec raised an error."""
+    """SGLang's state of a request that SGLang decodes after an error of streamdec."""
 
 
 class BatchDecoder:
@@ -174,7 +176,10 @@ class BatchDecoder:
     def _begin_or_end(
         self, original: Original, manager: Any, recv_obj: Any, row: int, request: Any
     ) -> str | None:
-        """Return the new text of a request that begins or ends; None if SGLang is to decode it."""
+        """Return the new text of a request that begins or ends.
+
+        Returns None if SGLang is to decode it.
+        """
         if type(request) is HandedOver:
             return _decoded_alone(original, manager, recv_obj, row)
         ids = recv_obj.decode_ids[row]
@@ -260,7 +265,10 @@ def _rows(recv_obj: Any, rows: Sequence[int]) -> SimpleNamespace:
 def _after_error(
     original: Original, manager: Any, recv_obj: Any, row: int, request: Any, error: Exception
 ) -> str:
-    """Return the new text of a request whose decoding raised ``error``, as SGLang decodes it."""
+    """Return the new text of a request after an error, as SGLang decodes it.
+
+    streamdec raised ``error`` when it decoded the request.
+    """
     name = type(error).__name__
     say_once(f"SGLang's own detokenizer continues with a request after a {name}", exc_info=error)
     late = ""

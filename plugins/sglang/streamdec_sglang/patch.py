@@ -1,4 +1,6 @@
-"""Where SGLang is changed: a hook around ``DetokenizerManager._decode_batch_token_id_output``.
+"""Where SGLang is changed: a hook around the method that decodes batches.
+
+The method is ``DetokenizerManager._decode_batch_token_id_output``.
 
 SGLang applies the hook when all plugins are loaded. An ``AROUND`` hook gets the method that it is
 around, which is SGLang's own or another plugin's, and calls it for what streamdec does not support.

@@ -1,4 +1,4 @@
-"""A plugin for vLLM: streamdec decodes the text of requests, and finds their stop strings.
+"""A plugin for vLLM: streamdec decodes requests and finds their stop strings.
 
 vLLM calls :func:`register` in each of its processes (entry-point group ``vllm.general_plugins``).
 From then on ``IncrementalDetokenizer.from_new_request`` makes a
@@ -47,9 +47,9 @@ def markers_setting() -> str:
 
 
 def register() -> None:
-    """Make vLLM decode with streamdec. Never raises; logs what it did, or why it did nothing.
+    """Make vLLM decode with streamdec.
 
-    A second call does nothing.
+    Never raises; logs what it did, or why it did nothing. A second call does nothing.
     """
     switch = os.environ.get(SWITCH, "").strip().lower()
     if switch in ("off", "0", "false", "no"):

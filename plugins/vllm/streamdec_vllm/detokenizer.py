@@ -1,4 +1,4 @@
-"""The detokenizer of one request, with the interface of vLLM's ``IncrementalDetokenizer``.
+"""The detokenizer of a request, with vLLM's ``IncrementalDetokenizer`` interface.
 
 vLLM calls ``update`` with the ids of a step and gets the stop string that they complete, then
 ``get_next_output_text`` for the text. The ids after a stop are not kept, as vLLM expects: it cuts
@@ -35,7 +35,10 @@ Sections = tuple[tuple[str | int, str | int], ...]
 
 
 def why_unsupported(tokenizer: Any, request: Any) -> str | None:
-    """Return, in a few words, why streamdec does not support ``request``; None if it does."""
+    """Return why streamdec does not support ``request``; None if it does.
+
+    The reason has a few words.
+    """
     if not uses_fast_detokenizer(tokenizer):
         return f"a {type(tokenizer).__name__} (it has no tokenizers.Tokenizer)"
     params = request.sampling_params
@@ -48,7 +51,10 @@ def why_unsupported(tokenizer: Any, request: Any) -> str | None:
 def _conditions(
     stop: tuple[str, ...], min_tokens: int, is_visible: bool, markers: Sections
 ) -> StopConditions:
-    """The conditions of a request; the same object for equal ones, which decoders share."""
+    """The conditions of a request; the same object for equal ones.
+
+    Decoders share the object.
+    """
     return StopConditions(
         stop=stop,
         min_tokens=min_tokens,
@@ -64,7 +70,10 @@ def _markers(params: Any) -> Sections:
 
 
 def _pairs(given: Any) -> Sections:
-    """Return pairs of markers; ``given`` is a list of pairs, or flat, as vLLM's server needs it."""
+    """Return pairs of markers.
+
+    ``given`` is a list of pairs, or flat, as vLLM's server needs it.
+    """
     flat = [
         each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
     ]

@@ -1,4 +1,7 @@
-"""The log of the plugin: under vLLM's own logger, so that vLLM's settings show its lines."""
+"""The log of the plugin, under vLLM's own logger.
+
+So vLLM's settings show its lines.
+"""
 
 from __future__ import annotations
 

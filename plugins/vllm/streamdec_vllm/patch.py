@@ -1,4 +1,4 @@
-"""Where the detokenizer is exchanged: ``IncrementalDetokenizer.from_new_request``.
+"""The exchange of the detokenizer: ``IncrementalDetokenizer.from_new_request``.
 
 vLLM makes the detokenizer of a request with this class method and nothing else, so replacing it on
 the class works whichever module has imported the class before.
@@ -62,6 +62,7 @@ def apply(*, is_forced: bool) -> None:
             __version__,
             found,
             unlike,
+            SWITCH,
         )
         return
     _stock = theirs.IncrementalDetokenizer.__dict__[_NAME]

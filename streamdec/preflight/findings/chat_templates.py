@@ -1,4 +1,4 @@
-"""Rules about chat templates: which one is in effect, and what it does with conversations."""
+"""Rules about chat templates: which one is in effect, and its renderings."""
 
 from __future__ import annotations
 

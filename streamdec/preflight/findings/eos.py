@@ -29,7 +29,10 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _sources(view: View) -> Iterator[Finding]:
-    """Where the files disagree, and an engine stops on fewer ids than they declare together."""
+    """The finding that files disagree and an engine stops on too few ids.
+
+    Too few ids are fewer than the files declare together.
+    """
     eos = view.eos
     text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
     config = eos.or_text(eos.written, text)

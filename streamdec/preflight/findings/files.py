@@ -1,4 +1,4 @@
-"""Rules about files: what cannot be read, what is missing, the tokenizer's class, the commit."""
+"""Rules about files: unreadable and missing ones, tokenizer class, commit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _BY_PROBLEM: Mapping[Problem, Rule] = {
 
 
 def check(view: View) -> Iterator[Finding]:
-    """Yield the findings of this module. The other modules have read their files before."""
+    """Yield the findings of this module.
+
+    The other modules have read their files before.
+    """
     yield from _problems(view)
     yield from _tokenizer_json(view)
     yield from _class(view)
@@ -105,7 +108,10 @@ def _class(view: View) -> Iterator[Finding]:
 
 
 def _commit(view: View) -> Iterator[Finding]:
-    """Without the network: that the commit of a folder in the hub's cache is not verified."""
+    """The finding that a commit is not verified, for a folder in the hub's cache.
+
+    The network is not used.
+    """
     root = view.snapshot.root
     if root.parent.name == "snapshots" and _SHA.fullmatch(root.name):
         yield RULES["COMMIT_UNVERIFIED"](

@@ -16,9 +16,9 @@ _MAX_NODES = 100_000
 
 
 def nested_quantization(config: Any) -> list[tuple[str, Any]]:
-    """Return every ``quantization_config`` below the top level: its dotted path and its value.
+    """Return each ``quantization_config`` below the top level: path and value.
 
-    At most 100,000 values of a file are examined.
+    The path is dotted. At most 100,000 values of a file are examined.
     """
     found = []
     level: list[tuple[str, Any]] = [("", config)]

@@ -47,9 +47,10 @@ REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
 
 class _Elements(dict[int, Element]):
-    """Token id → element, asked of the tokenizer on first use; None for a skipped token.
+    """The element of each token id; None for a skipped token.
 
-    An unknown id is a KeyError and leaves nothing behind: there are four billion of them.
+    The tokenizer is asked for a piece on first use. An unknown id is a KeyError and leaves nothing
+    behind: there are four billion of them.
     """
 
     __slots__ = ("_decoder", "_prepare", "_skip")
@@ -98,7 +99,10 @@ class TokenRule(ABC):
     # --- the two verbs
 
     def step(self, state: State, token_id: int) -> tuple[bytes, State]:
-        """The bytes that ``token_id`` outputs, and the state after it. KeyError: unknown id."""
+        """The bytes that ``token_id`` outputs, and the state after it.
+
+        Raises KeyError for an unknown id.
+        """
         element = self._elements[token_id]
         return (b"", state) if element is None else self.advance(state, element)
 
@@ -107,11 +111,17 @@ class TokenRule(ABC):
         return b""
 
     def release(self, state: State) -> tuple[bytes, State]:
-        """The bytes of ``held``, output although more will follow, and the state after that."""
+        """The bytes that a release outputs, and the state after it.
+
+        They are the bytes of ``held``, output although more tokens will follow.
+        """
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:
-        """The bytes that are decided if a prompt ends in ``state``, and the state without them."""
+        """The bytes that are decided at the end of a prompt, and the state without them.
+
+        ``state`` is the state in which the prompt ends.
+        """
         return b"", state
 
     # --- what a rule defines
@@ -125,7 +135,7 @@ class TokenRule(ABC):
         """The bytes that a contributing token outputs, and the state after it."""
 
     def replacement(self) -> Element:
-        """An element that contributes one U+FFFD as it stands (for ``unknown_ids="replace"``)."""
+        """An element that contributes one unchanged U+FFFD (``unknown_ids="replace"``)."""
         return self.prepare(utf8.REPLACEMENT)
 
     # --- what may be asked of a state

@@ -72,7 +72,10 @@ def run_bytes(run: Run) -> bytes:
 
 
 def run_step(run: Run, byte: int) -> tuple[bytes, Run]:
-    """The output of one more byte (U+FFFD for all once the run is broken), and the run."""
+    """The output of one more byte, and the run after it.
+
+    Once the run is broken, each of its bytes gives one U+FFFD.
+    """
     if run == BROKEN:
         return REPLACEMENT_BYTES, BROKEN
     links, length, unfinished = run or (None, 0, b"")
@@ -93,7 +96,7 @@ def run_close(run: Run) -> bytes:
 
 
 def run_settle(run: Run) -> tuple[bytes, Run]:
-    """The complete characters of a run that a prompt ends in, and the run without them."""
+    """The complete characters of a run that ends a prompt, and the run without them."""
     if not isinstance(run, tuple):
         return b"", run
     unfinished = run[2]

@@ -34,7 +34,7 @@ from streamdec.tables.token_rules.contextual import (
 def compile_rule(
     decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode
 ) -> TokenRule | None:
-    """Return the TokenRule for ``decoder``'s rules; None if it has none that can be compiled."""
+    """Return the TokenRule for the rules of ``decoder``; None if it has no rules."""
     rules: TextRules | None = decoder.rules
     if rules is None:
         return None

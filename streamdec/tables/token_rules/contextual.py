@@ -1,6 +1,7 @@
-"""Rules for tokens whose text depends on their neighbours: first, last, repeated, stripped.
+"""Rules for tokens whose text depends on their neighbours.
 
-:mod:`streamdec.tables.token_rules.base` says what a TokenRule is and which decoder has which.
+A token may be the first, the last or a repeated one, or lose characters at the beginning of the
+text. :mod:`streamdec.tables.token_rules.base` says what a TokenRule is and which decoder has which.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from streamdec.tables.token_rules.base import REPLACEMENT_BYTES, Element, State,
 
 
 class FirstThenLater(TokenRule):
-    """Each token has two forms: as the first one, and after another. State: whether any came."""
+    """Each token has two forms: one as the first token, and one after another token.
+
+    State: whether any token came.
+    """
 
     start = False
     idle = True
@@ -54,7 +58,10 @@ def joined_forms(rule: Joined, piece: str) -> tuple[str, str]:
 
 
 def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
-    """Each ``replacement`` becomes a space; with ``prepend``, the first piece loses all of them."""
+    """Return the forms of ``piece`` as the first piece and as a later one.
+
+    Each ``replacement`` becomes a space. With ``prepend``, the first piece loses all of them.
+    """
     later = piece.replace(rule.replacement, " ")
     return (piece.replace(rule.replacement, "") if rule.prepend else later), later
 
@@ -72,7 +79,11 @@ def cleaned(text: str) -> str:
 
 
 def wordpiece_forms(rule: WordPiece, piece: str) -> tuple[str, str]:
-    """The first piece as it is; later ones lose the prefix or gain a space; both are cleaned up."""
+    """Return the forms of ``piece`` as the first piece and as a later one.
+
+    The first piece is unchanged. A later one loses the prefix or gains a space. With ``cleanup``,
+    both forms are cleaned up.
+    """
     continues = piece.startswith(rule.prefix)
     later = piece[len(rule.prefix) :] if continues else " " + piece
     return (cleaned(piece), cleaned(later)) if rule.cleanup else (piece, later)
@@ -136,7 +147,10 @@ class WordSuffix(TokenRule):
 
 
 class Collapse(TokenRule):
-    """CTC: a token counts once in a row. State: the last token, and whether any text came."""
+    """CTC: a token that is repeated in a row counts once.
+
+    State: the last token, and whether any text came.
+    """
 
     start: State = (None, False)
     idle: State = (None, True)
@@ -190,7 +204,7 @@ Stripping = tuple[State, int, bytes]
 
 
 class LeadingStrip(TokenRule):
-    """Removes up to ``count`` times ``char`` from the very beginning of what ``inner`` gives.
+    """Removes up to ``count`` times ``char`` at the start of the output of ``inner``.
 
     State: inner's; how many may still be removed; the bytes that may begin one more of them.
     """
