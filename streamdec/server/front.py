@@ -346,8 +346,6 @@ class Front:
         """Reject new requests, and end the running ones.
 
         Aborts running requests after ``grace`` seconds, and waits for their end.
-
-        Aborts running requests after ``grace`` seconds, and waits for their end.
         """
         self.slots.close()
         with anyio.move_on_after(grace):

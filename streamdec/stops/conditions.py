@@ -84,7 +84,7 @@ class StopConditions(_Fields):
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
             A stream begins inside a section if the last marker of its prompt is an opening one.
             Cannot be combined with ``enable_stops_after`` or ``disable_stops_after``.
-            starts_inside: whether streams begin inside the first section, for any prompt. Only with
+        starts_inside: whether streams begin inside the first section, for any prompt. Only with
             ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts that
             are always encoded as one token, are searched among the ids of the prompt; for other
             texts the prompt is decoded.
