@@ -261,7 +261,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "QueueFullError",
             "the queue is full: 1 ids wait, and put() must not wait in the thread of an event "
-            "loop; await send(), or pass wait=False",
+            "loop; await send() instead",
             "The producer is a task, not a thread.",
             ASYNC,
         ),

@@ -1,9 +1,9 @@
 """mlx-lm: a streaming detokenizer with the methods of mlx-lm's own.
 
 In: token ids, one by one. Out: the text so far, and its new part. Pass the class to mlx-lm's
-wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``: ``stream_generate`` and the
-server then use it. For stops, use ``iter_chunks`` on the iterator of ``generate_step``, which it
-closes.
+    wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``: ``stream_generate`` and the
+    server then use it. For stops, use ``iter_chunks`` on the iterator of ``generate_step``, which
+    it closes.
 
 Tried with mlx-lm 0.32.2 and mlx 0.32.4 on Linux. This module imports neither.
 """

@@ -116,7 +116,7 @@ def load_tokenizer(
     and warns (:class:`~streamdec.StreamdecWarning`) if the texts differ. It also warns of added
     tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
     Loading takes at most 5 ms or 2 % longer than in the library, whichever is more. With
-    ``fast="now"`` it takes three to five times as long.
+    ``fast="now"`` it takes four to ten times as long.
 
     Raises:
         TokenizerLoadError: the path does not exist or cannot be read, no backend supports its

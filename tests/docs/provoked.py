@@ -285,7 +285,7 @@ def _(_: Path) -> Any:
 
 @gives(
     "the queue is full: 1 ids wait, and put() must not wait in the thread of an event loop; await "
-    "send(), or pass wait=False"
+    "send() instead"
 )
 def _(_: Path) -> Any:
     async def main() -> None:
