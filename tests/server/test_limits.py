@@ -477,7 +477,7 @@ def test_a_model_without_a_template_serves_completions(
         error = checked(http.post(CHAT, json={"messages": HI}), 400)
         assert (error["code"], str(tmp_path) in error["message"]) == ("no_chat_template", False)
         assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success
-    create_app(WithoutChats(loaded), EchoEngine())  # type: ignore[arg-type]
+    create_app(WithoutChats(loaded), EchoEngine())
     assert "the tokenizer has no get_chat_template()" in caplog.text
     loaded.set_chat_template("{% if")
     create_app(loaded, EchoEngine())
