@@ -197,7 +197,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams",
+            "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams: "
+            "leave it out",
             "Use `\\n` for the end of a line.",
             STOPS,
         ),

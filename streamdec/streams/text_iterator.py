@@ -165,6 +165,8 @@ def _iterator_of(source: Any) -> Iterator[Any]:
 
 def _hint(source: object) -> str:
     """Return the part of the error message that says what to do."""
+    if isinstance(source, (str, bytes)):
+        return ": expected token ids, got text"
     if hasattr(source, "__aiter__"):
         return ": use stream() for an asynchronous source"
     return ": call it, and pass its result" if callable(source) else ""
