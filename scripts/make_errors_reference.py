@@ -197,7 +197,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams",
+            "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams: "
+            "leave it out",
             "Use `\\n` for the end of a line.",
             STOPS,
         ),
@@ -261,7 +262,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "QueueFullError",
             "the queue is full: 1 ids wait, and put() must not wait in the thread of an event "
-            "loop; await send(), or pass wait=False",
+            "loop; await send() instead",
             "The producer is a task, not a thread.",
             ASYNC,
         ),

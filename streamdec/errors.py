@@ -129,8 +129,9 @@ class FinishedError(StreamdecError, RuntimeError):
     by an encoder such as ``ChatCompletionEncoder`` for a sample that has ended. Ids after the
     finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
 
-    State: the stream with its ``snapshot()``; a decoder with stops also has ``match`` and
-    ``finish_reason``. The queue took no id from this put. Earlier ids are still read.
+    State: the stream is unchanged and its ``snapshot()`` still works; a decoder with stops also has
+        ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still
+        read.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine. ``reset()``
     begins the stream again.
@@ -429,7 +430,7 @@ class MissingExtraError(StreamdecError, ImportError):
 
     When: when the library is first needed, never at ``import streamdec``.
 
-    State: everything that does not need the library.
+    State: everything that does not need the library works.
 
     What to do: run the install line of the message.
 
@@ -448,9 +449,10 @@ class MissingExtraError(StreamdecError, ImportError):
 class StreamdecWarning(UserWarning):
     """Something works differently than requested.
 
-    When: when a tokenizer is loaded, its first stream is made, a GGUF file encodes its first text,
-    or ``stop_conditions`` reads a model's folder. While ``stream`` or ``iter_chunks`` reads: if the
-    outputs of the engine look cumulative. A decoder's ``step`` never warns.
+    When: when a tokenizer is loaded, or its first stream is made; when ``sections`` have a marker
+    that cannot be found. When a GGUF file encodes its first text, or ``stop_conditions`` reads a
+    model's folder. While ``stream`` or ``iter_chunks`` reads: if the outputs of the engine look
+    cumulative. A decoder's ``step`` never warns.
 
     State: the object works, as the message says.
 

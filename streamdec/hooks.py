@@ -89,7 +89,7 @@ class StreamEnded(NamedTuple):
     max_withheld_tokens: int
     """The most tokens for which text was withheld."""
     ends_incomplete: bool
-    """Whether the text ends in U+FFFD, mostly because its last character was incomplete."""
+    """Whether the last chunk ends in U+FFFD, mostly because the last character was incomplete."""
 
 
 class Call(NamedTuple):

@@ -356,13 +356,12 @@ def _encoded_alone(tokenizer: MockTokenizer, text: str) -> int | None:
     found = tokenizer.token_to_id(text)
     if found is None or text[0].isalnum() or text[-1].isalnum():
         return None
-    for other in ["a", " ", "\n", ".", "<"]:
+    for other in ["a", " ", "\n", ".", "<", text]:
         with contextlib.suppress(EncodeError):
             ids = tokenizer.encode(other + text + other, add_special_tokens=False).ids
-            if list(ids).count(found) != 1:
+            if list(ids).count(found) != (3 if other == text else 1):
                 return None
-    ids = tokenizer.encode(text * 3, add_special_tokens=False).ids
-    return found if list(ids).count(found) == 3 else None
+    return found
 
 
 class _Replay:

@@ -1,7 +1,7 @@
 """Read rank files: the tokens of a byte-level BPE in the order of their merges.
 
 In: the bytes of a file, with a line for each token: its bytes in base64, a space, its rank. Out:
-    the rank of each token. Errors name the file, and the line if one is wrong.
+the rank of each token. Errors name the file, and the line if one is wrong.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The result equals that of a StopSequenceDecoder for each row. It is computed in 
 1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
    installed.
 2. A decoder decodes the other rows: rows with a stop in their text, rows whose prompt changes their
-    text, rows with ids that cannot be decoded, and small batches.
+   text, rows with ids that cannot be decoded, and small batches.
 3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
    records them where these bytes do not spell the text.
 """

@@ -1,8 +1,8 @@
 """Texts of rows that end at a stop.
 
 In: flat token ids. Out: the text of each row and its end. Both equal the results of a
-    :class:`~streamdec.StopSequenceDecoder` with ``byte_fallback="eager"``, so a row ends at the
-    same token as a live stream.
+:class:`~streamdec.StopSequenceDecoder` with ``byte_fallback="eager"``, so a row ends at the
+same token as a live stream.
 
 Most rows have no stop in their text: they end at an id, at the limit or not at all. Their texts are
 gathered up to that end and searched for stops. Only rows with a stop go through the decoder.

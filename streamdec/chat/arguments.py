@@ -13,7 +13,7 @@ from streamdec.errors import ChatTemplateError
 
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
-"""Variables that a request may not set: vLLM rejects both, SGLang the first."""
+"""Variables that a request may not set. vLLM and SGLang reject both."""
 _ARGUMENTS = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )

@@ -1,7 +1,7 @@
 """Whether a template takes a message's content as a string or as a list of parts.
 
 In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is the one of vLLM
-    and SGLang: a template takes parts if it loops over the content of a message.
+and SGLang: a template takes parts if it loops over the content of a message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Messages, tools and variables converted to plain JSON types.
 
 In: values with objects of any class. Out: only dicts, lists, tuples, str, int, float, bool and
-    None, because a template could call the methods of other objects. Any other object becomes its
-    type name in angle brackets, so a template can still test whether an image is present.
+None, because a template could call the methods of other objects. Any other object becomes its type
+name in angle brackets, so a template can still test whether an image is present.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ def bulk(
 
     Each output is written to OUTPUT.part and renamed when it is complete. After an interruption,
     --resume decodes the files whose outputs do not exist. Memory does not grow with the files.
+    Needs the extra bulk.
 
     \b
     Examples:

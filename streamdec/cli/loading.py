@@ -38,9 +38,9 @@ _OPTIONS = {
     "fast": click.option(
         "--fast",
         type=click.Choice(MODES, case_sensitive=False),
-        help="When to load fastokens, a faster encoder for tokenizer.json: never (off), at the "
-        "start (now), or in the background while huggingface encodes (background). The default is "
-        f"{VARIABLE}, else background.",
+        help="When to load fastokens, a faster encoder for most formats: never (off), at the "
+        "start (now), or in the background while the format's own library encodes (background). "
+        f"The default is {VARIABLE}, else background.",
     ),
     "apply_tokenizer_config": click.option(
         "--apply-tokenizer-config/--no-apply-tokenizer-config",

@@ -200,7 +200,8 @@ def _check_names(
     multiple=True,
     metavar="NAME",
     help="A name to accept in the Host header, beside localhost; may be repeated. The default is "
-    "any name, unless only this machine can reach the server.",
+    "any name; or only localhost if only this machine can reach the server, as with the default "
+    "--host.",
 )
 @click.option(
     "--page/--no-page",

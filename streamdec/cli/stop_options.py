@@ -139,7 +139,8 @@ _OPTIONS = {
         multiple=True,
         metavar="ID",
         callback=_each(_parse_stop_id),
-        help="End at this id, the model's end of sequence, with null as 'stop_reason'.",
+        help="End at this id, the model's end of sequence, with null as 'stop_reason'; may be "
+        "given several times.",
     ),
     "stop_token_sequences": click.option(
         "--stop-ids",

@@ -220,8 +220,8 @@ class _Encoders:
         if not isinstance(tokenizer, HybridTokenizer):
             found = tokenizer.report.format
             raise TokenizerLoadError(
-                f"{name!r} has only one encoder (its format is {found}): only a tokenizer.json "
-                "has two to compare"
+                f"--encode compares the two encoders of a tokenizer.json; the format of {name!r} "
+                f"is {found}"
             )
         tokenizer.wait()
         say_what_encodes(tokenizer)

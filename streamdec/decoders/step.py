@@ -115,5 +115,6 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         return chunk.text if returns_text else chunk
 
     out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    step.__qualname__ = "step"
     step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
     return step

@@ -1,9 +1,8 @@
 """JSON as the data of an event: one line for all readers.
 
 In: JSON data, or one text. Out: UTF-8 without U+0085, U+2028 and U+2029. Strings in JSON may
-    contain these characters. They are not line ends in Server-Sent Events, but clients that split
-    lines as ``str.splitlines`` does, such as httpx, split there. JSON always escapes characters
-    below U+0020.
+contain these characters. They are not line ends in Server-Sent Events, but clients that split lines
+as ``str.splitlines`` does, such as httpx, split there. JSON always escapes characters below U+0020.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class TextWorker:
             request: Dynamo's request.
             context: Dynamo's context; None for a call that is never stopped.
 
-        Raises the errors of ``conditions``, ``prompt_token_ids`` and ``wire`` for the request at
-        once, and the errors of the engine after the text before them.
+        Raises the errors of ``conditions``, ``prompt_token_ids`` and ``wire`` before the first
+        object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
         decoder = new_decoder(self._tokenizer, conditions, prompt, **self._decoding)

@@ -126,7 +126,7 @@ class FurtherConditions(TypedDict, total=False):
     disable_stops_after: str | int | None
     """A marker after which stops no longer count."""
     ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
-    """Pairs of markers between which they do not."""
+    """Pairs of markers between which stops do not count."""
     starts_inside: bool | None
     """Whether streams begin between the first pair."""
     max_match_length: int | None

@@ -48,9 +48,9 @@ class GenerateStreamer:
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
     The last chunk of each row has a ``finish_reason``: ``"stop"`` after a stop or an
-    end-of-sequence id, ``"error"`` if the row could not be decoded (see ``errors``), otherwise
-    ``"length"``. A slow reader gets the waiting text of a row as one chunk, and ``generate`` does
-    not wait for it.
+    end-of-sequence id, or if another of the ``stopping_criteria`` given to ``start`` ended the row;
+    ``"error"`` if the row could not be decoded (see ``errors``); otherwise ``"length"``. A slow
+    reader gets the waiting text of a row as one chunk, and ``generate`` does not wait for it.
 
     ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
     began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,

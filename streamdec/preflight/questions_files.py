@@ -111,8 +111,8 @@ def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -
     The line has the method, the widths, the format, the exceptions and the KV cache. ``config`` is
     a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder, all declarations
     are listed in order of precedence, each with its file and path. The result is ``"none"`` if
-    there is no declaration. ``kv_cache_scheme=None`` means that the KV cache has no scales: fp8
-    there has scale 1.0.
+    there is no declaration. ``kv_cache_scheme=None`` means that the checkpoint has no scales for
+    the KV cache. If an engine stores the KV cache in fp8, the scale is 1.0.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 

@@ -44,7 +44,7 @@ class DiscoveredToken:
     lstrip: bool
     """Whether white space before it is part of it."""
     rstrip: bool
-    """Whether white space after it is."""
+    """Whether white space after it is part of it."""
     normalized: bool
     """Whether it is matched in the normalised text."""
     sources: tuple[str, ...]
@@ -228,7 +228,8 @@ def version_gate_tokenizer_class(
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
     ``tokenizer_config.json`` (a dict), or the name of a class. A string is the name of a class
     unless a folder of that name exists. Classes in the snapshot (``auto_map``) load with both. A
-    name that no version has needs 5, which silently takes another class; 4 raises.
+    name that no version knows gives ``">=5.0"``: version 5 silently uses another class, and version
+    4 raises.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 

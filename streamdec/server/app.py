@@ -61,8 +61,8 @@ def create_app(
         reasoning_markers: the markers around the model's reasoning, such as
             ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
             ignored, unless a request overrides this (``ignore_stops_between``). If a marker
-            contains a special token and more, requests do not skip special tokens unless they say
-            so (``skip_special_tokens``).
+            contains a special token and other text, special tokens are not skipped, unless a
+            request sets ``skip_special_tokens``.
         separate_reasoning: whether chat completions return the reasoning as ``reasoning_content``,
             and messages as ``thinking`` blocks, without the markers. A chat may override this with
             ``separate_reasoning``; a message may only turn it on, with ``thinking``.
@@ -86,8 +86,8 @@ def create_app(
     Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable, or ``models`` is a
     string. Raises ValueError if ``models`` is empty, an API key is not printable ASCII,
     ``separate_reasoning`` is set without ``reasoning_markers``, or ``limits`` limits keys and there
-    are no ``api_keys``. Raises SourceError if the engine's ``max_concurrency`` is not an integer
-    from 1. Raises TypeError or ValueError for markers that StopConditions does not accept as
+    are no ``api_keys``. Raises SourceError if the engine's ``max_concurrency`` is not an integer of
+    at least 1. Raises TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient

@@ -125,6 +125,9 @@ class Front:
 
     def _template(self) -> ChatRenderer | None:
         fallback: Any = "simple" if self.has_simple_template else None
+        if not hasattr(self.tokenizer, "get_chat_template"):
+            _log.warning("chats are not served: the tokenizer has no get_chat_template()")
+            return None
         try:
             found = self.tokenizer.get_chat_template(fallback=fallback)
         except ChatTemplateError as error:
@@ -344,8 +347,6 @@ class Front:
 
     async def shut_down(self, grace: float) -> None:
         """Reject new requests, and end the running ones.
-
-        Aborts running requests after ``grace`` seconds, and waits for their end.
 
         Aborts running requests after ``grace`` seconds, and waits for their end.
         """

@@ -78,8 +78,9 @@ class Guard:
         except ClientDisconnect:
             return
         except RequestError as error:
-            # Its traceback has this frame, which has the error: the body would stay in this cycle.
+            # Tracebacks have this frame, which has the error: the body would stay in this cycle.
             problem = error.with_traceback(None)
+            problem.__context__ = None
         except Exception as error:  # noqa: BLE001 (it is logged, not sent)
             _log.error("request %s failed", request_id, exc_info=error)
             problem = RequestError("the server had an error", status=500, code="error")

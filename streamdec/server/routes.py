@@ -312,7 +312,7 @@ class Routes:
     def _check_samples(self, count: int) -> None:
         most = self._front.limits.samples
         if count > most:
-            message = f"n times the number of prompts must not be more than {most}, not {count}"
+            message = f"n times the number of prompts must be at most {most}, not {count}"
             raise RequestError(message, param="n")
 
     def _echoes(self, asked: Generation, prompts: list[Prompt], ids: list[list[int]]) -> list[str]:

@@ -84,10 +84,10 @@ class StopConditions(_Fields):
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
             A stream begins inside a section if the last marker of its prompt is an opening one.
             Cannot be combined with ``enable_stops_after`` or ``disable_stops_after``.
-            starts_inside: whether streams begin inside the first section, for any prompt. Only with
-            ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts that
-            are always encoded as one token, are searched among the ids of the prompt; for other
-            texts the prompt is decoded.
+        starts_inside: whether streams begin inside the first section, for any prompt. Only with
+            ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts
+            that are always encoded as one token, are searched among the ids of the prompt; for
+            other texts the prompt is decoded.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). A pattern is complete at
             the first code point where a match can end, so ``\d+`` at the first digit: greedy and
             lazy are the same. If several matches end there, the longest is the stop.

@@ -237,7 +237,7 @@ class _Speller:
             return rf"(?:{sign}|\Z)" if self._is_open else sign
         if name in ("AT_END", "AT_END_STRING"):
             raise _RefusedError(
-                r"uses $ or \Z, but the end of the text is not known while it streams"
+                r"uses $ or \Z, but the end of the text is not known while it streams: leave it out"
             )
         self.looks_to_place = self.looks_to_place or place.back is not None
         first = "(?!)" if self._is_inner else r"\G"

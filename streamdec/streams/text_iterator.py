@@ -165,6 +165,8 @@ def _iterator_of(source: Any) -> Iterator[Any]:
 
 def _hint(source: object) -> str:
     """Return the part of the error message that says what to do."""
+    if isinstance(source, (str, bytes)):
+        return ": expected token ids, got text"
     if hasattr(source, "__aiter__"):
         return ": use stream() for an asynchronous source"
     return ": call it, and pass its result" if callable(source) else ""
@@ -212,9 +214,9 @@ def iter_chunks(
             is closed, unless the engine has ended by itself.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
             all other arguments of StopConditions; ``sections`` and ``keep_markers`` of
-            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``,
-            ``unknown_ids``, ``clean_up_tokenization_spaces`` of DecodeStream; ``ids``,
-            ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
+            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
+            ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
+            ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.
 
     Returns:

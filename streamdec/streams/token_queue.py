@@ -45,7 +45,7 @@ class TokenQueue:
         maxsize: how many ids may wait before ``put`` waits; 1,024 by default, None for no bound.
             The ids of one ``put`` stay together, so the last one may exceed the bound.
 
-    Raises TypeError or ValueError if ``maxsize`` is not an integer of at least 1.
+    Raises TypeError or ValueError if ``maxsize`` is neither None nor an integer of at least 1.
 
     **Memory.** The queue keeps the waiting ids.
 
@@ -227,7 +227,7 @@ class TokenQueue:
         if self._limit and is_in_event_loop():
             raise QueueFullError(
                 f"the queue is full: {len(self._ids)} ids wait, and put() must not wait in the "
-                "thread of an event loop; await send(), or pass wait=False"
+                "thread of an event loop; await send() instead"
             )
         if not self._room.wait_for(self._is_decided, timeout):
             raise QueueFullError(

@@ -54,10 +54,11 @@ class WindowTable(Table):
                 "windowed route; use byte_fallback='eager'"
             )
         self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
-        if options.unknown_ids == "replace" or (options.unknown_ids == "error" and not self._piece):
+        unknown = options.unknown_ids
+        if unknown == "replace" or (unknown == "error" and not self._piece):
+            why = "" if unknown == "replace" else " for a tokenizer without piece()"
             raise ValueError(
-                f"unknown_ids={options.unknown_ids!r} is not possible on the windowed route"
-                f"{'' if self._piece else ' for a tokenizer without piece()'}; use 'skip'"
+                f"unknown_ids={unknown!r} is not possible on the windowed route{why}; use 'skip'"
             )
         _hint(decoder)
         super().__init__(options, replacers_of((), options), None)

@@ -97,8 +97,8 @@ class ChatTokenizer(Tokenizer, Protocol):
 
         Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for another
         type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown
-        option. The previous template then stays. Errors in the template, and invalid values of
-        options (ValueError), are raised at first use.
+        option, or for options together with a ChatTemplate. The previous template then stays.
+        Errors in the template, and invalid values of options (ValueError), are raised at first use.
 
         >>> from streamdec import load_tokenizer
         >>> tokenizer = load_tokenizer("path/to/model")

@@ -46,8 +46,8 @@ class TokenizerReport:
     reason: str
     """Why this library encodes, in a phrase."""
     guarded: str = ""
-    """A character; texts that contain it are encoded by huggingface. "" means that there is
-    none."""
+    """A character; texts that contain it are encoded by the library that would encode without
+    fastokens. "" means that there is none."""
     probes: int = 0
     """The number of strings that were compared."""
     differing: tuple[str, ...] = ()

@@ -279,7 +279,7 @@ def test_one_encoder_has_nothing_to_compare(
     write_json(tmp_path / "tekken.json", tekken())
     result = run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path, stdin=b"x")
     assert result.status == 2
-    assert "has only one encoder (its format is tekken)" in result.err
+    assert "compares the two encoders of a tokenizer.json" in result.err
     (tmp_path / "ranks").write_bytes(rank_file())
     ranks = run(monkeypatch, "verify", "--encode", "--tokenizer", tmp_path / "ranks", stdin=b"x")
     assert ranks.status == 2

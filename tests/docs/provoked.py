@@ -200,9 +200,8 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "withheld": {"stop_regex": "ab+"},
     "stop_regex 'a(?=b)' has a look-ahead, but the text after the match is not known yet: leave it "
     "out, or name the character": {"stop_regex": "a(?=b)"},
-    "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams": {
-        "stop_regex": "a$"
-    },
+    "stop_regex 'a$' uses $ or \\Z, but the end of the text is not known while it streams: "
+    "leave it out": {"stop_regex": "a$"},
 }
 for said, arguments in CONDITIONS.items():
     gives(said)(lambda _, given=arguments: StopConditions(**given))  # type: ignore[misc]
@@ -285,7 +284,7 @@ def _(_: Path) -> Any:
 
 @gives(
     "the queue is full: 1 ids wait, and put() must not wait in the thread of an event loop; await "
-    "send(), or pass wait=False"
+    "send() instead"
 )
 def _(_: Path) -> Any:
     async def main() -> None:

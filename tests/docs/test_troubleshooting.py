@@ -199,7 +199,7 @@ def test_unknown_ids_are_told_once(folder: Path, caplog: pytest.LogCaptureFixtur
 def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     says("it is not the name of a known model")
     with pytest.raises(TokenizerLoadError, match="it is not the name of a known model"):
-        load_tokenizer(tmp_path / "nowhere")
+        load_tokenizer("nowhere")
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
     with pytest.raises(TokenizerLoadError, match="found an empty JSON object"):
         load_tokenizer(tmp_path / "x.json")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import TokenizerLoadError, load_tokenizer
+from streamdec import MissingExtraError, TokenizerLoadError, load_tokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 
 
@@ -49,7 +49,8 @@ def test_a_name_of_openai_says_that_it_needs_tiktoken(
         load_tokenizer("no-such-model")
     assert "tiktoken" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(TokenizerLoadError, match=r"need tiktoken: pip install 'streamdec\[tiktok"):
+    told = r"which needs the library tiktoken: pip install 'streamdec\[tiktoken\]'$"
+    with pytest.raises(MissingExtraError, match=told):
         load_tokenizer("gpt-4o")
 
 

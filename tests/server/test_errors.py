@@ -46,7 +46,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": {"a": 1}}, "prompt", "a string, a list of token ids"),
         ({"prompt": ["a"] * 9}, "prompt", "at most 8 prompts"),
         ({"prompt": "a", "n": 9}, "n", "from 1 to 8"),
-        ({"prompt": ["a"] * 5, "n": 2}, "n", "must not be more than 8, not 10"),
+        ({"prompt": ["a"] * 5, "n": 2}, "n", "must be at most 8, not 10"),
         ({"prompt": "a", "n": 0}, "n", "from 1 to 8, not 0"),
         ({"prompt": "a", "n": True}, "n", "not True"),
         ({"prompt": "a", "n": 1.0}, "n", "an integer"),

@@ -453,6 +453,18 @@ def test_a_missing_library_is_named(missing: str, monkeypatch: pytest.MonkeyPatc
         _ = streamdec.server.nothing
 
 
+class WithoutChats:
+    """A tokenizer of the protocol, which says nothing of chats."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "get_chat_template":
+            raise AttributeError(name)
+        return getattr(self._tokenizer, name)
+
+
 def test_a_model_without_a_template_serves_completions(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -465,6 +477,8 @@ def test_a_model_without_a_template_serves_completions(
         error = checked(http.post(CHAT, json={"messages": HI}), 400)
         assert (error["code"], str(tmp_path) in error["message"]) == ("no_chat_template", False)
         assert http.post(COMPLETIONS, json={"prompt": "One"}).is_success
+    create_app(WithoutChats(loaded), EchoEngine())
+    assert "the tokenizer has no get_chat_template()" in caplog.text
     loaded.set_chat_template("{% if")
     create_app(loaded, EchoEngine())
     assert "cannot render a single message" in caplog.text

@@ -1,7 +1,7 @@
 """The checks of a preflight, one module for each subject.
 
 In: a :class:`View`. Out: findings. The texts of the findings are in
-    ``streamdec/preflight/rules.toml``.
+``streamdec/preflight/rules.toml``.
 """
 
 from __future__ import annotations

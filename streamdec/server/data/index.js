@@ -1,7 +1,7 @@
-/* The page of the server: asks for a trace, and shows it as it comes.
+/* The page of the server: requests a trace, and shows it as it arrives.
 
-   What comes is text as it may be shown, and beside it what is held and withheld; all of it is set
-   as text. The drawing of the tokens is that of a trace. */
+   The trace has the text that may be shown, and the bytes and text that are withheld. Everything is
+   inserted as text. timeline.js draws the tokens. */
 "use strict";
 {
   const { visible, quoted } = streamdecText;
@@ -77,7 +77,9 @@
 
   const ended = (count, last, { end, verdict, error }) => {
     const { finish_reason: reason, stop_reason: by } = end || last || {};
-    const why = { stop: by == null ? "the engine" : `the stop ${typeof by === "string" ? quoted(by) : by}`,
+    const isEnd = end != null; // without a token: the engine ended the stream
+    const why = { stop: by != null ? `the stop ${typeof by === "string" ? quoted(by) : by}`
+        : isEnd ? "the engine" : "the end-of-sequence id",
       length: "max tokens", abort: "an abort", error: "an error" }[reason] || "the engine";
     say(`${count} tokens, ended by ${why}. ${error ? error : `Equal to the full decode: ${verdict.equal === null ? "not compared" : verdict.equal ? "yes" : "no"}.`}`,
       error || verdict.equal === false ? "problem" : verdict.equal ? "yes" : "");

@@ -1,7 +1,7 @@
-/* What happened in a stream: what spans its tokens, and why some of them have no output.
+/* Explains a stream: the characters and stops that span several tokens, and tokens without output.
 
    In: records as the JSON lines of a trace have them, one after the other. Out: for each token its
-   label, its state, the spans that it has a part of, and sentences. Knows no page. */
+   label, its state, the spans that it has a part of, and sentences. Does not use the DOM. */
 "use strict";
 
 const streamdecStory = ({ options = {}, conditions = null } = {}) => {
@@ -243,7 +243,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     get text() { return textUpTo(tokens.length - 1); },
     /** The token from which on a change may be seen when more tokens come. */
     get unsettled() { return Math.min(chunkStart, ...[character, waiting].map((span) => (span ? span.from : chunkStart))); },
-    /** What colour a token has: what came of it. */
+    /** The state of a token, which decides its colour. */
     stateOf(index) {
       const token = tokens[index];
       if (token.finish_reason) return token.finish_reason === "stop" ? "stop" : "end";

@@ -1,12 +1,12 @@
 /* Text and bytes as they are shown.
 
-   In: strings and hexadecimal bytes, as the records of a trace have them. Out: strings in which
-   everything can be seen, and which change nothing around them. Knows no page. */
+   In: strings and hexadecimal bytes, as the records of a trace have them. Out: strings in which every character is
+   visible, and which do not affect the text around them. Does not use the DOM. */
 "use strict";
 
 const streamdecText = (() => {
   const NAMED = { "\n": "↵", "\r": "␍", "\t": "⇥", "\u007f": "␡" };
-  /** What is not seen: controls, format characters, spaces but one, private use, lone surrogates. */
+  /** Invisible: controls, format characters, spaces except U+0020, private use, lone surrogates. */
   const UNSEEN = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ue000-\uf8ff]|[\u{e0000}-\u{e0fff}\u{f0000}-\u{10ffff}]|\p{Cs}/gu;
   /** What changes how the text after it is drawn, or is no text. */
   const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\p{Cs}/gu;
@@ -38,7 +38,7 @@ const streamdecText = (() => {
   const spaced = (hex) => pairsOf(hex).join(" ");
   const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
   const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  /** Bytes as text, with U+FFFD for what is none. */
+  /** Bytes as text, with U+FFFD for bytes that are not text. */
   const decoded = (bytes) => lenient.decode(bytes);
   const isWhole = (bytes) => {
     try { strict.decode(bytes); return true; } catch { return false; }
@@ -46,7 +46,7 @@ const streamdecText = (() => {
   /** How many bytes a character has that begins with this one; 0: none does. */
   const sizeOf = (byte) => (byte < 0x80 ? 1 : byte < 0xc2 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 0);
 
-  /** Bytes as text; those that are no character in hexadecimal. */
+  /** Bytes as text; bytes that are not a character are shown in hexadecimal. */
   const mixed = (bytes) => {
     const parts = [];
     let text = "";

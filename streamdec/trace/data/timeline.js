@@ -1,4 +1,4 @@
-/* Draws a trace: each token is a block, and what spans tokens is drawn across them.
+/* Draws a trace: each token is a block. Characters and stops are drawn across their tokens.
 
    In: a container, the header of a trace, and its records. Out: an object with append(records),
    finish(end, verdict), select(index) and more (see the end). Nothing is fetched, and all text is
