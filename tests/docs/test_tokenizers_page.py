@@ -113,7 +113,8 @@ def load(path: Path) -> Tokenizer:
     spec = SPEC if any(path.glob("*.tiktoken*")) else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
-        return load_tokenizer(path, encoding=spec)
+        # Not in a thread: the filters of warnings are those of all threads.
+        return load_tokenizer(path, encoding=spec, fast="off")
 
 
 def encodes(tokenizer: Tokenizer) -> str:
