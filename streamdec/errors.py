@@ -130,8 +130,7 @@ class FinishedError(StreamdecError, RuntimeError):
     finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
 
     State: the stream is unchanged and its ``snapshot()`` still works; a decoder with stops also has
-        ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still
-        read.
+    ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still read.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine. ``reset()``
     begins the stream again.

@@ -1,7 +1,8 @@
 """Run vLLM's own tests of its detokenizer twice, without the plugin and with it.
 
     pip download --no-deps --no-binary :all: vllm==0.33.0   # its tests are in the source archive
-    tar xzf vllm-0.33.0.tar.gz python plugins/vllm/run_vllm_tests.py vllm-0.33.0 path/to/model
+    tar xzf vllm-0.33.0.tar.gz
+    python plugins/vllm/run_vllm_tests.py vllm-0.33.0 path/to/model
 
 ``path/to/model`` is a folder with a ``config.json`` and a tokenizer. It takes the place of the
 models that the tests name, because those would have to be downloaded. The outcome of each test must
