@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
@@ -179,20 +178,17 @@ class StopSequenceDecoder(Machine):
         return None if self._end is None else self._end.finish_reason
 
 
-_OPTIONS = (
-    *("conditions", "prompt_token_ids", "skip_special_tokens", "byte_fallback", "unknown_ids"),
-    *("clean_up_tokenization_spaces", "spans"),
-)
-
-
 def _unknown_option(what: str, name: str) -> TypeError:
     """Return the error for an option that ``what`` does not have.
 
     The message says what to write instead.
     """
+    from difflib import get_close_matches  # only for this error
+
+    known = ("conditions", "prompt_token_ids", *Options._fields, "spans")
     if name in ("sections", "keep_markers"):
         advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
-    elif near := get_close_matches(name, _OPTIONS, n=1, cutoff=0.76):
+    elif near := get_close_matches(name, known, n=1, cutoff=0.76):
         advice = f"did you mean {near[0]}?"
     else:
         advice = (

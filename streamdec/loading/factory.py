@@ -227,7 +227,8 @@ def _source_of(
 def _from_hub(name: str, *, allow_download: bool) -> _Source:
     """Return the repository of an id that is not a path.
 
-    Raises TokenizerLoadError, which lists everything that was tried.
+    Raises TokenizerLoadError, which lists everything that was tried, and MissingExtraError if only
+    tiktoken is missing.
     """
     if _OPENAI_MODEL.match(name) and find_spec("tiktoken") is None:
         raise MissingExtraError(

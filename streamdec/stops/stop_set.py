@@ -223,10 +223,12 @@ class StopSet:
         """The beginnings of the stop sequences of ids."""
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
-        ids = (
-            *(*self._named, *conditions.eos_token_ids),
-            *(*self.sequences.children, *self.gate.ids),
-        )
+        ids = {
+            *self._named,
+            *conditions.eos_token_ids,
+            *self.sequences.children,
+            *self.gate.ids,
+        }
         self.ids: frozenset[int] = frozenset(ids) if ids else NO_IDS
         """Ids that may do something by themselves."""
         self.reads_text: bool = bool(hidden or visible or patterns or self.gate.reads_text)

@@ -36,10 +36,7 @@ MOST_SHOWN = 2_000
 
 
 class UnjudgedError(Exception):
-    """A law that does not apply to this tokenizer or cannot be tested.
-
-    The message has the reason.
-    """
+    """The reason why a law does not apply to this tokenizer or cannot be tested."""
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,11 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
+def test_a_step_with_two_ids_is_refused_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
+    with pytest.raises(TypeError, match=r"^step\(\) takes "):
+        DecodeStream(tokenizer).step(LEAD, SPECIAL)  # type: ignore[call-arg]
+
+
 def test_specials_are_shown_if_asked_for(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, skip_special_tokens=False)
     assert stream.step_batch([LEAD, SPECIAL]) == ["", "\ufffd<s>"]

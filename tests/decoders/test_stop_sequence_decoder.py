@@ -28,6 +28,28 @@ def decoder_of(
     return StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("skip_special_token", "did you mean skip_special_tokens?"),
+        ("span", "did you mean spans?"),
+        (
+            "stop",
+            (
+                "for stops, pass conditions as the second argument: "
+                "StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
+            ),
+        ),
+        ("sections", "write SectionDecoder(tokenizer, conditions, sections=...)"),
+    ],
+)
+def test_an_unknown_option_says_what_to_write_instead(name: str, advice: str) -> None:
+    make: Any = StopSequenceDecoder
+    with pytest.raises(TypeError) as caught:
+        make(MockTokenizer(), **{name: True})
+    assert str(caught.value) == f"StopSequenceDecoder has no option {name!r}; {advice}"
+
+
 def test_what_a_jail_gave_out_is_not_cut_again_when_a_hidden_sequence_ends_the_stream() -> None:
     conditions = StopConditions(stop="abaa", stop_token_sequences=[[2, 3]])
     decoder = decoder_of([b"a", b"ba", b"b", b"<s>"], conditions, [3])

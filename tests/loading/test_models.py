@@ -52,6 +52,15 @@ def test_a_name_of_openai_says_that_it_needs_tiktoken(
     told = r"which needs the library tiktoken: pip install 'streamdec\[tiktoken\]'$"
     with pytest.raises(MissingExtraError, match=told):
         load_tokenizer("gpt-4o")
+    with pytest.raises(TokenizerLoadError, match=r"models of OpenAI need tiktoken: pip install '"):
+        load_tokenizer("davinci-002")
+
+
+def test_a_path_that_does_not_exist_is_no_name_of_a_model(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no" / "model")
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer(missing)
+    assert str(caught.value) == f"{missing!r}: No such file or directory"
 
 
 @pytest.mark.parametrize("wrong", [None, 5, ["path"]])
