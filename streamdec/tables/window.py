@@ -129,13 +129,18 @@ class TokenWindow:
         # First go the ids without text, such as skipped and unknown ones. The last of each stays if
         # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
         # because a token without text may still be the first.
+        given, later = memory.given, None
         ids = self._without_silent(ids, text, keep_last=True)
-        if len(ids) > HALF:
-            ids = self._without_silent(ids, text, keep_last=not text)
-        if len(ids) > HALF:
-            ids, given = self._cut(ids, text, memory.given)
-            memory = memory._replace(given=given)
-        return memory._replace(context=ids, pending=())
+        if len(ids) > HALF and text:
+            later = self._cut(ids, text, given, least=1)
+            if later is None:
+                ids = self._without_silent(ids, text, keep_last=False)
+        if len(ids) > HALF and later is None:
+            later = self._cut(ids, text, given, least=0)
+        ids, given = later or (ids, given)
+        if len(ids) >= MAX_WINDOW:
+            raise _rewrite(given, text)
+        return WindowMemory(ids, (), given)
 
     def _without_silent(
         self, ids: tuple[int, ...], text: str, *, keep_last: bool
@@ -155,21 +160,21 @@ class TokenWindow:
         """Whether an id has no text, as the first or as a later one."""
         return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
 
-    def _cut(self, ids: tuple[int, ...], text: str, given: str) -> tuple[tuple[int, ...], str]:
-        """Return fewer ids, which still have all withheld text.
+    def _cut(
+        self, ids: tuple[int, ...], text: str, given: str, *, least: int
+    ) -> tuple[tuple[int, ...], str] | None:
+        """Return fewer ids, which still have all withheld text and ``least`` letters.
 
-        Also return the part of their text that was output.
+        Also return the part of their text that was output. None if all ids are needed.
         """
         if not text.startswith(given):
             raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
             end = self.decode(ids[start:])
             before = len(text) - len(end)
-            if text.endswith(end) and before <= len(given):
+            if len(end) >= least and text.endswith(end) and before <= len(given):
                 return ids[start:], given[before:]
-        if len(ids) < MAX_WINDOW:
-            return ids, given
-        raise _rewrite(given, text)
+        return None
 
     # --- JSON
 

@@ -151,14 +151,17 @@ def without_repeats(token_ids: Sequence[int]) -> str:
 
 @pytest.mark.parametrize("count", [1, 30, 31, 32, 33, *range(61, 67), 200])
 @pytest.mark.parametrize("blanks", [[0], [7, 0], [0, 7], [7, 7, 7, 0]])
-def test_a_blank_that_separates_two_tokens_is_remembered(blanks: list[int], count: int) -> None:
-    between = (blanks * count)[-count:]
-    expected = "a" * (2 if 0 in between else 1)
-    assert without_repeats([1, *between, 1]) == expected
-    text, memory = run(without_repeats, [1, *between, 1])
+@pytest.mark.parametrize("repeats", [1, 31, 32, 33, 64])
+def test_a_blank_that_separates_two_tokens_is_remembered(
+    repeats: int, blanks: list[int], count: int
+) -> None:
+    before = [*[1] * repeats, *(blanks * count)[-count:]]
+    expected = "a" * (2 if 0 in before else 1)
+    assert without_repeats([*before, 1]) == expected
+    text, memory = run(without_repeats, [*before, 1])
     window = TokenWindow(without_repeats)
     assert text + window.flush(memory) == expected
-    after = window.step(window.prime([1, *between]), 1)[0]
+    after = window.step(window.prime(before), 1)[0]
     assert len(after) == len(expected) - 1
 
 
