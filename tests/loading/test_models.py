@@ -41,17 +41,45 @@ def test_a_version_of_a_model_is_that_model(name: str, encoding: str | None) -> 
     assert encoding_of_model(name) == encoding
 
 
+@pytest.mark.parametrize(
+    "name", ["gpt-4o", "openai/gpt-4o", "gpt-3.5-turbo-0125", "gpt-4.1-mini", "o1", "o3-mini"]
+)
 def test_a_name_of_openai_says_that_it_needs_tiktoken(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    told = r"which needs the library tiktoken: pip install 'streamdec\[tiktoken\]'$"
+    with pytest.raises(MissingExtraError, match=told):
+        load_tokenizer(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gpt-4-local/a/tokenizer.json", "^'gpt-4-local/a/tokenizer.json': No such file or direct"),
+        ("gpt-4.json", "^'gpt-4.json': No such file or directory; "),
+        ("o1-labs/model", "^'o1-labs/model': No such file or directory; .*from the Hub: "),
+    ],
+)
+def test_other_names_that_begin_like_one_of_openai_are_looked_for(
+    name: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(TokenizerLoadError, match=told):
+        load_tokenizer(name)
+
+
+def test_a_name_that_is_unknown_mentions_tiktoken_only_without_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    pytest.importorskip("tiktoken")
     with pytest.raises(TokenizerLoadError) as caught:
         load_tokenizer("no-such-model")
     assert "tiktoken" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    told = r"which needs the library tiktoken: pip install 'streamdec\[tiktoken\]'$"
-    with pytest.raises(MissingExtraError, match=told):
-        load_tokenizer("gpt-4o")
     with pytest.raises(TokenizerLoadError, match=r"models of OpenAI need tiktoken: pip install '"):
         load_tokenizer("davinci-002")
 
