@@ -176,8 +176,8 @@ def prompt_continues(
     begun = primed.fork()
     text = "".join(primed.step_batch(token_ids)) + primed.flush()
     everything = whole(subject, [*prompt, *token_ids], **options)
-    start, complete = _complete_in_run(subject, prompt, **options)
-    if complete and _joins(subject, everything):
+    (start, end), complete = _complete_in_run(subject, prompt, **options)
+    if complete and _may_be_joined(subject, complete.decode()):
         return
     assert everything.endswith(text)
     stable = everything.removesuffix(text)
@@ -190,32 +190,37 @@ def prompt_continues(
         # If a replacement withholds the end of the text before the run, the run decides it.
         befores = decided, whole(subject, prompt[:start], **options)
         spoiled = [before + reference.REPLACEMENT * len(complete) for before in befores]
-        assert stable in (whole(subject, prompt, **options), *spoiled) or (
+        assert stable in (whole(subject, prompt[:end], **options), *spoiled) or (
             stable.startswith(decided) and _rule(subject) != ByteFallback()
         )
 
 
-def _joins(subject: Subject, text: str) -> bool:
-    """Whether a replacement of several characters made a part of ``text``.
+def _may_be_joined(subject: Subject, run: str) -> bool:
+    """Whether the pattern of a replacement may begin before the end of ``run`` and end after it.
 
-    No replacement reaches from a run in a prompt into the text after it.
+    A stream replaces nothing across the end of a run in its prompt, and the full decode does.
     """
     rules = subject.tokenizer.rules
-    replaces = rules.replaces if rules else ()
-    return any(each.content in text for each in replaces if len(each.pattern) > 1)
+    for each in rules.replaces if rules else ():
+        begun = [each.pattern[:length] for length in range(1, len(each.pattern))]
+        if any(run.endswith(part) or part.endswith(run) for part in begun):
+            return True
+        run = run.replace(each.pattern, each.content)
+    return False
 
 
-def _complete_in_run(subject: Subject, prompt: Sequence[int], **options: Any) -> tuple[int, bytes]:
+def _complete_in_run(
+    subject: Subject, prompt: Sequence[int], **options: Any
+) -> tuple[tuple[int, int], bytes]:
     """The complete characters of the exact run of byte tokens that ``prompt`` ends in.
 
-    Also the index of the run's first id.
+    Also the indices at which they begin and end in ``prompt``.
     """
-    start = len(prompt)
     is_run = isinstance(_rule(subject), ByteFallback) and options.get("byte_fallback") == "exact"
     if not is_run:
-        return start, b""
+        return (len(prompt), len(prompt)), b""
     tokenizer, skips = subject.tokenizer, options.get("skip_special_tokens", True)
-    run = b""
+    run, places = b"", [len(prompt)]
     for index, token_id in reversed([*enumerate(prompt)]):
         piece = tokenizer.piece(token_id)
         if piece is None and options.get("unknown_ids") == "replace":
@@ -225,9 +230,10 @@ def _complete_in_run(subject: Subject, prompt: Sequence[int], **options: Any) ->
         byte = _byte(str(piece))
         if byte is None:
             break
-        run, start = bytes([byte]) + run, index
+        run = bytes([byte]) + run
+        places.insert(0, index)
     run = run.removesuffix(reference.unfinished(run))
-    return start, run if reference.text_of(run).encode() == run else b""
+    return (places[0], places[len(run)]), run if reference.text_of(run).encode() == run else b""
 
 
 def prompt_is_as_if_streamed(
@@ -245,7 +251,8 @@ def prompt_is_as_if_streamed(
         assert primed.flush() == fresh.flush()
         return
     ours, theirs = "".join([*texts, primed.flush()]), "".join([*expected, fresh.flush()])
-    if not (options.get("clean_up_tokenization_spaces") or _joins(subject, theirs)):
+    is_joined = _may_be_joined(subject, complete.decode())
+    if not (options.get("clean_up_tokenization_spaces") or is_joined):
         assert theirs.endswith(ours)
         assert len(theirs) - len(ours) <= len(complete)
 

@@ -356,12 +356,13 @@ def _encoded_alone(tokenizer: MockTokenizer, text: str) -> int | None:
     found = tokenizer.token_to_id(text)
     if found is None or text[0].isalnum() or text[-1].isalnum():
         return None
-    for other in ["a", " ", "\n", ".", "<", text]:
+    for other in ["a", " ", "\n", ".", "<"]:
         with contextlib.suppress(EncodeError):
             ids = tokenizer.encode(other + text + other, add_special_tokens=False).ids
-            if list(ids).count(found) != (3 if other == text else 1):
+            if list(ids).count(found) != 1:
                 return None
-    return found
+    in_a_row = tokenizer.encode(text * 3, add_special_tokens=False).ids
+    return found if list(in_a_row).count(found) == 3 else None
 
 
 class _Replay:
