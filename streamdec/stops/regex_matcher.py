@@ -49,8 +49,8 @@ class RegexTail(NamedTuple):
     is_place: bool
     """Whether ``^`` matches there: stops were enabled there, or the generated text begins there."""
     begun: int = 0
-    """How many of the last code points may become a match that is hidden. It follows from the other
-    fields, so a snapshot does not have it."""
+    """How many of the last code points may become a match, if matches are hidden. It follows from
+    the other fields, so a snapshot does not have it."""
     spent: float = 0.0
     """Seconds of CPU time beyond FREE_TIME that the stream's steps took. Not part of a snapshot."""
 
@@ -225,7 +225,8 @@ class RegexStops:
         left_out = max(len(tail.text) - size, 0)
         is_place = tail.is_place and tail.floor >= left_out
         floor = max(tail.floor - left_out, 0)
-        return RegexTail(tail.text[left_out:], floor, is_place, begun, tail.spent)
+        withheld = 0 if self._visible else begun
+        return RegexTail(tail.text[left_out:], floor, is_place, withheld, tail.spent)
 
     def skip(self, tail: RegexTail, text: str) -> RegexTail:
         """See Matcher."""
@@ -244,7 +245,7 @@ class RegexStops:
     def jailed(self, tail: RegexTail) -> str:
         """See Matcher."""
         size = len(self._strings.jailed(self._strings_tail(tail)))
-        return _end(tail.text, size if self._visible else max(size, tail.begun))
+        return _end(tail.text, max(size, tail.begun))
 
     def size(self, tail: RegexTail) -> int:
         """See Matcher."""

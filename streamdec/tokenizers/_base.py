@@ -69,7 +69,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
         ids_by_text = self._ids_by_special_text
         found = {
             text: tuple(filter(self.is_skipped, ids_by_text[text]))
-            for text in ids_by_text.keys() & texts
+            for text in texts
+            if text in ids_by_text
         }
         return {text: ids for text, ids in found.items() if ids}
 

@@ -262,3 +262,10 @@ def test_it_is_a_tokenizer_and_says_which() -> None:
 def test_a_token_of_text_is_named() -> None:
     with pytest.raises(TypeError, match=r"token 1 must be bytes, such as b'Hi', got 'b'"):
         MockTokenizer.from_tokens([b"a", "b"])  # type: ignore[list-item]
+
+
+def test_skipped_ids_are_in_the_order_of_the_texts() -> None:
+    texts = [f"<{number}>" for number in range(20)]
+    tokenizer = MockTokenizer.from_tokens([text.encode() for text in texts], range(20))
+    asked = ["no token", *reversed(texts)]
+    assert list(tokenizer.skipped_ids(asked)) == asked[1:]

@@ -232,6 +232,12 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
         open_(source, TOKENIZER)
 
 
+@pytest.mark.parametrize("source", ["text", b"bytes"])
+def test_a_source_of_text_says_what_is_expected(open_: Callable[..., Any], source: Any) -> None:
+    with pytest.raises(TypeError, match=r"outputs, not .*: expected token ids, got text$"):
+        open_(source, TOKENIZER)
+
+
 def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and pass its"):
         open_(engine_to_be, TOKENIZER)

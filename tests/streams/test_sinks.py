@@ -421,6 +421,8 @@ async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
     thread = threading.Thread(target=generate)
     thread.start()
     thread.join()  # meanwhile the event loop can do nothing
+    with pytest.raises(QueueFullError, match=r"2 rounds wait, .*; call it in the engine's"):
+        rounds.put({"a": A})
     assert [str(error) for error in errors] == [
         "the queue was full for 0.01 seconds; the event loop is too slow"
     ]
