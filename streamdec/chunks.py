@@ -37,8 +37,7 @@ class _Shared:
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
     _with_token_ids: Chunk | None
-    """A copy of this chunk with token ids: the ones that were last asked for. None without a
-    copy."""
+    """A copy of this chunk with the token ids that a stream last asked for, or None."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -309,7 +309,8 @@ class UnknownRequestError(StreamdecError, KeyError):
     """A request id that a pool does not have: never added, or ended.
 
     When: by ``pool[request_id]``, ``attach``, ``finish``, ``fork`` and ``snapshot``. ``step`` does
-    not raise it: it puts it into ``pool.errors``, and returns the chunks of the other requests.
+    not raise this error: it puts the error into ``pool.errors``, and returns the chunks of the
+    other requests.
 
     State: the pool, as it was.
 
@@ -448,10 +449,10 @@ class MissingExtraError(StreamdecError, ImportError):
 class StreamdecWarning(UserWarning):
     """Something works differently than requested.
 
-    When: when a tokenizer is loaded, or its first stream is made; when ``sections`` have a marker
-    that cannot be found. When a GGUF file encodes its first text, or ``stop_conditions`` reads a
-    model's folder. While ``stream`` or ``iter_chunks`` reads: if the outputs of the engine look
-    cumulative. A decoder's ``step`` never warns.
+    When: a tokenizer is loaded, or its first stream is made; ``sections`` have a marker that cannot
+    be found; a GGUF tokenizer encodes its first text; ``stop_conditions`` reads a model's folder;
+    or the engine's outputs look cumulative while ``stream`` or ``iter_chunks`` reads them. A
+    decoder's ``step`` never warns.
 
     State: the object works, as the message says.
 

@@ -53,7 +53,7 @@ def input_format_option(*plain: InputFormat) -> Callable[[Callable[..., Any]], C
     ``--encode``. JSONL is the default if the name of FILE has a suffix of JSONL.
     """
     formats: list[InputFormat] = [*plain, "jsonl"]
-    otherwise = " or ".join([plain[0], *(f"{each} with --encode" for each in plain[1:])])
+    otherwise = ", or ".join([plain[0], *(f"{each} with --encode" for each in plain[1:])])
     meanings = ", ".join(f"{name} ({_FORMATS[name]})" for name in formats)
     return click.option(
         "--input-format",

@@ -192,7 +192,7 @@ class Machine(Walk):
 
     @property
     def read_offset(self) -> int:
-        """The number of tokens, with the prompt, when all text was last output."""
+        """The number of tokens, from the beginning of the prompt, whose text was output."""
         return self._num_prompt_tokens + self._since(self.num_tokens)
 
     @property

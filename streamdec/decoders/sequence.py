@@ -293,7 +293,7 @@ class Sequence:
 
     @property
     def read_offset(self) -> int:
-        """How many tokens had come when all text was output last."""
+        """The number of tokens, from the beginning, whose text was output."""
         return self._stream.read_offset
 
     @property

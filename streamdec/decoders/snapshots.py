@@ -31,8 +31,8 @@ from streamdec.tables.token_ids import check_token_id
 FORMAT = 1
 
 SAMPLE = 256
-"""A tokenizer without a fingerprint is identified by the text of this many first ids, and of this
-many others."""
+"""How many ids identify a tokenizer without a fingerprint by their text: this many from 0, and
+about as many others, spread over the vocabulary."""
 SAMPLED_RANGE = 32_768
 """The assumed vocabulary size of a tokenizer without ``vocab_size``."""
 
@@ -343,7 +343,7 @@ def token_ids(data: Any) -> list[int]:
 
 
 def places(data: Any, most: int) -> tuple[int, ...]:
-    """Return places from outside: numbers that strictly increase, at most ``most``."""
+    """Return ``data`` of a snapshot as strictly increasing integers from 1 to ``most``."""
     found = _numbers(data, 1, most)
     if list(found) != sorted({*found}):
         raise ValueError(f"expected places in ascending order, got {shown(data)}")

@@ -191,9 +191,9 @@ def _no_number(word: str) -> float:
 
 
 def _integer(number: str) -> int:
-    """Return an integer. Other threads can run at each call.
+    """Return an integer of the JSON.
 
-    They cannot run during a call of C code.
+    It is Python code, so that other threads can run between two numbers: ``json`` is C code.
     """
     return int(number)
 

@@ -36,7 +36,7 @@ class SamplingParams:
     the number to reserve memory."""
     min_tokens: int = 0
     """The least number of tokens. The engine must not choose an end-of-sequence id or a stop id
-    before."""
+    before it has generated this many."""
     temperature: float | None = None
     """From 0 (greedy) to 2."""
     top_p: float | None = None

@@ -161,11 +161,10 @@ class Front:
         return self._encoded(self._rendered(chat), "messages", add_special_tokens=False)
 
     def chat_prompt(self, chat: Chat, asked: Generation) -> tuple[list[int], Generation]:
-        """Return a conversation's ids, and ``asked`` with the place of its answer.
+        """Return a conversation's ids, and ``asked`` with the start of its answer.
 
-        The place says whether the answer begins inside a pair of markers. Only what the template
-        adds after the messages decides whether the answer begins inside the reasoning. A marker
-        that a user wrote does not.
+        The start is inside a pair of markers or outside. Only what the template adds after the
+        messages decides whether it is inside the reasoning. A marker that a user wrote does not.
         """
         text = self._rendered(chat)
         ids = self._encoded(text, "messages", add_special_tokens=False)

@@ -312,7 +312,7 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
 def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> None:
     """Raise RequestError for a message that is too large.
 
-    Large messages take some milliseconds.
+    This takes some milliseconds for large messages.
     """
     for index, each in enumerate(messages):
         size = len(json.dumps(each, ensure_ascii=False, separators=(",", ":")))
@@ -325,7 +325,7 @@ def check_sizes(messages: Sequence[Mapping[str, Any]], limits: ServerLimits) -> 
 
 
 def _arguments(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the arguments of tool calls that are JSON in a text, parsed later."""
+    """Yield the arguments of tool calls that are strings; their JSON is parsed later."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

@@ -30,9 +30,7 @@ def read_response(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
     fields = Fields(body)
     rest = {name: value for name, value in body.items() if name in RESPONSES.read}
     rest["max_tokens"] = fields.integer("max_output_tokens", 1, limits.max_tokens)
-    fields.mapping(
-        "stream_options"
-    )  # its type is checked, and it is ignored: responses always have the usage
+    fields.mapping("stream_options")  # only its type matters: responses always have the usage
     rest.pop("stream_options", None)
     _check_forms(fields)
     instructions = fields.text("instructions")

@@ -235,10 +235,10 @@ class ByteTable(Table):
         return provenance.firsts_of(self.rule, self.replacers, state, found)[0]
 
     def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Count the letters that ``token_id`` decides without a byte of the last tokens.
+        """Count the letters that ``token_id`` decides and that older tokens gave alone.
 
-        The last tokens are ``token_id`` and the ``age`` tokens before it. None if bytes cannot be
-        attributed to tokens.
+        They have no byte of ``token_id`` or of the ``age`` tokens before it. None if bytes cannot
+        be attributed to tokens.
         """
         found = self.contribution(state, token_id)
         return provenance.letters_before(self.rule, self.replacers, state, found, age)

@@ -195,10 +195,10 @@ def _letters(
 def letters_before(
     rule: TokenRule, replacers: Replacers, state: State, found: Contribution, age: int
 ) -> int | None:
-    """Count the code points that a token decides without a byte of the last tokens.
+    """Count the code points that a token decides and that older tokens gave alone.
 
-    The last tokens are the token itself and the ``age`` tokens before it. None if bytes cannot be
-    attributed to tokens.
+    They have no byte of the token itself or of the ``age`` tokens before it. None if bytes cannot
+    be attributed to tokens.
     """
     if replacers.rules or not rule.has_spans:
         return None

@@ -349,10 +349,10 @@ class Table(ABC):
 
     @abstractmethod
     def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Count the letters that ``token_id`` decides without a byte of the last tokens.
+        """Count the letters that ``token_id`` decides and that older tokens gave alone.
 
-        The last tokens are ``token_id`` and the ``age`` tokens before it. None if bytes cannot be
-        attributed to tokens.
+        They have no byte of ``token_id`` or of the ``age`` tokens before it. None if bytes cannot
+        be attributed to tokens.
         """
 
     def parted(self, state: State, token_id: int) -> Parted:
