@@ -343,7 +343,7 @@ def token_ids(data: Any) -> list[int]:
 
 
 def places(data: Any, most: int) -> tuple[int, ...]:
-    """Return ``data`` of a snapshot as strictly increasing integers from 1 to ``most``."""
+    """Return ``data`` as strictly increasing integers from 1 to ``most``."""
     found = _numbers(data, 1, most)
     if list(found) != sorted({*found}):
         raise ValueError(f"expected places in ascending order, got {shown(data)}")
