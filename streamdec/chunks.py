@@ -32,12 +32,14 @@ of a stop sequence. None for an end-of-sequence id, and if no stop ended the str
 class _Shared:
     """Cached values that streams keep on a chunk, because they share it."""
 
-    __slots__ = ("_json", "_with_token_ids")
+    __slots__ = ("_json", "_single_id", "_with_token_ids")
 
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
-    _with_token_ids: Chunk | None
-    """A copy of this chunk with the token ids that a stream last asked for, or None."""
+    _with_token_ids: Chunk
+    """A copy of this chunk with the token ids that a stream last asked for, or NO_COPY."""
+    _single_id: int | None
+    """The token id of such a copy, if it has only one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,7 +91,8 @@ class Chunk(_Shared):
 
     def __post_init__(self) -> None:
         _set_json(self, None)
-        _set_with_token_ids(self, None)
+        _set_with_token_ids(self, NO_COPY)
+        _set_single_id(self, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
@@ -105,6 +108,7 @@ class Chunk(_Shared):
 
 _set_json = _Shared.__dict__["_json"].__set__
 _set_with_token_ids = _Shared.__dict__["_with_token_ids"].__set__
+_set_single_id = _Shared.__dict__["_single_id"].__set__
 
 
 class _Draft(_Shared):
@@ -112,6 +116,10 @@ class _Draft(_Shared):
 
     __slots__ = ("finish_reason", "stop_reason", "text", "token_ids", "unread_tokens")
 
+
+NO_COPY: Any = _Draft()
+"""Has no ids, so it never equals what a stream asks for."""
+NO_COPY.token_ids, NO_COPY._single_id = (), None
 
 NOTHING = Chunk()
 """The chunk of a token that has no text, or whose text is withheld."""
@@ -124,7 +132,8 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     chunk.finish_reason = chunk.stop_reason = None
     chunk.unread_tokens = 0
     chunk.token_ids = token_ids
-    chunk._json = chunk._with_token_ids = None
+    chunk._json = chunk._single_id = None
+    chunk._with_token_ids = NO_COPY
     chunk.__class__ = Chunk
     return chunk  # type: ignore[no-any-return]
 
@@ -137,6 +146,8 @@ def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
     """
     found = copy_with_ids(chunk, token_ids)
     if type(chunk) is Chunk:
+        if len(token_ids) == 1:
+            _set_single_id(found, token_ids[0])
         _set_with_token_ids(chunk, found)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex
 
-from streamdec.decoders.machine import Machine, note_taken
+from streamdec.decoders.machine import Machine
 from streamdec.decoders.step import step_function
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS
@@ -13,7 +13,6 @@ from streamdec.tables.byte_table import ByteTable
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.tables.provenance import Contribution
 from streamdec.tables.shared_tables import table_for
-from streamdec.tables.token_ids import as_sequence
 
 __all__ = ["DecodeStream"]
 
@@ -112,9 +111,9 @@ class DecodeStream(Machine):
             token_ids: a list, an array or tensor of one dimension, or any other ordered iterable,
                 which is read to its end first. The result is that of a ``step`` for each.
 
-        Raises what ``step`` raises, and TypeError if ``token_ids`` is not a list of ids. Then
-        ``error.chunk`` is the text of the tokens before the error, ``error.num_taken`` their
-        number, and the stream is as it was after them.
+        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
+        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
+        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
 
         >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
@@ -124,17 +123,7 @@ class DecodeStream(Machine):
         ...     error.chunk.text, error.num_taken, stream.held
         ('caf', 2, b'\xc3')
         """
-        texts: list[str] = []
-        try:
-            if type(token_ids) is list and len(token_ids) == 1:
-                return [self.step(token_ids[0])]  # twice as fast as the loop
-            step = self.step
-            for token_id in as_sequence(token_ids):
-                texts.append(step(token_id))  # noqa: PERF401 (an error needs those before it)
-        except Exception as error:
-            note_taken(error, texts)
-            raise
-        return texts
+        return self._texts_of(token_ids)
 
     def flush(self) -> str:
         """End the stream, and return the text that was withheld.

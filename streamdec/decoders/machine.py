@@ -7,13 +7,13 @@ the methods for streams and pools, the properties for users, copies and snapshot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, chunk_of
+from streamdec.chunks import Chunk, TokenSpan, Withheld
 from streamdec.decoders import snapshots
 from streamdec.decoders.state import ENDED, FIELDS
-from streamdec.decoders.step import step_function
+from streamdec.decoders.step import feed_function, step_function
 from streamdec.decoders.walk import Walk
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -26,33 +26,7 @@ from streamdec.tables.decode_options import Route
 from streamdec.tables.shared_tables import table_for
 from streamdec.tables.spans import Recorder
 from streamdec.tables.table import Row, Table
-from streamdec.tables.token_ids import as_sequence
 from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
-
-
-def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Step ``token_ids`` and return one chunk. See ``Machine.feed``."""
-    ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-    texts: list[str] = []
-    try:
-        if len(ids) == 1:
-            return step(ids[0])  # shared, where a joined chunk would be a new one
-        for token_id in ids:
-            chunk = step(token_id)
-            texts.append(chunk.text)
-            if chunk.finish_reason is not None:
-                left = len(ids) - len(texts)
-                return Chunk("".join(texts), chunk.finish_reason, chunk.stop_reason, left)
-    except Exception as error:
-        note_taken(error, texts)
-        raise
-    text = "".join(texts)
-    return chunk_of(text) if text else NOTHING
-
-
-def note_taken(error: Any, texts: list[str]) -> None:
-    """Note on ``error`` the texts of the ids that a call took before it."""
-    error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)
 
 
 class Machine(Walk):
@@ -70,17 +44,16 @@ class Machine(Walk):
         def step_chunk(self, token_id: SupportsIndex) -> Chunk:
             """Do a ``step`` with ``token_id``; return a chunk. What streams and pools call."""
 
+        def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+            """Decode ``token_ids``, and return one chunk. What streams and pools call."""
+
+        def _texts_of(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
+            """Decode ``token_ids``, and return the text of each."""
+
     else:
         step_chunk = step_function(returns_text=False)
-
-    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Decode ``token_ids`` and return one chunk. What streams and pools call.
-
-        Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises;
-        ``error.chunk`` is then the text of the ids before, ``error.num_taken`` their number, and
-        the stream is as it was after them.
-        """
-        return fed(self.step_chunk, token_ids)
+        feed = feed_function(returns_texts=False)
+        _texts_of = feed_function(returns_texts=True)
 
     @property
     def holds(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
-from streamdec.decoders.machine import Machine, fed
+from streamdec.decoders.machine import Machine
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
@@ -106,9 +106,9 @@ class StopSequenceDecoder(Machine):
             token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
                 end first.
 
-        Raises what ``step`` raises, and TypeError if ``token_ids`` is not a list of ids. Then
-        ``error.chunk`` is the text of the tokens before the error, ``error.num_taken`` their
-        number, and the stream is as it was after them.
+        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
+        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
+        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -116,9 +116,7 @@ class StopSequenceDecoder(Machine):
         >>> decoder.step_batch([0, 3, 1, 2, 3, 3])
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
-        return fed(self.step, token_ids)
-
-    feed = step_batch
+        return self.feed(token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream; return a chunk with the withheld text.

@@ -38,41 +38,23 @@ from streamdec.tables.token_ids import MAX_TOKEN_ID
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""
 
-    __slots__ = ("_machine", "_step", "_waiting")
+    __slots__ = ("_machine", "_waiting", "step_chunk")
+
+    step_chunk: Callable[[SupportsIndex], Chunk]
+    """Returns the machine's chunk of an id. It has token ids if it has text or a finish reason."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
-        self._step: Callable[[SupportsIndex], Chunk] = machine.step_chunk
         self._waiting: list[int] = []
+        self.step_chunk = _attributing(machine, self._waiting)
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy that steps ``machine``, a copy of this object's machine."""
         other = type(self)(machine)
-        other._waiting = self._waiting.copy()
+        other._waiting += self._waiting
         return other
 
     # --- stepping
-
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Return the machine's chunk of ``token_id``.
-
-        It has token ids if it has text or a finish reason.
-        """
-        chunk = self._step(token_id)
-        waiting = self._waiting
-        known = chunk._with_token_ids
-        if known is not None:
-            ids = known.token_ids
-            if not waiting:
-                if ids[0] == token_id and len(ids) == 1:  # faster than comparing tuples
-                    return known
-            elif ids == (*waiting, token_id):
-                waiting.clear()
-                return known
-        waiting.append(token_id if type(token_id) is int else token_id.__index__())
-        if not chunk.text and chunk.finish_reason is None:
-            return chunk
-        return self._attributed(chunk, 1)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the machine's chunk of ``token_ids``, as for ``step_chunk``."""
@@ -99,28 +81,7 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        """Return the newest ``chunk`` with the ids that belong to it.
-
-        ``num_taken`` is the number of tokens that the machine was given for the chunk.
-        """
-        waiting, machine = self._waiting, self._machine
-        if chunk.finish_reason is not None:
-            self._waiting = []
-            return replace(chunk, token_ids=tuple(waiting))
-        if not chunk.text:
-            return chunk
-        if not machine.withholds:
-            self._waiting = []
-            return with_token_ids(chunk, tuple(waiting))
-        if len(waiting) == 1:  # what is withheld began in this token
-            return chunk
-        # Bytes that are held after a token with text belong to that token.
-        is_new = num_taken == 1 and not machine.jailed
-        size = len(waiting) - (1 if is_new else machine.withheld.tokens)
-        if size <= 0:
-            return chunk
-        ids, self._waiting = tuple(waiting[:size]), waiting[size:]
-        return copy_with_ids(chunk, ids)
+        return _attributed(chunk, self._waiting, self._machine, num_taken)
 
     # --- the ids that wait
 
@@ -136,7 +97,58 @@ class TokenAttribution:
         """
         if not isinstance(waiting, list) or not all(map(_is_token_id, waiting)):
             raise SnapshotError(f"ids without a chunk must be a list of ids, not {shown(waiting)}")
-        self._waiting = waiting.copy()
+        self._waiting[:] = waiting
+
+
+def _attributing(machine: Any, waiting: list[int]) -> Callable[[SupportsIndex], Chunk]:
+    """Return the ``step_chunk`` of a TokenAttribution.
+
+    A closure takes 30 ns less than a method that reads its object's attributes.
+    """
+    step: Callable[[SupportsIndex], Chunk] = machine.step_chunk
+
+    def step_chunk(token_id: SupportsIndex) -> Chunk:
+        chunk = step(token_id)
+        known = chunk._with_token_ids
+        if not waiting:
+            if known._single_id == token_id:  # faster than comparing tuples
+                return known
+        elif known.token_ids == (*waiting, token_id):
+            waiting.clear()
+            return known
+        waiting.append(token_id if type(token_id) is int else token_id.__index__())
+        if not chunk.text and chunk.finish_reason is None:
+            return chunk
+        return _attributed(chunk, waiting, machine, 1)
+
+    return step_chunk
+
+
+def _attributed(chunk: Chunk, waiting: list[int], machine: Any, num_taken: int) -> Chunk:
+    """Return the newest ``chunk`` with those ids of ``waiting`` that belong to it.
+
+    They are removed from ``waiting``. ``num_taken`` is the number of tokens that ``machine`` was
+    given for the chunk.
+    """
+    if chunk.finish_reason is not None:
+        return replace(chunk, token_ids=_taken(waiting, len(waiting)))
+    if not chunk.text:
+        return chunk
+    if not machine.withholds:
+        return with_token_ids(chunk, _taken(waiting, len(waiting)))
+    if len(waiting) == 1:  # what is withheld began in this token
+        return chunk
+    # Bytes that are held after a token with text belong to that token.
+    is_new = num_taken == 1 and not machine.jailed
+    size = len(waiting) - (1 if is_new else machine.withheld.tokens)
+    return chunk if size <= 0 else copy_with_ids(chunk, _taken(waiting, size))
+
+
+def _taken(waiting: list[int], size: int) -> tuple[int, ...]:
+    """Remove the first ``size`` ids from ``waiting``, and return them."""
+    ids = tuple(waiting[:size])
+    del waiting[:size]
+    return ids
 
 
 def _is_token_id(item: object) -> bool:

@@ -80,9 +80,10 @@ class Reading:
         """Whether the engine has ended, so that it need not be stopped."""
         self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
         """Returns the chunk of an output whose type is ``id_type``."""
+        self.feed: Callable[[Sequence[SupportsIndex]], Chunk] = self.stepper.feed
+        """Returns the chunk of a list of ids. If it raises an error, call ``fail``."""
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         """The most tokens of a chunk."""
-        self._feed = self.stepper.feed
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
         if machine.finished:
@@ -103,11 +104,14 @@ class Reading:
         while start < size:
             end = start + self.most
             self.num_taken = min(self.most, size - start)
-            chunk = self.take(token_ids if end >= size and not start else token_ids[start:end])
+            try:
+                chunk = self.feed(token_ids if end >= size and not start else token_ids[start:end])
+            except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+                self.fail(error)
+                return
             if chunk.finish_reason is not None:
-                self.finish(chunk)
-            if self.is_over:
-                self._leave_unread(max(size - end, 0))
+                unread = chunk.unread_tokens + max(size - end, 0)
+                self.finish(replace(chunk, unread_tokens=unread))
                 return
             yield chunk
             start = end
@@ -116,25 +120,11 @@ class Reading:
 
     @property
     def list_type(self) -> Any:
-        """``list`` if lists of 1 to ``most`` ids may go to ``take``; otherwise None.
+        """``list`` if lists of 1 to ``most`` ids may go to ``feed``; otherwise None.
 
         With None, lists must go to ``read``.
         """
         return list if self.id_type is int and not self.outputs.may_be_cumulative else None
-
-    def take(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of ``token_ids``. After an error of a step the stream is over."""
-        try:
-            chunk = self._feed(token_ids)
-        except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
-            chunk = take_chunk(error)
-            self._error = error
-            self.is_over, self.last = True, chunk
-        return chunk
-
-    def _leave_unread(self, count: int) -> None:
-        if count and self.last is not None and self._error is None:
-            self.last = replace(self.last, unread_tokens=self.last.unread_tokens + count)
 
     # --- the end
 
@@ -147,6 +137,11 @@ class Reading:
     def finish(self, chunk: Chunk) -> None:
         """End the stream with ``chunk``, which has a ``finish_reason``."""
         self.is_over, self.last = True, chunk
+
+    def fail(self, error: Exception) -> None:
+        """End the stream with ``error`` of a step, after the chunk of the ids before it."""
+        self._error = error
+        self.finish(take_chunk(error))
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
         self.is_over = True

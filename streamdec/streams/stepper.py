@@ -141,6 +141,12 @@ class Stepper:
             self._uncounted_step, self.step = self.step, self._counted_step
             self.feed = self._counted_feed
 
+    @property
+    def plain_machine(self) -> Any:
+        """The machine, if ``step`` is just its ``step``; None if ``step`` does more."""
+        is_plain = getattr(self.step, "__func__", None) is StopSequenceDecoder.step
+        return self.machine if is_plain else None
+
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk, statistics = self._uncounted_step(token_id), self.statistics
         assert statistics is not None

@@ -115,7 +115,7 @@ def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
     id_type, list_type, most = reading.id_type, None, reading.most
-    step, take, shows_all = reading.step, reading.take, reading.shows_all
+    step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     with closing:
         for output in source:
             if type(output) is id_type:
@@ -124,10 +124,13 @@ def _chunks(
                     reading.finish(chunk)
                     break
             elif type(output) is list_type and 0 < len(output) <= most:
-                chunk = step(output[0]) if len(output) == 1 else take(output)
+                try:
+                    chunk = step(output[0]) if len(output) == 1 else feed(output)
+                except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+                    reading.fail(error)
+                    break
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
-                if reading.is_over:
                     break
             else:
                 for chunk in reading.read(output):

@@ -43,6 +43,7 @@ from streamdec.streams.options import (
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
+from streamdec.tables.letters import SLOW
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -194,10 +195,28 @@ async def _chunks(
     The generator has no reference to the TextStream, so that there is no cycle.
     """
     id_type, list_type, most = reading.id_type, None, reading.most
-    step, take, shows_all = reading.step, reading.take, reading.shows_all
+    step, feed, shows_all = reading.step, reading.feed, reading.shows_all
+    machine = reading.stepper.plain_machine
+    plain_type = None if machine is None else id_type
     left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
+            if type(output) is plain_type and output >= 0:
+                # As in machine.step, whose call would take longer than these lines.
+                try:
+                    chunk, letters, tally, _ = machine._row[output]
+                except LookupError:
+                    letters = SLOW
+                if letters < machine._free:
+                    tally += machine._tally
+                    if tally < 0.0:
+                        machine._tally = tally
+                        yield chunk
+                        left -= 1
+                        if left <= 0:
+                            left = MAX_TOKENS_AT_ONCE
+                            await checkpoint()
+                        continue
             if type(output) is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
@@ -205,10 +224,13 @@ async def _chunks(
                     break
                 left -= 1
             elif type(output) is list_type and 0 < len(output) <= most:
-                chunk = step(output[0]) if len(output) == 1 else take(output)
+                try:
+                    chunk = step(output[0]) if len(output) == 1 else feed(output)
+                except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+                    reading.fail(error)
+                    break
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
-                if reading.is_over:
                     break
                 left -= len(output)
             else:
