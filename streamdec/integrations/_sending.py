@@ -182,8 +182,19 @@ class Sending:
                         chunk = replace(chunk, finish_reason="abort", stop_reason=None)
                 if self._is_sending or self._waiting or self._is_behind():
                     await self._leave(sample, chunk)
-                else:
-                    await self._send_all(sample.encoded(chunk), is_reader=True)
+                    continue
+                # As _send_all, without the call of a coroutine function for each token.
+                message = _body(sample.encoded(chunk))
+                self._is_sending = self._is_reader_sending = True
+                try:
+                    await self._raw_send(message)
+                    self._num_sent += 1
+                    if self._waiting:
+                        await self._send_all(is_reader=True)
+                except OSError:
+                    await self._disconnect()
+                finally:
+                    self._end_sending()
         except anyio.get_cancelled_exc_class() as error:
             if _is_cancelled():
                 raise
@@ -257,11 +268,15 @@ class Sending:
                     self._num_sent += 1
                 data = self._take() if self._waiting else b""
         finally:
-            self._is_sending = self._is_reader_sending = False
-            if self._progress is not None:
-                self._note_progress()
-            if is_reader and self._is_over:
-                self._stop_reading()
+            self._end_sending()
+
+    def _end_sending(self) -> None:
+        is_reader = self._is_reader_sending
+        self._is_sending = self._is_reader_sending = False
+        if self._progress is not None:
+            self._note_progress()
+        if is_reader and self._is_over:
+            self._stop_reading()
 
     def _take(self) -> bytes:
         """Return the events of the waiting chunks: one of each sample."""

@@ -11,18 +11,15 @@ import re
 from collections.abc import Collection, Sequence
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
 
 from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine
 from streamdec.server.front import Front
-from streamdec.server.guard import Guard, is_anthropic
+from streamdec.server.guard import Guard
 from streamdec.server.limits import ServerLimits
-from streamdec.server.problems import RequestError
 from streamdec.server.routes import Routes
 from streamdec.stops.conditions import Sections, pairs_of
 from streamdec.tables.decode_options import UnknownIds
@@ -142,27 +139,21 @@ def create_app(
             allow_headers=["*"],
         )
         middleware.insert(0, cors)
-    app = Starlette(
-        routes=routes.all(),
-        middleware=middleware,
-        exception_handlers={HTTPException: _not_found},
-        lifespan=routes.lifespan,
-    )
+    app = _Application(routes=routes.all(), middleware=middleware, lifespan=routes.lifespan)
     # A redirect would lead to any host that the client named.
     app.router.redirect_slashes = False
     app.state.front = front
     return app
 
 
-def _not_found(request: Request, error: Exception) -> Response:
-    """Return Starlette's errors (no such path or method) in the form of the API."""
-    assert isinstance(error, HTTPException)
-    told = {404: "there is no such path", 405: "the path does not support this method"}
-    message = told.get(error.status_code, "the request cannot be served")
-    code = "method_not_allowed" if error.status_code == 405 else "not_found"
-    problem = RequestError(message, status=error.status_code, code=code)
-    return JSONResponse(
-        problem.body(is_anthropic=is_anthropic(request.scope)),
-        error.status_code,
-        dict(error.headers or {}),
-    )
+class _Application(Starlette):
+    """An application without Starlette's own error handlers.
+
+    The guard converts all errors. Each of these handlers would cost a call for each event.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self.router
+        for each in reversed(self.user_middleware):
+            app = each.cls(app, *each.args, **each.kwargs)
+        return app

@@ -70,7 +70,11 @@ class EngineRun:
 
     def __anext__(self) -> Awaitable[Any]:
         """Return the next output. Raises the errors of the engine."""
-        output = self._protected(self._pull())
+        step = self._pull()
+        if self._cancelled is asyncio.CancelledError:  # a call less than _protected
+            output: Awaitable[Any] = self._bounded(step, None)
+        else:
+            output = self._protected(step)
         return output if self._reader is None else self._read(output)
 
     async def _read(self, output: Awaitable[Any]) -> Any:
@@ -179,11 +183,12 @@ class EngineRun:
         If it ignores its cancellation, shield it by ``guard``, or leave it.
         """
         assert self._cancelled is not None
-        inner: Any = step.__await__()
+        found: list[Any] = []
+        inner: Any = _into(found, step)
         num_cancellations = 0
         try:
-            waits_for = inner.send(None)
-            while True:
+            waits_for = next(inner, None)  # takes less time than catching a StopIteration
+            while not found:
                 raised: BaseException | None = None
                 try:
                     sent = yield waits_for
@@ -202,10 +207,11 @@ class EngineRun:
                         self._leave(inner, waits_for)
                         raise raised
                     guard.shield = True
-        except StopIteration as end:
-            return end.value
+        except StopIteration:
+            pass
         except SystemExit as error:  # it would end the server
             raise SourceError("the engine called sys.exit()") from error
+        return found[0]
 
     def _leave(self, inner: Any, waits_for: Any) -> None:
         """Continue the step ``inner``, which waits for ``waits_for``, in a separate task."""
@@ -217,6 +223,11 @@ class EngineRun:
             await _resumed(inner, waits_for)
             await self._closed()
         self._end()
+
+
+def _into(found: list[Any], step: Awaitable[Any]) -> Generator[Any, Any, None]:
+    """Await ``step``, and put its result into ``found``."""
+    found.append((yield from step.__await__()))
 
 
 @coroutine
