@@ -115,18 +115,26 @@ class Machine(Walk):
         """How many bytes and characters are withheld, and for how many tokens."""
         if self._end is not None:
             return Withheld()
-        tokens, since = self.num_tokens, []
-        num_bytes, jailed = len(self.held), self._jailed_text
+        tokens = oldest = self.num_tokens
+        num_bytes = len(self.held) if self.holds else 0
         if num_bytes:
-            since.append(tokens - self._table.oldest(self._table.state(self._row)))
-        in_stop = self._matching.jailed
+            oldest -= self._table.oldest(self._table.state(self._row))
+        in_stop, jailed = self._matching.jailed, self._jailed_text
         if in_stop:
-            marks = self._exact_marks(self._matching.size)
-            since.append(origin_of(marks, code_points_in(self._count) - len(in_stop)))
+            oldest = min(oldest, self._origin_of_last(len(in_stop)))
         if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
-            since += [each.oldest for each in self._live if each.oldest is not None]
-        oldest = max(min(since, default=tokens), 0)
-        return Withheld(num_bytes, len(jailed), tokens - oldest)
+            for each in self._live:
+                if each.oldest is not None:
+                    oldest = min(oldest, each.oldest)
+        return Withheld(num_bytes, len(jailed), tokens - max(oldest, 0))
+
+    def _origin_of_last(self, size: int) -> int:
+        """Return the index of the token that began the last ``size`` code points."""
+        marks = self._marks
+        if marks is not None and marks[1] is None and type(marks[0]) is float:
+            return self._token_at(marks[0]) - 1  # one token began them all
+        exact = self._exact_marks(self._matching.size)
+        return origin_of(exact, code_points_in(self._count) - size)
 
     @property
     def num_characters(self) -> int:

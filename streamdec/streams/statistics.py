@@ -6,6 +6,7 @@ statistics only if a hook is installed.
 
 from __future__ import annotations
 
+from operator import gt
 from typing import Any, NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, Withheld, joined
@@ -67,7 +68,8 @@ class StreamStatistics:
         withheld: Withheld = self._machine.withheld
         self._held += bool(withheld.num_bytes)
         self._jailed += bool(withheld.characters)
-        self._most = Withheld(*map(max, self._most, withheld))
+        if any(map(gt, withheld, self._most)):
+            self._most = Withheld(*map(max, self._most, withheld))
 
     def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
         """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""

@@ -136,15 +136,19 @@ class Stepper:
         else:
             self.step = self._stepped.step_chunk
         self.feed = self._stepped.feed
+        self._uncounted_step = self.step
         if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
             self.statistics = StreamStatistics(machine, hooks.installed)
-            self._uncounted_step, self.step = self.step, self._counted_step
+            self.step = self._counted_step
             self.feed = self._counted_feed
 
     @property
     def plain_machine(self) -> Any:
-        """The machine, if ``step`` is just its ``step``; None if ``step`` does more."""
-        is_plain = getattr(self.step, "__func__", None) is StopSequenceDecoder.step
+        """The machine, if ``step`` does no more than its ``step`` for a token with text.
+
+        Otherwise None: for sections, tracers, and token ids on chunks.
+        """
+        is_plain = getattr(self._uncounted_step, "__func__", None) is StopSequenceDecoder.step
         return self.machine if is_plain else None
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
