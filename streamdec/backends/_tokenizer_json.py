@@ -23,7 +23,8 @@ from streamdec.tokenizers._json_bounds import check_strings, check_trie
 from streamdec.tokenizers._reading import read_bounded
 
 _BOM = "\ufeff"
-_ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(\[)')
+_ADDED_TOKENS = b'"added_tokens"'
+_LIST = re.compile(rb"\s*:\s*(\[)")
 # None of these matches inside a vocabulary: a quote in a string follows a backslash, and the value
 # of a token is a number.
 _VOCABULARY = re.compile(rb'"vocab"\s*:\s*[{\[]')
@@ -93,23 +94,32 @@ def _with_other_ids(
 def _declared(content: bytes, name: str) -> Iterator[dict[str, Any]]:
     """Yield the added tokens of a tokenizer.json, without parsing the vocabulary."""
     decode = json.JSONDecoder().raw_decode
-    for count, match in enumerate(_ADDED_TOKENS.finditer(content), 1):
+    for count, start in enumerate(_lists_of_added(content), 1):
         if count > _MOST_LISTS:
             what = f"more than {_MOST_LISTS} lists named added_tokens, expected one"
             raise TokenizerLoadError(f"{name}: it has {what}")
-        end = content.find(b'"model"', match.end())
-        text = content[match.start(1) : end if end > 0 else None].decode("utf-8", "replace")
+        end = content.find(b'"model"', start)
+        text = content[start : end if end > 0 else None].decode("utf-8", "replace")
         try:
             tokens = decode(text)[0]
         except (ValueError, RecursionError):  # a "model" among its tokens
             try:
-                tokens = decode(content[match.start(1) :].decode("utf-8", "replace"))[0]
+                tokens = decode(content[start:].decode("utf-8", "replace"))[0]
             except (ValueError, RecursionError):  # the library rejects it
                 return
         for token in tokens:
             # In other places a key of this name may have any value.
             if isinstance(token, dict) and isinstance(token.get("content"), str):
                 yield token
+
+
+def _lists_of_added(content: bytes) -> Iterator[int]:
+    """Yield where each list named added_tokens begins."""
+    end = 0
+    while (found := content.find(_ADDED_TOKENS, end)) >= 0:  # takes half the time of a regex
+        end = found + len(_ADDED_TOKENS)
+        if value := _LIST.match(content, end):
+            yield value.start(1)
 
 
 def vocabulary_hash(content: bytes, size: int) -> str:

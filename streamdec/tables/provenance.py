@@ -147,9 +147,9 @@ def held_after(
         pending: how many bytes it left pending.
         tails: the ages of what the replacers withhold after it, counted from the token.
     """
-    ages = _ages(rule, state, found)
     waiting = _waiting_after(state[3].waiting, found)
-    return Held(_older(ages[len(ages) - pending :]), waiting, tuple(map(_older, tails)))
+    ages = _ages(rule, state, found)[-pending:] if pending else ()
+    return Held(_older(ages), waiting, tuple(map(_older, tails)))
 
 
 def firsts_of(

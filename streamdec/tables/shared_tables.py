@@ -96,16 +96,15 @@ class _Compiled:
 
 
 def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
-    row = table.row(table.prime(()))
+    state, idle = table.prime(()), table.idle
     texts = []
     for token_id in token_ids:
         try:
-            chunk, _, _, after = table.transition(row, token_id)
+            text, state = table.step(idle if state == idle else state, token_id)
         except KeyError:
             continue
-        texts.append(chunk.text)
-        row = table.idle_row if after is None else after
-    return "".join(texts) + table.flush(table.state(row))
+        texts.append(text)
+    return "".join(texts) + table.flush(state)
 
 
 def _culprit(decoder: TableDecoder, table: ByteTable, ids: Sequence[int], skip: bool) -> int:
