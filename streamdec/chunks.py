@@ -38,8 +38,9 @@ class _Shared:
     """The text as JSON, after an encoder asked for it."""
     _with_token_ids: Chunk
     """A copy of this chunk with the token ids that a stream last asked for, or NO_COPY."""
-    _single_id: int | None
-    """The token id of such a copy, if it has only one."""
+    _single_id: int
+    """The token id of such a copy, if it has only one; else -1, which is compared in less time than
+    None."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,7 +93,7 @@ class Chunk(_Shared):
     def __post_init__(self) -> None:
         _set_json(self, None)
         _set_with_token_ids(self, NO_COPY)
-        _set_single_id(self, None)
+        _set_single_id(self, -1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
@@ -119,7 +120,7 @@ class _Draft(_Shared):
 
 NO_COPY: Any = _Draft()
 """Has no ids, so it never equals what a stream asks for."""
-NO_COPY.token_ids, NO_COPY._single_id = (), None
+NO_COPY.token_ids, NO_COPY._single_id = (), -1
 
 NOTHING = Chunk()
 """The chunk of a token that has no text, or whose text is withheld."""
@@ -132,8 +133,8 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     chunk.finish_reason = chunk.stop_reason = None
     chunk.unread_tokens = 0
     chunk.token_ids = token_ids
-    chunk._json = chunk._single_id = None
-    chunk._with_token_ids = NO_COPY
+    chunk._json = None
+    chunk._single_id, chunk._with_token_ids = -1, NO_COPY
     chunk.__class__ = Chunk
     return chunk  # type: ignore[no-any-return]
 

@@ -192,8 +192,9 @@ class _Stream(Format):
             if len(chunk.split()) > 1:
                 return _events(self.step(chunk, index, num_tokens=num_tokens))
             head = sample.heads.get(chunk.section, head)
-        sample.take(chunk, num_tokens)
-        return head + json_of(chunk, string_bytes) + self._tail
+        if num_tokens is not None or chunk.token_ids or not sample.has_text:
+            sample.take(chunk, num_tokens)  # which otherwise changes nothing
+        return head + (chunk._json or json_of(chunk, string_bytes)) + self._tail
 
     def flush_bytes(self) -> bytes:
         """Return the objects of ``flush`` as Server-Sent Events, and ``[DONE]``.
