@@ -147,11 +147,12 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
             try:
                 if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
                     chunk, letters, after, _ = row[token_id]
-                    after += tally
-                    if after < 0.0 and letters < free:
-                        texts.append(chunk.text)
-                        tally = after
-                        continue
+                    if letters < free:
+                        after += tally
+                        if after < 0.0:
+                            texts.append(chunk.text)
+                            tally = after
+                            continue
             except Exception:  # noqa: BLE001 (``step`` raises it again, or the clear error)
                 pass
             self._tally = tally
