@@ -1,9 +1,10 @@
 """Run vLLM's own tests of its detokenizer twice, without the plugin and with it.
 
-    pip download --no-deps --no-binary :all: vllm==0.33.0   # its tests are in the source archive
     tar xzf vllm-0.33.0.tar.gz
     python plugins/vllm/run_vllm_tests.py vllm-0.33.0 path/to/model
 
+The tests are in vLLM's source archive. Download it from the page of vLLM on the package index
+(``pip download`` would try to build it).
 ``path/to/model`` is a folder with a ``config.json`` and a tokenizer. It takes the place of the
 models that the tests name, because those would have to be downloaded. The outcome of each test must
 be the same with the plugin as without it. Otherwise the script exits with status 1.

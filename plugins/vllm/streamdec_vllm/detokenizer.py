@@ -102,6 +102,9 @@ def _default_markers() -> Sections:
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     """Turns the ids of one request into text, and finds its stop strings.
 
+    The decoder is made when the first id comes. So adding a request takes little time, and a
+    request that is aborted in the queue needs no decoder.
+
     Args:
         tokenizer: the tokenizer of vLLM, a ``transformers.TokenizersBackend``.
         request: the ``EngineCoreRequest``. Its prompt and its sampling parameters are kept.
@@ -120,7 +123,8 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """The number of characters that were output, if vLLM asks for new text only (``delta``)."""
         self._given = ""
         """The text that was output, if all of it is each time."""
-        self._begin(self._prompt, self._params.min_tokens)
+        self._decoder: StopSequenceDecoder | None = None
+        self._step: Callable[[Any], Chunk] | None = None
 
     def _begin(self, prompt: Any, min_tokens: int) -> None:
         """Begin to decode after ``prompt``."""
@@ -135,7 +139,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             prompt,
             skip_special_tokens=self._params.skip_special_tokens,
         )
-        self._step: Callable[[Any], Chunk] = self._decoder.step
+        self._step = self._decoder.step
 
     def update(self, new_token_ids: list[int], stop_terminated: bool) -> str | None:
         """Take the ids of a step, and return the stop string that they complete, or None.
@@ -144,12 +148,16 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             new_token_ids: the ids.
             stop_terminated: the last of them ended the request by its id.
         """
+        if self._step is None:
+            self._begin_or_hand_over()
+            return self.update(new_token_ids, stop_terminated)
         if len(new_token_ids) == 1 and not stop_terminated:  # most steps
+            token_id = new_token_ids[0]
             try:
-                chunk = self._step(new_token_ids[0])
+                chunk = self._step(token_id)
             except Exception as error:
                 return self._update_after(error, new_token_ids, stop_terminated)
-            self.token_ids.append(new_token_ids[0])
+            self.token_ids.append(token_id)
             if chunk.text:
                 self._new.append(chunk.text)
             return None if chunk.finish_reason is None else str(chunk.stop_reason)
@@ -196,7 +204,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
 
     def _release(self) -> None:
         """Output what is held and jailed."""
-        if self._decoder.finish_reason is not None:
+        if self._decoder is None or self._decoder.finish_reason is not None:
             return
         try:
             text = self._decoder.release().text
@@ -207,6 +215,16 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             self._new.append(text)
 
     # --- what is rare
+
+    def _begin_or_hand_over(self) -> None:
+        try:
+            self._begin(self._prompt, self._params.min_tokens)
+        except Exception as error:
+            kind = type(error).__name__
+            say_once(
+                f"vLLM's own detokenizer decodes a request because of a {kind}", exc_info=error
+            )
+            self._hand_over_or_give_up()
 
     def _update_after(self, error: Exception, rest: list[int], stop_terminated: bool) -> str | None:
         """Continue with ``rest``; our decoder raised ``error`` at its first id."""
@@ -226,12 +244,15 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             return self.update(rest[1:], stop_terminated)
         name = type(error).__name__
         say_once(f"vLLM's own detokenizer continues with a request after a {name}", exc_info=error)
+        self._hand_over_or_give_up()
+        return self.update(rest, stop_terminated)
+
+    def _hand_over_or_give_up(self) -> None:
         try:
             self._hand_over()
-        except Exception as second:
-            say_once(f"a request gets no more text: {type(second).__name__}", exc_info=second)
+        except Exception as error:
+            say_once(f"a request gets no more text: {type(error).__name__}", exc_info=error)
             self._step = _no_text
-        return self.update(rest, stop_terminated)
 
     def _hand_over(self) -> None:
         """Become vLLM's own detokenizer, which has decoded what this one has."""

@@ -410,7 +410,9 @@ def test_vllm_goes_on_where_ours_fails(
     half = FrontHalf(library, [1], kind, stop=["stop"])
     ours: Any = half.processor.request_states["0"].detokenizer
     assert isinstance(ours, Detokenizer)
+    ours.update([], False)  # makes the decoder
     step, taken = ours._step, iter(range(1_000))
+    assert step is not None
 
     def fails(token_id: int) -> Any:
         if next(taken) == at:
