@@ -5,6 +5,7 @@
 
 The tests are in vLLM's source archive. Download it from the page of vLLM on the package index
 (``pip download`` would try to build it).
+
 ``path/to/model`` is a folder with a ``config.json`` and a tokenizer. It takes the place of the
 models that the tests name, because those would have to be downloaded. The outcome of each test must
 be the same with the plugin as without it. Otherwise the script exits with status 1.

@@ -123,9 +123,9 @@ def _chunks(
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            elif type(output) is list_type and 0 < len(output) <= most:
+            elif type(output) is list_type and (size := len(output)) and size <= most:
                 try:
-                    chunk = step(output[0]) if len(output) == 1 else feed(output)
+                    chunk = step(output[0]) if size == 1 else feed(output)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break

@@ -78,9 +78,14 @@ def _cold(kind: str, bound: float) -> Goal:
     return Goal(what, bound, "×", where, (LEVEL,))
 
 
-def _entry(what: str, bound: float, figure: str, bound_313: float | None = None) -> Goal:
-    where = [(f"entry, {workload}", figure) for workload in WORKLOADS]
-    return Goal(f"{what}, code / mix", bound, "×", where, bound_313=bound_313)
+def _entry(what: str, bound: float, figure: str, bound_313: float | None = None) -> Sequence[Goal]:
+    """Return a goal for each workload."""
+    return [
+        Goal(
+            f"{what}, {workload}", bound, "×", [(f"entry, {workload}", figure)], bound_313=bound_313
+        )
+        for workload in WORKLOADS
+    ]
 
 
 def _sinks(size: str, bound: float) -> Goal:
@@ -130,15 +135,15 @@ GOALS: Sequence[Goal] = (
         "×",
         [("unseen code after 299,008 tokens", f"0 ordinary stops / {NO_STOPS}")],
     ),
-    _entry(
+    *_entry(
         "`iter_chunks` with `return_token_ids`, beside without",
         1.5,
         "iter_chunks, return_token_ids / iter_chunks",
     ),
-    _entry(
+    *_entry(
         "`iter_chunks` over lists of 8 ids, beside ids", 1, "iter_chunks, lists of 8 / iter_chunks"
     ),
-    _entry("`step_batch` of one id, beside a step", 1.3, "step_batch of one id / step"),
+    *_entry("`step_batch` of one id, beside a step", 1.3, "step_batch of one id / step"),
     Goal(
         "opening a stream with 4 new ordinary / hard stops",
         0.02,
@@ -175,15 +180,15 @@ GOALS: Sequence[Goal] = (
         "×",
         [(f"growth, {each}", f"{OURS}, 1,000,000 / 512 tokens") for each in WORKLOADS],
     ),
-    _entry("`iter_chunks`, beside a step", 2.5, "iter_chunks / step"),
-    _entry("`iter_chunks`, beside the library's stream", 0.35, f"iter_chunks / {HF}"),
-    _entry(
+    *_entry("`iter_chunks`, beside a step", 2.5, "iter_chunks / step"),
+    *_entry("`iter_chunks`, beside the library's stream", 0.35, f"iter_chunks / {HF}"),
+    *_entry(
         "`stream`, beside an async generator that passes on",
         2.0,
         "stream / an async generator that passes on",
         bound_313=1.5,
     ),
-    _entry("`wrap(DecodeStream)`, beside `stream`", 1.1, "wrap(DecodeStream) / stream"),
+    *_entry("`wrap(DecodeStream)`, beside `stream`", 1.1, "wrap(DecodeStream) / stream"),
     Goal(
         "a round of a pool of 1,000, beside a dict of decoders",
         1.2,
@@ -192,7 +197,7 @@ GOALS: Sequence[Goal] = (
     ),
     _sinks("1,000", 1_000),
     _sinks("10,000", 1_300),
-    _entry("a chat event as bytes, beside a step", 3, "a chat event as bytes / step"),
+    *_entry("a chat event as bytes, beside a step", 3, "a chat event as bytes / step"),
     Goal(
         "the server without sockets, beside `stream` with events",
         3,
