@@ -277,15 +277,21 @@ MUTANTS = (
     ),
     _core(
         "16: the text before a bad id is lost",
-        "decoders/machine",
+        "decoders/step",
         'error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)',
         "error.chunk, error.num_taken = Chunk(), len(texts)",
     ),
     _core(
         "16: a bool is an id",
         "decoders/step",
-        "if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]",
-        "if token_id >= 0:  # type: ignore[operator]",
+        "True.\n            if token_id > 1 or (type(token_id) is int and token_id >= 0):",
+        "True.\n            if token_id >= 0:",
+    ),
+    _core(
+        "16: a bool in a list is an id",
+        "decoders/step",
+        "                    if token_id > 1 or (type(token_id) is int and token_id >= 0):",
+        "                    if token_id >= 0:",
     ),
     _core(
         "16: a token that could not be taken is counted",
@@ -331,9 +337,11 @@ MUTANTS = (
     Mutant(
         "async: the source is asked once more after the end",
         "streamdec/streams/text_stream.py",
-        "                    reading.finish(chunk)\n                    break",
+        "                    reading.finish(chunk)\n                    break\n"
+        "                left -= 1",
         "                    reading.finish(chunk)\n                    await anext(source, None)\n"
-        "                    break",
+        "                    break\n"
+        "                left -= 1",
         ("tests/streams",),
     ),
 )

@@ -39,8 +39,8 @@ class _Shared:
     _with_token_ids: Chunk
     """A copy of this chunk with the token ids that a stream last asked for, or NO_COPY."""
     _single_id: int
-    """The token id of such a copy, if it has only one; else -1, which is compared in less time than
-    None."""
+    """If this chunk is such a copy and has one token id: that id. Otherwise -1. (Comparing with an
+    int takes less time than with None.)"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,7 +119,8 @@ class _Draft(_Shared):
 
 
 NO_COPY: Any = _Draft()
-"""Has no ids, so it never equals what a stream asks for."""
+"""The value of ``_with_token_ids`` while there is no copy. It has no ids, so it never has the ids
+that a stream asks for."""
 NO_COPY.token_ids, NO_COPY._single_id = (), -1
 
 NOTHING = Chunk()

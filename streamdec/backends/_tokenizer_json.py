@@ -23,10 +23,10 @@ from streamdec.tokenizers._json_bounds import check_strings, check_trie
 from streamdec.tokenizers._reading import read_bounded
 
 _BOM = "\ufeff"
-_ADDED_TOKENS = b'"added_tokens"'
 _LIST = re.compile(rb"\s*:\s*(\[)")
 # None of these matches inside a vocabulary: a quote in a string follows a backslash, and the value
 # of a token is a number.
+_ADDED_TOKENS = b'"added_tokens"'
 _VOCABULARY = re.compile(rb'"vocab"\s*:\s*[{\[]')
 _MERGES = re.compile(rb'"merges"\s*:\s*\[')
 _LAST_FIELD = re.compile(rb'"(?:byte_fallback|unk_token)"\s*:\s*["tfn]')
@@ -116,7 +116,8 @@ def _declared(content: bytes, name: str) -> Iterator[dict[str, Any]]:
 def _lists_of_added(content: bytes) -> Iterator[int]:
     """Yield where each list named added_tokens begins."""
     end = 0
-    while (found := content.find(_ADDED_TOKENS, end)) >= 0:  # takes half the time of a regex
+    # Takes half the time of a regex that finds both the name and the list.
+    while (found := content.find(_ADDED_TOKENS, end)) >= 0:
         end = found + len(_ADDED_TOKENS)
         if value := _LIST.match(content, end):
             yield value.start(1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex
 
 from streamdec.decoders.machine import Machine
-from streamdec.decoders.step import step_function
+from streamdec.decoders.step import feed_function, step_function
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS
 from streamdec.tables.byte_table import ByteTable
@@ -101,8 +101,12 @@ class DecodeStream(Machine):
         def step(self, token_id: SupportsIndex) -> str:
             """Return the text that ``token_id`` completes."""
 
+        def _texts_of(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
+            """Decode ``token_ids``, and return the text of each."""
+
     else:
         step = step_function(returns_text=True)
+        _texts_of = feed_function(returns_texts=True)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         r"""Return a list of the text that each token completes; "" for no text.

@@ -37,6 +37,14 @@ class Machine(Walk):
     _kind: ClassVar[str]
     """Its name in a snapshot."""
 
+    def __init_subclass__(cls) -> None:
+        own = vars(cls).keys()
+        if "step" in own and "_kind" not in own and not {"feed", "step_batch"} <= own:
+            raise TypeError(
+                f"{cls.__name__} overrides step(); lists of ids do not call it, so override feed() "
+                "and step_batch(), too"
+            )
+
     # --- as streams and pools call it
 
     if TYPE_CHECKING:
@@ -47,13 +55,9 @@ class Machine(Walk):
         def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
             """Decode ``token_ids``, and return one chunk. What streams and pools call."""
 
-        def _texts_of(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-            """Decode ``token_ids``, and return the text of each."""
-
     else:
         step_chunk = step_function(returns_text=False)
         feed = feed_function(returns_texts=False)
-        _texts_of = feed_function(returns_texts=True)
 
     @property
     def holds(self) -> bool:
@@ -129,10 +133,10 @@ class Machine(Walk):
         return Withheld(num_bytes, len(jailed), tokens - max(oldest, 0))
 
     def _origin_of_last(self, size: int) -> int:
-        """Return the index of the token that began the last ``size`` code points."""
+        """Return the index of the token that began the first of the last ``size`` code points."""
         marks = self._marks
         if marks is not None and marks[1] is None and type(marks[0]) is float:
-            return self._token_at(marks[0]) - 1  # one token began them all
+            return self._token_at(marks[0]) - 1  # one token began all of them
         exact = self._exact_marks(self._matching.size)
         return origin_of(exact, code_points_in(self._count) - size)
 

@@ -10,8 +10,9 @@
 
 Everything else is for the slow path (:mod:`streamdec.decoders.walk`).
 
-The call of a Python function takes as long as points 1 to 3. So ``feed``, and the loop of
-``stream`` over single ids, contain these points and call ``step`` for all other tokens.
+The call of a Python function takes as long as points 1 to 3. So ``feed`` and the loop of ``stream``
+repeat these points, and call ``step`` for all other tokens. A change of these points must be made
+in all three places.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
 
 def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsIndex]], Any]:
-    """Return the method ``feed``, which returns a list of texts or a chunk.
+    """Return the method ``feed``, which returns a chunk, or a list of the texts.
 
     It does what a loop over ``step`` does, in two thirds of the time.
     """
@@ -135,38 +136,38 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
     def feed(self: Machine, token_ids: Iterable[SupportsIndex]) -> Any:
         """Decode ``token_ids``, and return one chunk. What streams and pools call.
 
-        Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises;
-        ``error.chunk`` is then the text of the ids before, ``error.num_taken`` their number, and
-        the stream is as it was after them.
+        Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises. Then
+        ``error.chunk`` is the text of the ids before the error, ``error.num_taken`` is their
+        number, and the stream is as it was after them.
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
         texts: list[str] = []
         chunk = NOTHING
         row, tally, free = self._row, self._tally, self._free
-        for token_id in ids:
-            try:
-                if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
-                    chunk, letters, after, _ = row[token_id]
-                    if letters < free:
-                        after += tally
-                        if after < 0.0:
-                            texts.append(chunk.text)
-                            tally = after
-                            continue
-            except Exception:  # noqa: BLE001 (``step`` raises it again, or the clear error)
-                pass
-            self._tally = tally
-            try:
+        try:
+            for token_id in ids:
+                try:
+                    if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
+                        chunk, letters, after, _ = row[token_id]
+                        if letters < free:
+                            after += tally
+                            if after < 0.0:
+                                texts.append(chunk.text)
+                                tally = after
+                                continue
+                except Exception:  # noqa: BLE001 (``step`` raises it again, or the clear error)
+                    pass
+                self._tally = tally
                 chunk = self.step_chunk(token_id)
-            except Exception as error:
-                note_taken(error, texts)
-                raise
-            texts.append(chunk.text)
-            if chunk.finish_reason is not None:
-                break
-            row, tally, free = self._row, self._tally, self._free
-        else:
+                texts.append(chunk.text)
+                row, tally, free = self._row, self._tally, self._free
+                if chunk.finish_reason is not None:
+                    break
+        except Exception as error:
             self._tally = tally
+            note_taken(error, texts)
+            raise
+        self._tally = tally
         if returns_texts:
             return texts
         if len(ids) == 1:
@@ -178,6 +179,7 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
         return chunk_of(text) if text else NOTHING
 
     feed.__qualname__ = "feed"
+    feed.__annotations__ = {"token_ids": "Iterable[SupportsIndex]", "return": "Chunk"}
     return feed
 
 

@@ -183,16 +183,20 @@ class Sending:
                 if self._is_sending or self._waiting or self._is_behind():
                     await self._leave(sample, chunk)
                     continue
-                # As _send_all, without the call of a coroutine function for each token.
-                message = _body(sample.encoded(chunk))
+                data = sample.encoded(chunk)
+                if not data:
+                    continue
+                # Does what _send_all does. The call of a coroutine function for each token would
+                # take longer.
                 self._is_sending = self._is_reader_sending = True
                 try:
-                    await self._raw_send(message)
+                    try:
+                        await self._raw_send(_body(data))
+                    except OSError:
+                        await self._disconnect()
                     self._num_sent += 1
                     if self._waiting:
-                        await self._send_all(is_reader=True)
-                except OSError:
-                    await self._disconnect()
+                        await self._drain()
                 finally:
                     self._end_sending()
         except anyio.get_cancelled_exc_class() as error:
@@ -255,20 +259,24 @@ class Sending:
             except Exception as error:  # noqa: BLE001 (as in the reader of a sample)
                 self._fail(error)
 
-    async def _send_all(self, data: bytes = b"", *, is_reader: bool = False) -> None:
+    async def _send_all(self, data: bytes = b"") -> None:
         """Send ``data``, and the waiting chunks. No other task may be sending."""
-        self._is_sending, self._is_reader_sending = True, is_reader
+        self._is_sending = True
         try:
-            while data or self._waiting:
-                if data:
-                    try:
-                        await self._raw_send(_body(data))
-                    except OSError:
-                        await self._disconnect()
-                    self._num_sent += 1
-                data = self._take() if self._waiting else b""
+            await self._send_data(data)
+            await self._drain()
         finally:
             self._end_sending()
+
+    async def _drain(self) -> None:
+        """Send the waiting chunks."""
+        while self._waiting:
+            await self._send_data(self._take())
+
+    async def _send_data(self, data: bytes) -> None:
+        if data:
+            await self._send(_body(data))
+            self._num_sent += 1
 
     def _end_sending(self) -> None:
         is_reader = self._is_reader_sending

@@ -192,8 +192,9 @@ class _Stream(Format):
             if len(chunk.split()) > 1:
                 return _events(self.step(chunk, index, num_tokens=num_tokens))
             head = sample.heads.get(chunk.section, head)
+        # For all other chunks ``take`` would change nothing. The call of json_of is saved, too.
         if num_tokens is not None or chunk.token_ids or not sample.has_text:
-            sample.take(chunk, num_tokens)  # which otherwise changes nothing
+            sample.take(chunk, num_tokens)
         return head + (chunk._json or json_of(chunk, string_bytes)) + self._tail
 
     def flush_bytes(self) -> bytes:

@@ -272,7 +272,9 @@ async def send_json(
     start: Message = {
         "type": "http.response.start",
         "status": status,
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named],
+        "headers": [
+            (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in named
+        ],
     }
     await send(start)
     await send({"type": "http.response.body", "body": data})

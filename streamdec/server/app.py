@@ -147,13 +147,14 @@ def create_app(
 
 
 class _Application(Starlette):
-    """An application without Starlette's own error handlers.
+    """An application without Starlette's two error middlewares.
 
-    The guard converts all errors. Each of these handlers would cost a call for each event.
+    The guard converts the errors of the routes. Each middleware would be called for each event.
+    Exception handlers that are added to the application are not called.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router
-        for each in reversed(self.user_middleware):
-            app = each.cls(app, *each.args, **each.kwargs)
+        for kind, args, options in reversed(self.user_middleware):
+            app = kind(app, *args, **options)
         return app

@@ -103,7 +103,8 @@ class TokenAttribution:
 def _attributing(machine: Any, waiting: list[int]) -> Callable[[SupportsIndex], Chunk]:
     """Return the ``step_chunk`` of a TokenAttribution.
 
-    A closure takes 30 ns less than a method that reads its object's attributes.
+    It shares the list ``waiting`` with that object, so the list must be changed in place. (A
+    closure takes 30 ns less than a method.)
     """
     step: Callable[[SupportsIndex], Chunk] = machine.step_chunk
 

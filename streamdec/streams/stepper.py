@@ -144,12 +144,15 @@ class Stepper:
 
     @property
     def plain_machine(self) -> Any:
-        """The machine, if ``step`` does no more than its ``step`` for a token with text.
+        """The decoder, if a stream may read its row directly for a token with text.
 
-        Otherwise None: for sections, tracers, and token ids on chunks.
+        None if ``step`` does more than the decoder's own ``step``: with sections, a tracer, token
+        ids on chunks, or an overridden ``step``.
         """
-        is_plain = getattr(self._uncounted_step, "__func__", None) is StopSequenceDecoder.step
-        return self.machine if is_plain else None
+        step: Any = self._uncounted_step
+        # The same function as DecodeStream.step_chunk.
+        is_plain = getattr(step, "__func__", None) is StopSequenceDecoder.step
+        return step.__self__ if is_plain else None
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk, statistics = self._uncounted_step(token_id), self.statistics

@@ -123,7 +123,7 @@ def _chunks(
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            elif type(output) is list_type and (size := len(output)) and size <= most:
+            elif type(output) is list_type and 0 < (size := len(output)) <= most:
                 try:
                     chunk = step(output[0]) if size == 1 else feed(output)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)

@@ -223,7 +223,7 @@ async def _chunks(
                     reading.finish(chunk)
                     break
                 left -= 1
-            elif type(output) is list_type and (size := len(output)) and size <= most:
+            elif type(output) is list_type and 0 < (size := len(output)) <= most:
                 try:
                     chunk = step(output[0]) if size == 1 else feed(output)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)

@@ -100,6 +100,7 @@ def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     texts = []
     for token_id in token_ids:
         try:
+            # ByteTable.step is fast only for the object ``idle`` itself.
             text, state = table.step(idle if state == idle else state, token_id)
         except KeyError:
             continue

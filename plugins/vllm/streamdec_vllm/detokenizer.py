@@ -26,7 +26,7 @@ from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenI
 from streamdec.chunks import NOTHING, Chunk
 from streamdec.compat import decoder_for
 from streamdec_vllm import FIELD, MARKERS, markers_setting
-from streamdec_vllm.logs import say_once
+from streamdec_vllm.logs import say_once, say_why_left
 
 __all__ = ["Detokenizer", "why_unsupported"]
 
@@ -102,8 +102,8 @@ def _default_markers() -> Sections:
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     """Turns the ids of one request into text, and finds its stop strings.
 
-    The decoder is made when the first id comes. So adding a request takes little time, and a
-    request that is aborted in the queue needs no decoder.
+    The decoder is made when the first id comes. So adding a request takes less time, and a request
+    that is aborted before its first token has no decoder.
 
     Args:
         tokenizer: the tokenizer of vLLM, a ``transformers.TokenizersBackend``.
@@ -149,7 +149,9 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             stop_terminated: the last of them ended the request by its id.
         """
         if self._step is None:
-            self._begin_or_hand_over()
+            if not new_token_ids:
+                return None
+            self._begin_or_hand_over(self._prompt, self._params.min_tokens)
             return self.update(new_token_ids, stop_terminated)
         if len(new_token_ids) == 1 and not stop_terminated:  # most steps
             token_id = new_token_ids[0]
@@ -216,14 +218,11 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
 
     # --- what is rare
 
-    def _begin_or_hand_over(self) -> None:
+    def _begin_or_hand_over(self, prompt: Any, min_tokens: int) -> None:
         try:
-            self._begin(self._prompt, self._params.min_tokens)
+            self._begin(prompt, min_tokens)
         except Exception as error:
-            kind = type(error).__name__
-            say_once(
-                f"vLLM's own detokenizer decodes a request because of a {kind}", exc_info=error
-            )
+            say_why_left(error)
             self._hand_over_or_give_up()
 
     def _update_after(self, error: Exception, rest: list[int], stop_terminated: bool) -> str | None:
@@ -231,7 +230,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         if isinstance(error, FinishedError):
             # Streaming input: the request continues after a stop.
             num_tokens = len(self.token_ids)
-            self._begin(
+            self._begin_or_hand_over(
                 [*self._prompt, *self.token_ids], max(self._params.min_tokens - num_tokens, 0)
             )
             return self.update(rest, stop_terminated)

@@ -14,7 +14,7 @@ from vllm.v1.engine import detokenizer as theirs
 
 from streamdec_vllm import SWITCH, TRIED, __version__
 from streamdec_vllm.detokenizer import Detokenizer, why_unsupported
-from streamdec_vllm.logs import logger, say_once
+from streamdec_vllm.logs import logger, say_once, say_why_left
 
 __all__ = ["apply", "undo"]
 
@@ -104,8 +104,5 @@ def _from_new_request(cls: type[Any], tokenizer: Any, request: Any) -> Any:
                 return Detokenizer(tokenizer, request)
             say_once(f"vLLM's own detokenizer decodes requests with {reason}")
         except Exception as error:
-            kind = type(error).__name__
-            say_once(
-                f"vLLM's own detokenizer decodes a request because of a {kind}", exc_info=error
-            )
+            say_why_left(error)
     return _stock.__func__(cls, tokenizer, request)

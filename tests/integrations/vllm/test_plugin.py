@@ -410,7 +410,7 @@ def test_vllm_goes_on_where_ours_fails(
     half = FrontHalf(library, [1], kind, stop=["stop"])
     ours: Any = half.processor.request_states["0"].detokenizer
     assert isinstance(ours, Detokenizer)
-    ours.update([], False)  # makes the decoder
+    ours._begin_or_hand_over([1], 0)
     step, taken = ours._step, iter(range(1_000))
     assert step is not None
 
