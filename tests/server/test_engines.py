@@ -170,6 +170,17 @@ async def test_an_engine_that_ignores_its_cancellation_is_left_behind() -> None:
     assert engine.num_cancellations == MOST_CANCELLATIONS + 1
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_engine_whose_reader_is_closed_runs_its_finally() -> None:
+    engine = Stubborn()
+    run = EngineRun(engine)
+    assert await anext(run) == 5
+    step: Any = run.__anext__()
+    step.send(None)  # the engine waits
+    step.close()
+    assert engine.is_closed
+
+
 @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
 async def test_an_engine_that_ignores_its_cancellation_is_shielded_on_trio() -> None:
     """It is cancelled as often, and can then wait in peace. Its reader waits for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,8 @@ import openai
 import pytest
 from openai import OpenAI
 
+from streamdec import MockTokenizer
+from streamdec.server import create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import until
 
@@ -239,6 +242,23 @@ def test_what_is_not_known_is_ignored(server: Served) -> None:
 def test_there_is_no_such_path(server: Served, method: str, path: str, status: int) -> None:
     error = checked(server.http.request(method, path), status)
     assert (error["code"] == "method_not_allowed") == (status == 405)
+
+
+def test_header_names_are_in_lower_case_as_asgi_wants_them() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def ask() -> None:
+        scope = {"type": "http", "method": "GET", "path": COMPLETIONS, "headers": []}
+        await create_app(MockTokenizer(), lambda *_: iter([1]))(scope, asyncio.Event().wait, send)
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == 405
+    names = [name for name, _ in sent[0]["headers"]]
+    assert b"allow" in names
+    assert names == [name.lower() for name in names]
 
 
 def test_the_clients_see_their_own_errors(client: OpenAI) -> None:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import MockTokenizer, TokenQueue, stream
+from streamdec import Chunk, MockTokenizer, TokenQueue, stream
 from streamdec.integrations import _sending
 from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
@@ -215,6 +215,31 @@ def test_nothing_is_kept_alive_while_a_slow_client_takes_what_there_is(
         assert last == {"type": "http.response.body", "body": b"", "more_body": False}
         assert client.num_begun == len(client.sent)
         assert not any(b"keep-alive" in each.get("body", b"") for each in client.sent)
+
+    run(loop, main)
+
+
+@both_loops
+def test_chunks_without_events_send_nothing_and_the_client_is_kept_alive(loop: str) -> None:
+    class Quiet(CompletionEncoder):
+        def step_bytes(self, chunk: Chunk, index: int = 0, **options: Any) -> bytes:
+            data = super().step_bytes(chunk, index, **options)
+            return data if chunk.finish_reason is not None else b""
+
+    async def engine() -> AsyncIterator[int]:
+        for _ in range(20):
+            await anyio.sleep(0.01)
+            yield 0
+
+    async def main() -> None:
+        client = Client(999, "goes")
+        quiet = Quiet(response_id="r", model="m", created=0)
+        response = EventStreamResponse(quiet, stream(engine(), TOKENIZER), keep_alive=0.02)
+        await response({}, client.receive, client.send)
+        _, *bodies, last = client.sent
+        assert all(each["body"] for each in bodies)
+        assert last["more_body"] is False
+        assert any(b"keep-alive" in each["body"] for each in bodies)
 
     run(loop, main)
 
