@@ -133,7 +133,7 @@ class Machine(Walk):
         return Withheld(num_bytes, len(jailed), tokens - max(oldest, 0))
 
     def _origin_of_last(self, size: int) -> int:
-        """Return the index of the token that began the first of the last ``size`` code points."""
+        """Return the token index at which the last ``size`` code points began."""
         marks = self._marks
         if marks is not None and marks[1] is None and type(marks[0]) is float:
             return self._token_at(marks[0]) - 1  # one token began all of them

@@ -125,7 +125,10 @@ class Guard:
 
 
 def _request_error(error: HTTPException) -> RequestError:
-    """Return the RequestError for an error of Starlette: no such path, or no such method."""
+    """Return the RequestError for an error of Starlette.
+
+    There is no such path, or no such method.
+    """
     told = {404: "there is no such path", 405: "the path does not support this method"}
     return RequestError(
         told.get(error.status_code, "the request cannot be served"),

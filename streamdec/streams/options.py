@@ -192,7 +192,8 @@ def decoder_of(
     if not isinstance(decoder, StopSequenceDecoder):
         machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
     if not isinstance(machine, StopSequenceDecoder):
-        hint = "; use wrap(source, decoder)" if isinstance(decoder, TextStopDecoder) else ""
+        runs = hasattr(machine, "step_chunk") or isinstance(decoder, TextStopDecoder)
+        hint = "; use wrap(source, decoder), or TextIterator for a plain source" if runs else ""
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer
@@ -211,6 +212,8 @@ def _made_decoder(
 ) -> StopSequenceDecoder:
     if tokenizer is None:
         raise TypeError(f"{what} needs a tokenizer, or a decoder")
+    if isinstance(tokenizer, StopSequenceDecoder):
+        raise TypeError(f"{what} got a decoder instead of a tokenizer; write decoder=...")
     conditions = given.pop("conditions", None)
     decoding, ending = parted_options(given)
     if conditions is None:

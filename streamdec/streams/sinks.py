@@ -8,6 +8,7 @@ The pool calls it as soon as it has the chunk, without a queue, a lock or a task
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from streamdec.chunks import Chunk, joined
@@ -85,8 +86,13 @@ class Sender:
 def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
     """Return the callable for each chunk: ``sink``, or a Sender if it needs one.
 
-    Raises TypeError for a sink that cannot be called.
+    Raises TypeError for a sink that cannot be called, or that is a coroutine function.
     """
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
+    if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
+        raise TypeError(
+            f"a sink must be a plain function, got the coroutine function {sink!r:.80}; write to a "
+            "queue or to a transport in it"
+        )
     return Sender(sink) if has_sections or hasattr(sink, "is_behind") else sink

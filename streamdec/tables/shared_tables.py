@@ -138,6 +138,8 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     TypeError for bad options, and for those that the windowed route cannot honour.
     """
     options.check()
+    if isinstance(decoder, type):
+        raise TypeError(f"a tokenizer must be an object, got the class {decoder.__name__}")
     if getattr(decoder, "rules", None) is not None:
         table_decoder = cast(TableDecoder, decoder)
         compiled = _compiled_for(table_decoder)

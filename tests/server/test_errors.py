@@ -251,8 +251,9 @@ def test_header_names_are_in_lower_case_as_asgi_wants_them() -> None:
         sent.append(message)
 
     async def ask() -> None:
+        receive: Any = asyncio.Event().wait
         scope = {"type": "http", "method": "GET", "path": COMPLETIONS, "headers": []}
-        await create_app(MockTokenizer(), lambda *_: iter([1]))(scope, asyncio.Event().wait, send)
+        await create_app(MockTokenizer(), lambda *_: iter([1]))(scope, receive, send)
 
     asyncio.run(ask())
     assert sent[0]["status"] == 405
