@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex
 
 from streamdec.decoders.machine import Machine
-from streamdec.decoders.step import feed_function, step_function
+from streamdec.decoders.step import feed_function, note_taken, step_function
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS
 from streamdec.tables.byte_table import ByteTable
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.tables.provenance import Contribution
 from streamdec.tables.shared_tables import table_for
+from streamdec.tables.token_ids import as_sequence
 
 __all__ = ["DecodeStream"]
 
@@ -78,6 +79,10 @@ class DecodeStream(Machine):
     __slots__ = ()
 
     _kind = "decode_stream"
+
+    def __init_subclass__(cls) -> None:
+        if "step" in vars(cls):
+            cls._texts_of = _texts_by_step  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -205,3 +210,15 @@ class DecodeStream(Machine):
         if isinstance(self._table, ByteTable):
             return self._table
         raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
+
+
+def _texts_by_step(self: DecodeStream, token_ids: Iterable[SupportsIndex]) -> list[str]:
+    """Do what ``_texts_of`` does, for a class with its own ``step``."""
+    texts: list[str] = []
+    try:
+        for token_id in as_sequence(token_ids):
+            texts.append(self.step(token_id))  # noqa: PERF401 (an error needs those before it)
+    except Exception as error:
+        note_taken(error, texts)
+        raise
+    return texts

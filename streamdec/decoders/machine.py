@@ -37,14 +37,6 @@ class Machine(Walk):
     _kind: ClassVar[str]
     """Its name in a snapshot."""
 
-    def __init_subclass__(cls) -> None:
-        own = vars(cls).keys()
-        if "step" in own and "_kind" not in own and not {"feed", "step_batch"} <= own:
-            raise TypeError(
-                f"{cls.__name__} overrides step(); lists of ids do not call it, so override feed() "
-                "and step_batch(), too"
-            )
-
     # --- as streams and pools call it
 
     if TYPE_CHECKING:

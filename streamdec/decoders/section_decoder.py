@@ -33,7 +33,6 @@ Chunk(text='Hi')
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
@@ -215,26 +214,6 @@ class SectionDecoder(StopSequenceDecoder):
         table, tokens = self._table, self.num_tokens
         ages = range(tokens - end + 1, tokens - start + 1)
         return table.holds_of(table.state(self._row), ages)
-
-    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
-        ids = as_sequence(token_ids)
-        chunks: list[Chunk] = [NOTHING]
-        try:
-            for token_id in ids:
-                chunk = self.step(token_id)
-                chunks.append(chunk)
-                if chunk.finish_reason is not None:
-                    break
-        except Exception as error:
-            error.chunk = joined(*chunks)  # type: ignore[attr-defined]
-            error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
-            raise
-        whole = joined(*chunks)
-        left = len(ids) - len(chunks) + 1
-        return replace(whole, unread_tokens=left) if left else whole
-
-    step_batch = feed
 
     # --- reading text
 

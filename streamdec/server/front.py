@@ -350,6 +350,12 @@ class Front:
         Aborts running requests after ``grace`` seconds, and waits for their end.
         """
         self.slots.close()
+        if self._answering:
+            _log.warning(
+                "shutting down: running requests may take %g seconds more; a second signal ends "
+                "the process at once",
+                grace,
+            )
         with anyio.move_on_after(grace):
             await self._end_of_all()
         for answer in self._answering:

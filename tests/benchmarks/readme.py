@@ -62,7 +62,7 @@ def _table(book: Book) -> str:
     return f"{table(head, rows, texts=2)}{FOOTNOTE}\nMeasured {book.setting}.\n"
 
 
-FOOTNOTE = "\n\\* its text is not that of the tokenizer's own decode.\n"
+FOOTNOTE = "\n\\* The text differs from the tokenizer's own decode.\n"
 
 
 def _entry_times(book: Book, name: str) -> Iterator[str]:

@@ -347,6 +347,19 @@ def test_subclasses_stream_and_note(tokenizer: MockTokenizer) -> None:
         assert [span.token_index for span in other.take_spans()] == [0, 1]
 
 
+def test_lists_call_the_step_of_a_subclass(tokenizer: MockTokenizer) -> None:
+    class Loud(DecodeStream):
+        def step(self, token_id: Any) -> str:
+            return super().step(token_id).upper()
+
+    stream = Loud(tokenizer)
+    for _ in range(2):
+        assert stream.step_batch([A, B]) == ["A", " B"]
+    with pytest.raises(TokenIdError) as raised:
+        stream.step_batch([A, -1])
+    assert (raised.value.chunk, raised.value.num_taken) == (Chunk("A"), 1)
+
+
 @pytest.mark.parametrize("noted", [True, False])
 def test_the_class_of_a_stream_that_notes_restores_too(
     tokenizer: MockTokenizer, noted: bool

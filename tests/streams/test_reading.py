@@ -20,7 +20,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.chunks import joined
 from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.tables.table import LIST_STEP
@@ -136,20 +135,9 @@ async def test_a_subclass_with_a_step_of_its_own_is_stepped() -> None:
             chunk = super().step(token_id)
             return Chunk(chunk.text.upper(), chunk.finish_reason)
 
-        def feed(self, token_ids: Any) -> Chunk:
-            return joined(*map(self.step, token_ids))
-
-        step_batch = feed
-
     for _ in range(COLD_AND_WARM):
         decoder = Loud(TOKENIZER, StopConditions(stop="x"))
         assert await texts(wrap(Engine([A, B, [A, B]]), decoder)) == ["A", "B", "AB", ""]
-
-
-@pytest.mark.parametrize("base", [DecodeStream, StopSequenceDecoder])
-def test_a_subclass_whose_step_lists_would_not_call_is_an_error(base: type[Any]) -> None:
-    with pytest.raises(TypeError, match=r"Half overrides step\(\);.* override feed\(\)"):
-        type("Half", (base,), {"step": base.step})
 
 
 # --- the last chunk -------------------------------------------------------------------------------
