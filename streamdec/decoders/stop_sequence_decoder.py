@@ -183,7 +183,10 @@ class StopSequenceDecoder(Machine):
 
 
 def _fed_by_step(self: StopSequenceDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Decode ``token_ids`` and return one chunk: ``feed`` of a class with its own ``step``."""
+    """Decode ``token_ids``, and return one chunk.
+
+    It is ``feed`` of a class with its own ``step``.
+    """
     ids = as_sequence(token_ids)
     chunks: list[Chunk] = [NOTHING]
     try:
