@@ -30,24 +30,29 @@ VARIABLE = "STREAMDEC_API_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULTS = ServerLimits()
 _LIMITS = {
-    "body_bytes": "Bytes of a request.",
-    "bodies_bytes": "Bytes of all requests of 32 KiB or more whose answers have not begun.",
-    "values": "Strings, lists and objects of a request.",
-    "messages": "Messages of a request.",
-    "message_characters": "Characters of a message, as JSON.",
-    "stops": "Stop strings of a request; also stop ids of a request.",
-    "stop_characters": "Characters of a stop string.",
-    "samples": "Streams of a request: prompts times n.",
-    "prompt_tokens": "Tokens of a prompt.",
-    "max_tokens": "Tokens of an answer.",
-    "default_max_tokens": (
-        "Tokens of an answer if a request has no limit. The default is that of --limit-max-tokens."
+    "body_bytes": "Maximum size of a request, in bytes.",
+    "bodies_bytes": (
+        "Maximum size, in bytes, of all requests of 32 KiB or more whose answers have not begun."
     ),
-    "concurrent": "Streams that run at once.",
-    "waiting": "Requests that wait for a free stream; more get status 429.",
-    "key_concurrent": "Requests of one API key at once.",
-    "key_requests": "Requests of one API key in a minute.",
-    "key_tokens": "Tokens of one API key in a minute, of prompts and answers.",
+    "values": "Maximum number of strings, lists and objects in a request.",
+    "messages": "Maximum number of messages in a request.",
+    "message_characters": "Maximum number of characters in a message, as JSON.",
+    "stops": "Maximum number of stop strings, and of stop ids, in a request.",
+    "stop_characters": "Maximum number of characters in a stop string.",
+    "samples": "Maximum number of streams of a request: prompts times n.",
+    "prompt_tokens": "Maximum number of tokens in a prompt.",
+    "max_tokens": "Maximum number of tokens in an answer.",
+    "default_max_tokens": (
+        "Maximum number of tokens in an answer if a request has no limit. The default is that of "
+        "--limit-max-tokens."
+    ),
+    "concurrent": "Maximum number of streams that run at once.",
+    "waiting": (
+        "Maximum number of requests that wait for a free stream. More requests get status 429."
+    ),
+    "key_concurrent": "Maximum number of requests of one API key at once.",
+    "key_requests": "Maximum number of requests of one API key in a minute.",
+    "key_tokens": "Maximum number of tokens of one API key in a minute, of prompts and answers.",
 }
 """Limits that have an option, and its help."""
 

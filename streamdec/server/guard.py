@@ -84,7 +84,7 @@ class Guard:
             problem = error.with_traceback(None)
             problem.__context__ = None
         except HTTPException as error:
-            problem = _request_error(error)
+            problem = _request_error(error, str(scope["path"]))
             if has_begun:
                 _log.error("request %s failed", request_id, exc_info=error)
         except Exception as error:  # noqa: BLE001 (it is logged, not sent)
@@ -124,12 +124,16 @@ class Guard:
         scope["state"]["account"] = self._accounts[matching[0]]
 
 
-def _request_error(error: HTTPException) -> RequestError:
+def _request_error(error: HTTPException, path: str) -> RequestError:
     """Return the RequestError for an error of Starlette.
 
     There is no such path, or no such method.
     """
-    told = {404: "there is no such path", 405: "the path does not support this method"}
+    hint = "" if path.startswith("/v1/") else "; the paths of the API begin with /v1/"
+    told = {
+        404: f"there is no path {path!r:.80}{hint}",
+        405: "the path does not support this method",
+    }
     return RequestError(
         told.get(error.status_code, "the request cannot be served"),
         status=error.status_code,

@@ -242,6 +242,9 @@ def test_what_is_not_known_is_ignored(server: Served) -> None:
 def test_there_is_no_such_path(server: Served, method: str, path: str, status: int) -> None:
     error = checked(server.http.request(method, path), status)
     assert (error["code"] == "method_not_allowed") == (status == 405)
+    if path == "/nowhere":
+        told = "there is no path '/nowhere'; the paths of the API begin with /v1/"
+        assert error["message"] == told
 
 
 def test_header_names_are_in_lower_case_as_asgi_wants_them() -> None:
