@@ -45,7 +45,7 @@ from streamdec.decoders.sections import (
     loaded_definition,
     sections_for,
 )
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, fed_by_step
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
@@ -214,6 +214,10 @@ class SectionDecoder(StopSequenceDecoder):
         table, tokens = self._table, self.num_tokens
         ages = range(tokens - end + 1, tokens - start + 1)
         return table.holds_of(table.state(self._row), ages)
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
+        return fed_by_step(self, token_ids)
 
     # --- reading text
 

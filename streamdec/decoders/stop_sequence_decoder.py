@@ -69,7 +69,7 @@ class StopSequenceDecoder(Machine):
 
     def __init_subclass__(cls) -> None:
         if "step" in vars(cls) and "feed" not in vars(cls):
-            cls.feed = _fed_by_step  # type: ignore[assignment, method-assign]
+            cls.feed = fed_by_step  # type: ignore[assignment, method-assign]
 
     def __init__(
         self,
@@ -182,11 +182,8 @@ class StopSequenceDecoder(Machine):
         return None if self._end is None else self._end.finish_reason
 
 
-def _fed_by_step(self: StopSequenceDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Decode ``token_ids``, and return one chunk.
-
-    It is ``feed`` of a class with its own ``step``.
-    """
+def fed_by_step(self: StopSequenceDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
+    """Decode ``token_ids`` with the ``step`` of a subclass, and return one chunk."""
     ids = as_sequence(token_ids)
     chunks: list[Chunk] = [NOTHING]
     try:
