@@ -10,6 +10,7 @@ import pytest
 
 from streamdec import (
     DecoderPool,
+    DecodeStream,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
@@ -89,3 +90,25 @@ def test_arguments_of_a_response_that_are_swapped(is_swapped: bool) -> None:
     arguments = (chunks, encoder) if is_swapped else (encoder, engine())
     with pytest.raises(TypeError, match=r"write EventStreamResponse\(encoder, stream\)"):
         EventStreamResponse(*arguments)
+
+
+@pytest.mark.parametrize("begin", [iter_chunks, stream])
+def test_a_source_and_a_tokenizer_that_are_swapped(begin: Any) -> None:
+    with pytest.raises(TypeError, match=r"the source first, then the tokenizer; .*\[1, 2\]"):
+        begin(MockTokenizer(), [1, 2])
+    with pytest.raises(TypeError, match=r"write decoder=\.\.\."):
+        begin([1, 2], StopSequenceDecoder(MockTokenizer()))
+    with pytest.raises(TypeError, match=r"wrap\(source, decoder\), or TextIterator"):
+        begin([1, 2], decoder=DecodeStream(MockTokenizer()))
+    with pytest.raises(TypeError, match="must be an object, got the class MockTokenizer"):
+        begin([1, 2], MockTokenizer)
+
+
+def test_a_sink_that_is_a_coroutine_function() -> None:
+    async def sink(_: Any) -> None:
+        pass
+
+    pool = DecoderPool(MockTokenizer())
+    pool.add("a")
+    with pytest.raises(TypeError, match="a sink must be a plain function"):
+        pool.attach("a", sink)
