@@ -136,6 +136,7 @@ _REFUSED: Mapping[str, Refusal] = {
         False,
     ),
 }
+_OTHER_STOPS = _all(("stops", "stop_sequences", "stop_strings"), "use stop instead", [])
 _SAMPLING = frozenset({
     "model", "n", "stream", "stream_options", "temperature", "top_p", "top_k", "min_p",
     "frequency_penalty", "presence_penalty", "repetition_penalty", "seed", "logit_bias",
@@ -164,6 +165,7 @@ COMPLETION = Api(
     _HARMLESS,
     {
         **_REFUSED,
+        **_OTHER_STOPS,
         "reasoning_effort": Refusal("only /v1/chat/completions has this parameter"),
         "include_reasoning": Refusal("only /v1/chat/completions has this parameter", (True,)),
     },
@@ -180,6 +182,7 @@ CHAT = Api(
     _HARMLESS,
     {
         **_REFUSED,
+        **_OTHER_STOPS,
         "echo": Refusal("this server does not repeat the last message", (False,)),
         "add_special_tokens": Refusal("the chat template writes the special tokens", (False,)),
     },
@@ -196,6 +199,7 @@ RESPONSES = Api(
     (_HARMLESS - {"metadata"}) | {"max_tool_calls", "background_options", "access_programs"},
     {
         **{name: why for name, why in _REFUSED.items() if name != "response_format"},
+        **_OTHER_STOPS,
         **_all(("input_ids", "messages", "prompt"), "use input instead"),
         **_all(("max_tokens", "max_completion_tokens"), "use max_output_tokens instead"),
         **_all(("background", "enable_response_messages"), _SERVICE, False),
@@ -234,7 +238,7 @@ ANTHROPIC = Api(
         "logprobs": Refusal(_NO_PART, (False,)),
         "top_logprobs": Refusal(_NO_PART, (0,)),
         "return_token_ids": Refusal(_NO_PART, (False,)),
-        "stop": Refusal("use stop_sequences instead", ([],)),
+        **_all(("stop", "stops", "stop_strings"), "use stop_sequences instead", []),
         "max_completion_tokens": Refusal("use max_tokens instead"),
         "separate_reasoning": Refusal("use thinking instead"),
         "include_reasoning": Refusal("use thinking instead", (True,)),

@@ -216,9 +216,8 @@ def _made_decoder(
         raise TypeError(f"{what} got a decoder instead of a tokenizer; write decoder=...")
     is_source = hasattr(tokenizer, "__iter__") or hasattr(tokenizer, "__aiter__")
     if is_source and not isinstance(tokenizer, str) and not hasattr(tokenizer, "decode"):
-        raise TypeError(
-            f"{what} takes the source first, then the tokenizer; got the tokenizer {tokenizer!r:.80}"
-        )
+        told = f"{what} takes the source first, then the tokenizer"
+        raise TypeError(f"{told}; got the tokenizer {tokenizer!r:.80}")
     conditions = given.pop("conditions", None)
     decoding, ending = parted_options(given)
     if conditions is None:

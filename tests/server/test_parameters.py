@@ -30,6 +30,8 @@ IGNORED_ONCE = {
     "length_penalty": 1.5,
     "guided_json": {"type": "object"},
     "prompt_logprobs": 0,
+    "stops": ["no"],
+    "stop_sequences": ["no"],
 }
 
 
