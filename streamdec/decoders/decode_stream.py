@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, SupportsIndex
 
 from streamdec.decoders.machine import Machine
@@ -80,10 +80,6 @@ class DecodeStream(Machine):
 
     _kind = "decode_stream"
 
-    def __init_subclass__(cls) -> None:
-        if "step" in vars(cls):
-            cls._texts_of = _texts_by_step  # type: ignore[method-assign]
-
     def __init__(
         self,
         tokenizer: Decoder,
@@ -132,6 +128,8 @@ class DecodeStream(Machine):
         ...     error.chunk.text, error.num_taken, stream.held
         ('caf', 2, b'\xc3')
         """
+        if type(self).step is not PLAIN_TEXT_STEP:  # a subclass has its own
+            return _texts_by(self.step, token_ids)
         return self._texts_of(token_ids)
 
     def flush(self) -> str:
@@ -212,12 +210,17 @@ class DecodeStream(Machine):
         raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
 
 
-def _texts_by_step(self: DecodeStream, token_ids: Iterable[SupportsIndex]) -> list[str]:
-    """Do what ``_texts_of`` does, for a class with its own ``step``."""
+PLAIN_TEXT_STEP = DecodeStream.step
+
+
+def _texts_by(
+    step: Callable[[SupportsIndex], str], token_ids: Iterable[SupportsIndex]
+) -> list[str]:
+    """Do what ``step_batch`` does, with a ``step`` that a subclass overrides."""
     texts: list[str] = []
     try:
         for token_id in as_sequence(token_ids):
-            texts.append(self.step(token_id))  # noqa: PERF401 (an error needs those before it)
+            texts.append(step(token_id))  # noqa: PERF401 (an error needs those before it)
     except Exception as error:
         note_taken(error, texts)
         raise

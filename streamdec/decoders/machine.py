@@ -7,10 +7,11 @@ the methods for streams and pools, the properties for users, copies and snapshot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
-from streamdec.chunks import Chunk, TokenSpan, Withheld
+from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, joined
 from streamdec.decoders import snapshots
 from streamdec.decoders.state import ENDED, FIELDS
 from streamdec.decoders.step import feed_function, step_function
@@ -26,6 +27,7 @@ from streamdec.tables.decode_options import Route
 from streamdec.tables.shared_tables import table_for
 from streamdec.tables.spans import Recorder
 from streamdec.tables.table import Row, Table
+from streamdec.tables.token_ids import as_sequence
 from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 
 
@@ -112,7 +114,7 @@ class Machine(Walk):
         if self._end is not None:
             return Withheld()
         tokens = oldest = self.num_tokens
-        num_bytes = len(self.held) if self.holds else 0
+        num_bytes = len(self.held)
         if num_bytes:
             oldest -= self._table.oldest(self._table.state(self._row))
         in_stop, jailed = self._matching.jailed, self._jailed_text
@@ -355,3 +357,26 @@ class Machine(Walk):
         if self._end is not None:
             state = f"finished ({self._end.finish_reason})"
         return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"
+
+
+PLAIN_STEP, PLAIN_FEED = Machine.step_chunk, Machine.feed
+"""What machines do with one id and with several, unless a subclass overrides it."""
+
+
+def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
+    """Do what ``feed`` does, with a ``step`` that a subclass overrides."""
+    ids = as_sequence(token_ids)
+    chunks: list[Chunk] = [NOTHING]
+    try:
+        for token_id in ids:
+            chunk = step(token_id)
+            chunks.append(chunk)
+            if chunk.finish_reason is not None:
+                break
+    except Exception as error:
+        error.chunk = joined(*chunks)  # type: ignore[attr-defined]
+        error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
+        raise
+    whole = joined(*chunks)
+    left = len(ids) - len(chunks) + 1
+    return replace(whole, unread_tokens=left) if left else whole

@@ -37,6 +37,7 @@ from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined, of_parts
 from streamdec.decoders import snapshots
+from streamdec.decoders.machine import fed
 from streamdec.decoders.section_reader import NOTHING_HELD, SectionReader, loaded_state
 from streamdec.decoders.sections import (
     Definition,
@@ -45,7 +46,7 @@ from streamdec.decoders.sections import (
     loaded_definition,
     sections_for,
 )
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, fed_by_step
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
@@ -217,7 +218,7 @@ class SectionDecoder(StopSequenceDecoder):
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         """Decode ``token_ids`` and return one chunk. See StopSequenceDecoder."""
-        return fed_by_step(self, token_ids)
+        return fed(self.step, token_ids)
 
     # --- reading text
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Never, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, joined
-from streamdec.decoders.machine import Machine
+from streamdec.chunks import Chunk, FinishReason, StopMatch
+from streamdec.decoders.machine import PLAIN_FEED, PLAIN_STEP, Machine, fed
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.tables.shared_tables import table_for
-from streamdec.tables.token_ids import as_sequence
 
 __all__ = ["StopSequenceDecoder"]
 
@@ -67,10 +65,6 @@ class StopSequenceDecoder(Machine):
 
     _kind = "stop"
 
-    def __init_subclass__(cls) -> None:
-        if "step" in vars(cls) and "feed" not in vars(cls):
-            cls.feed = fed_by_step  # type: ignore[assignment, method-assign]
-
     def __init__(
         self,
         tokenizer: Decoder,
@@ -122,7 +116,9 @@ class StopSequenceDecoder(Machine):
         >>> decoder.step_batch([0, 3, 1, 2, 3, 3])
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
-        return self.feed(token_ids)
+        if type(self).step is not PLAIN_STEP:  # a subclass has its own
+            return fed(self.step, token_ids)
+        return PLAIN_FEED(self, token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream; return a chunk with the withheld text.
@@ -180,25 +176,6 @@ class StopSequenceDecoder(Machine):
     def finish_reason(self) -> FinishReason | None:
         """Why the stream ended; None while it has not."""
         return None if self._end is None else self._end.finish_reason
-
-
-def fed_by_step(self: StopSequenceDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Decode ``token_ids`` with the ``step`` of a subclass, and return one chunk."""
-    ids = as_sequence(token_ids)
-    chunks: list[Chunk] = [NOTHING]
-    try:
-        for token_id in ids:
-            chunk = self.step(token_id)
-            chunks.append(chunk)
-            if chunk.finish_reason is not None:
-                break
-    except Exception as error:
-        error.chunk = joined(*chunks)  # type: ignore[attr-defined]
-        error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
-        raise
-    whole = joined(*chunks)
-    left = len(ids) - len(chunks) + 1
-    return replace(whole, unread_tokens=left) if left else whole
 
 
 def _unknown_option(what: str, name: str) -> TypeError:

@@ -12,11 +12,12 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, Withheld, joined
+from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.decoders.machine import fed
+from streamdec.decoders.stepping import stepping_of
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -148,6 +149,7 @@ class LogprobTracker:
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Machine = decoder
+        self._step, _ = stepping_of(decoder)
         prompt = list(prompt_token_ids)
         self._places = _Places(machine.tokenizer, prompt, machine.options)
         self._waiting: deque[TokenLogprob] = deque()
@@ -185,7 +187,7 @@ class LogprobTracker:
         nothing has changed.
         """
         if self.decoder.finished:
-            return self._stepped.step_chunk(token_id)
+            return self._step(token_id)
         place = self.decoder.num_tokens
         number = check_token_id(token_id, place)
         if not self._waiting or self._waiting[0].token_id != number:
@@ -193,7 +195,7 @@ class LogprobTracker:
             raise ValueError(
                 f"token {place}: expected a log probability of the id {number}, got {found}"
             )
-        chunk = self._stepped.step_chunk(token_id)
+        chunk = self._step(token_id)
         logprob = self._waiting.popleft()
         if chunk.finish_reason is None or not self._is_cut():
             self._places.step(logprob)
@@ -204,18 +206,7 @@ class LogprobTracker:
 
         An error has the chunk of the ids before it (``chunk``), and their number (``num_taken``).
         """
-        chunks: list[Chunk] = [NOTHING]
-        try:
-            for token_id in token_ids:
-                chunks.append(self.step(token_id))
-                if chunks[-1].finish_reason is not None:
-                    break
-        except Exception as error:
-            error.chunk = joined(*chunks)  # type: ignore[attr-defined]
-            error.num_taken = len(chunks) - 1  # type: ignore[attr-defined]
-            raise
-        whole, unread = joined(*chunks), len(token_ids) - len(chunks) + 1
-        return replace(whole, unread_tokens=unread) if unread else whole
+        return fed(self.step, token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """End the decoder with ``finish_reason``, and return its last chunk.

@@ -194,7 +194,9 @@ class EngineRun:
                 try:
                     sent = yield waits_for
                 except GeneratorExit as error:
-                    awaited.throw(error)  # ``inner`` would not pass it on before Python 3.13
+                    # ``inner`` would not pass it on before Python 3.13.
+                    with suppress(StopIteration):
+                        awaited.throw(error)
                     raise
                 except BaseException as error:  # noqa: BLE001 (it is the engine's)
                     raised = error

@@ -25,12 +25,13 @@ nothing is withheld after it, and the decoder need not be asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
 from streamdec.decoders.snapshots import shown
+from streamdec.decoders.stepping import Step, stepping_of
 from streamdec.errors import SnapshotError
 from streamdec.tables.token_ids import MAX_TOKEN_ID
 
@@ -38,15 +39,16 @@ from streamdec.tables.token_ids import MAX_TOKEN_ID
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""
 
-    __slots__ = ("_machine", "_waiting", "step_chunk")
+    __slots__ = ("_feed", "_machine", "_waiting", "step_chunk")
 
-    step_chunk: Callable[[SupportsIndex], Chunk]
+    step_chunk: Step
     """Returns the machine's chunk of an id. It has token ids if it has text or a finish reason."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
         self._waiting: list[int] = []
-        self.step_chunk = _attributing(machine, self._waiting)
+        step, self._feed = stepping_of(machine)
+        self.step_chunk = _attributing(machine, step, self._waiting)
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy that steps ``machine``, a copy of this object's machine."""
@@ -61,7 +63,7 @@ class TokenAttribution:
         if len(token_ids) == 1:
             return self.step_chunk(token_ids[0])
         try:
-            chunk = self._machine.feed(token_ids)
+            chunk = self._feed(token_ids)
         except Exception as error:
             self._wait(token_ids[: getattr(error, "num_taken", 0)])
             error.chunk = self._attributed(chunk_before(error), len(token_ids))  # type: ignore[attr-defined]
@@ -100,13 +102,12 @@ class TokenAttribution:
         self._waiting[:] = waiting
 
 
-def _attributing(machine: Any, waiting: list[int]) -> Callable[[SupportsIndex], Chunk]:
+def _attributing(machine: Any, step: Step, waiting: list[int]) -> Step:
     """Return the ``step_chunk`` of a TokenAttribution.
 
-    It shares the list ``waiting`` with that object, so the list must be changed in place. (A
-    closure takes 30 ns less than a method.)
+    ``step`` steps ``machine`` by one id. The list ``waiting`` is that object's own, so it must be
+    changed in place. (A closure takes 30 ns less than a method.)
     """
-    step: Callable[[SupportsIndex], Chunk] = machine.step_chunk
 
     def step_chunk(token_id: SupportsIndex) -> Chunk:
         chunk = step(token_id)

@@ -11,6 +11,8 @@ from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
+from streamdec.decoders.machine import PLAIN_STEP
+from streamdec.decoders.stepping import stepping_of
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
@@ -105,6 +107,7 @@ class Stepper:
 
     __slots__ = (
         "_stepped",
+        "_uncounted_feed",
         "_uncounted_step",
         "attribution",
         "feed",
@@ -131,12 +134,11 @@ class Stepper:
         self.attribution = attribution
         self.statistics: StreamStatistics | None = None
         self._stepped: Machine | TokenAttribution = attribution or machine
-        if attribution is None and isinstance(machine, StopSequenceDecoder):
-            self.step = machine.step
+        if attribution is not None:
+            self.step, self.feed = attribution.step_chunk, attribution.feed
         else:
-            self.step = self._stepped.step_chunk
-        self.feed = self._stepped.feed
-        self._uncounted_step = self.step
+            self.step, self.feed = stepping_of(machine)
+        self._uncounted_step, self._uncounted_feed = self.step, self.feed
         if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
             self.statistics = StreamStatistics(machine, hooks.installed)
             self.step = self._counted_step
@@ -150,8 +152,7 @@ class Stepper:
         ids on chunks, or an overridden ``step``.
         """
         step: Any = self._uncounted_step
-        # The same function as DecodeStream.step_chunk.
-        is_plain = getattr(step, "__func__", None) is StopSequenceDecoder.step
+        is_plain = getattr(step, "__func__", None) is PLAIN_STEP
         return step.__self__ if is_plain else None
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
@@ -170,7 +171,7 @@ class Stepper:
         if len(token_ids) == 1:
             return self._counted_step(token_ids[0])
         try:
-            chunk = self._stepped.feed(token_ids)
+            chunk = self._uncounted_feed(token_ids)
         except Exception as error:
             statistics.note_batch(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
             raise

@@ -17,6 +17,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.decoders.stepping import stepping_of
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.tables.token_ids import as_sequence
@@ -79,6 +80,7 @@ class Tracer(Generic[D]):
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder
+        self._step_chunk, self._feed = stepping_of(decoder)
         self._given_prompt: tuple[int, ...] | None = None
         if prompt_token_ids is not None:
             self._given_prompt = tuple(each.__index__() for each in as_sequence(prompt_token_ids))
@@ -149,12 +151,12 @@ class Tracer(Generic[D]):
 
     def step_chunk(self, token_id: SupportsIndex) -> Chunk:
         """Call the decoder's ``step_chunk``, and record ``token_id``."""
-        chunk: Chunk = self._one(self._machine.step_chunk, token_id)
+        chunk: Chunk = self._one(self._step_chunk, token_id)
         return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Call the decoder's ``feed``, and record each of ``token_ids``."""
-        chunk: Chunk = self._several(self._machine.feed, token_ids, token_ids)
+        chunk: Chunk = self._several(self._feed, token_ids, token_ids)
         return chunk
 
     def end(self, finish_reason: FinishReason = "length") -> Chunk:

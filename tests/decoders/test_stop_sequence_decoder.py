@@ -165,6 +165,15 @@ def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None
         assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == expected
 
 
+def test_withheld_counts_what_the_prompt_began_on_the_windowed_route() -> None:
+    tokenizer = Window.from_tokens([b"a", b"\xe4", b"\xbd", b"\xa0"])
+    decoder = StopSequenceDecoder(tokenizer, prompt_token_ids=[0, 1])
+    for withheld in (Withheld(3, 0, 0), Withheld(3, 0, 1)):
+        assert (decoder.held, decoder.withheld) == ("\ufffd".encode(), withheld)
+        text = decoder.step(2 + decoder.num_tokens).text
+    assert (text, decoder.withheld) == ("你", Withheld())
+
+
 class Window(MockTokenizer):
     """Knows no rules, so its streams are windowed."""
 

@@ -181,6 +181,26 @@ async def test_an_engine_whose_reader_is_closed_runs_its_finally() -> None:
     assert engine.is_closed
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_engine_whose_reader_is_closed_may_answer_with_an_output() -> None:
+    answers = []
+
+    async def engine(*_: Any) -> Any:
+        yield 5
+        try:
+            await asyncio.Event().wait()
+        except GeneratorExit:
+            answers.append(9)
+        yield 9
+
+    run = EngineRun(engine)
+    assert await anext(run) == 5
+    step: Any = run.__anext__()
+    step.send(None)  # the engine waits
+    step.close()
+    assert answers == [9]
+
+
 @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
 async def test_an_engine_that_ignores_its_cancellation_is_shielded_on_trio() -> None:
     """It is cancelled as often, and can then wait in peace. Its reader waits for it."""

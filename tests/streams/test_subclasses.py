@@ -1,0 +1,169 @@
+"""Subclasses of the decoders: whatever is called, their own ``step`` decodes each id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, SupportsIndex, TypeVar
+
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    MockTokenizer,
+    SectionDecoder,
+    StopConditions,
+    StopSequenceDecoder,
+    iter_chunks,
+    wrap,
+)
+from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
+from streamdec.trace import Tracer
+from tests.streams.engines import Engine
+
+TOKENIZER = MockTokenizer.from_tokens([b"<t>", b"</t>", b"a", b"b", b"\xc3", b"\xa9", b"STOP"])
+A, B, LEAD, REST, STOP = 2, 3, 4, 5, 6
+IDS, TEXT, SWAPPED = [A, B, LEAD, REST, A], "abéa", "baéb"
+OUTPUTS: list[list[Any]] = [[IDS], [IDS[:2], IDS[2], IDS[3:]]]
+SECTIONS = {"r": ("<t>", "</t>")}
+
+T = TypeVar("T")
+
+
+def _swapped(token_id: Any) -> Any:
+    return {A: B, B: A}.get(token_id, token_id)
+
+
+class Swapping:
+    """A mixin, whose ``step`` is found before that of the decoder. It takes A for B."""
+
+    def step(self, token_id: SupportsIndex) -> Any:
+        return super().step(_swapped(token_id))  # type: ignore[misc]
+
+
+def by_a_mixin(base: Any) -> Any:
+    return type("ByAMixin", (Swapping, base), {})
+
+
+def by_a_base_between(base: Any) -> Any:
+    return type("ByABaseBetween", (by_a_mixin(base),), {})
+
+
+def in_the_body(base: Any) -> Any:
+    class InTheBody(base):  # type: ignore[misc]
+        def step(self, token_id: SupportsIndex) -> Any:
+            return super().step(_swapped(token_id))
+
+    return InTheBody
+
+
+def patched_later(base: Any) -> Any:
+    made = type("PatchedLater", (base,), {})
+    made.step = lambda self, token_id: base.step(self, _swapped(token_id))  # type: ignore[attr-defined]
+    return made
+
+
+BASES = [DecodeStream, StopSequenceDecoder, SectionDecoder]
+WAYS = [by_a_mixin, by_a_base_between, in_the_body, patched_later]
+
+each_base = pytest.mark.parametrize("base", BASES, ids=lambda each: each.__name__)
+each_way = pytest.mark.parametrize("way", WAYS, ids=lambda each: each.__name__)
+with_and_without_ids = pytest.mark.parametrize("with_ids", [False, True])
+
+
+def made(kind: Any, *arguments: Any) -> Any:
+    """A decoder of the class ``kind``."""
+    options = {"sections": SECTIONS} if issubclass(kind, SectionDecoder) else {}
+    return kind(TOKENIZER, *arguments, **options)
+
+
+def joined(out: Any) -> str:
+    """The text of what a ``step_batch`` returned."""
+    return "".join(out) if isinstance(out, list) else out.text
+
+
+@each_way
+@each_base
+def test_step_batch_calls_it(base: Any, way: Callable[[Any], Any]) -> None:
+    assert joined(made(way(base)).step_batch(IDS)) == SWAPPED
+
+
+@each_way
+@pytest.mark.parametrize("base", BASES[1:], ids=lambda each: each.__name__)
+def test_a_stop_in_a_list_counts_the_ids_after_it(base: Any, way: Callable[[Any], Any]) -> None:
+    decoder = made(way(base), StopConditions(stop="STOP"))
+    chunk = decoder.step_batch([*IDS, STOP, A, B])
+    assert (chunk.text, chunk.finish_reason, chunk.unread_tokens) == (SWAPPED, "stop", 2)
+
+
+@with_and_without_ids
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=["one list", "ids and lists"])
+@each_way
+@pytest.mark.parametrize("base", BASES[1:], ids=lambda each: each.__name__)
+def test_iter_chunks_calls_it(
+    base: Any, way: Callable[[Any], Any], outputs: list[Any], with_ids: bool
+) -> None:
+    decoder = made(way(base))
+    chunks = [*iter_chunks(outputs, decoder=decoder, return_token_ids=with_ids)]
+    assert "".join(chunk.text for chunk in chunks) == SWAPPED
+    if with_ids:
+        assert [token_id for chunk in chunks for token_id in chunk.token_ids] == IDS
+
+
+@pytest.mark.anyio
+@with_and_without_ids
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=["one list", "ids and lists"])
+@each_way
+@each_base
+async def test_streams_call_it(
+    base: Any, way: Callable[[Any], Any], outputs: list[Any], with_ids: bool
+) -> None:
+    chunks = wrap(Engine(outputs), made(way(base)), return_token_ids=with_ids)
+    assert "".join([chunk.text async for chunk in chunks]) == SWAPPED
+
+
+@pytest.mark.anyio
+@each_way
+@each_base
+async def test_tracers_call_it(base: Any, way: Callable[[Any], Any]) -> None:
+    tracer: Any = Tracer(made(way(base)))
+    assert "".join([chunk.text async for chunk in wrap(Engine(OUTPUTS[1]), tracer)]) == SWAPPED
+
+
+@each_way
+def test_trackers_of_log_probabilities_call_it(way: Callable[[Any], Any]) -> None:
+    tracker = LogprobTracker(made(way(StopSequenceDecoder)))
+    tracker.put(TokenLogprob(token_id, -0.5) for token_id in IDS)
+    assert tracker.step_batch(IDS).text == SWAPPED
+
+
+def test_a_feed_may_call_step_batch() -> None:
+    class Feeding(StopSequenceDecoder):
+        def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+            return self.step_batch(token_ids)
+
+    assert Feeding(TOKENIZER).feed(IDS) == Chunk(TEXT)
+    assert [each.text for each in iter_chunks([IDS], decoder=Feeding(TOKENIZER))] == [TEXT, ""]
+
+
+class Named:
+    """A base that takes a keyword of the class statement, and passes the others on."""
+
+    name = ""
+
+    def __init_subclass__(cls, *, name: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name = name
+
+
+@each_base
+def test_other_bases_get_what_a_class_statement_says(base: Any) -> None:
+    class First(base, Named, name="first"):  # type: ignore[misc]
+        pass
+
+    class Typed(base, Generic[T]):  # type: ignore[misc]
+        pass
+
+    assert First.name == "first"
+    for kind in (First, Typed):
+        assert joined(made(kind).step_batch(IDS)) == TEXT
