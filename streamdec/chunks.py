@@ -29,10 +29,13 @@ StopReason = str | int | tuple[int, ...] | None
 of a stop sequence. None for an end-of-sequence id, and if no stop ended the stream."""
 
 
-class _Shared:
-    """Cached values that streams keep on a chunk, because they share it."""
+class _Slots:
+    """The slots of a chunk: its fields, and what streams keep on it, because they share it."""
 
-    __slots__ = ("_json", "_single_id", "_with_token_ids")
+    __slots__ = (
+        *("text", "finish_reason", "stop_reason", "unread_tokens", "token_ids"),
+        *("_json", "_single_id", "_with_token_ids"),
+    )
 
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
@@ -44,7 +47,7 @@ class _Shared:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Chunk(_Shared):
+class Chunk(_Slots):
     r"""A piece of a stream. Immutable, so that streams can share one object.
 
     The last chunk of a stream, and no other, has a ``finish_reason``. The texts of all chunks,
@@ -107,15 +110,15 @@ class Chunk(_Shared):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-_set_json = _Shared.__dict__["_json"].__set__
-_set_with_token_ids = _Shared.__dict__["_with_token_ids"].__set__
-_set_single_id = _Shared.__dict__["_single_id"].__set__
+_set_json = _Slots.__dict__["_json"].__set__
+_set_with_token_ids = _Slots.__dict__["_with_token_ids"].__set__
+_set_single_id = _Slots.__dict__["_single_id"].__set__
 
 
-class _Draft(_Shared):
+class _Draft(_Slots):
     """A chunk before it is immutable: the same slots, set by assignment."""
 
-    __slots__ = ("finish_reason", "stop_reason", "text", "token_ids", "unread_tokens")
+    __slots__ = ()
 
 
 NO_COPY: Any = _Draft()
