@@ -30,7 +30,7 @@ of a stop sequence. None for an end-of-sequence id, and if no stop ended the str
 
 
 class _Slots:
-    """The slots of a chunk: its fields, and what streams keep on it, because they share it."""
+    """The slots of a chunk: its fields, and values that streams keep on it."""
 
     __slots__ = (
         *("text", "finish_reason", "stop_reason", "unread_tokens", "token_ids"),

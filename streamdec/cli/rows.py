@@ -71,7 +71,22 @@ field_option = click.option(
     help="The field of a JSONL object that contains the text.",
 )
 
-source_argument = click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+
+class _InputFile(click.File):
+    """A FILE to read. The error of a missing one says how to give the input itself."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            if ctx is None or not isinstance(error.__context__, FileNotFoundError):
+                raise
+            piped = f"echo -n ... | {ctx.command_path} ..."
+            told = f"{error.message}; FILE is a path. To give the input itself, pipe it: {piped}"
+            raise click.BadParameter(told, ctx, param) from error
+
+
+source_argument = click.argument("source", metavar="[FILE]", type=_InputFile("rb"), default="-")
 
 
 class Input:

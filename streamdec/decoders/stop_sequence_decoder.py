@@ -79,7 +79,9 @@ class StopSequenceDecoder(Machine):
         **others: Never,
     ) -> None:
         if others:
-            raise _unknown_option(type(self).__name__, next(iter(others)))
+            what = type(self).__name__
+            call = f"{what}(tokenizer, StopConditions(stop=...))"
+            raise unknown_option(what, next(iter(others)), call, "spans")
         if not isinstance(conditions, StopConditions):
             told = f"conditions must be StopConditions, not {conditions!r:.80}"
             raise TypeError(f"{told}; write StopConditions(stop=...)")
@@ -178,21 +180,19 @@ class StopSequenceDecoder(Machine):
         return None if self._end is None else self._end.finish_reason
 
 
-def _unknown_option(what: str, name: str) -> TypeError:
-    """Return the error for an option that ``what`` does not have.
+def unknown_option(what: str, name: str, call: str, *others: str) -> TypeError:
+    """Return the error for the option ``name``, which ``what`` does not have.
 
-    The message says what to write instead.
+    It says what to write instead: a similar option, or for stops ``call``. ``others`` are the
+    options that ``what`` has besides those of all decoders.
     """
     from difflib import get_close_matches  # only for this error
 
-    known = ("conditions", "prompt_token_ids", *Options._fields, "spans")
+    known = ("conditions", "prompt_token_ids", *Options._fields, *others)
     if name in ("sections", "keep_markers"):
         advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
     elif near := get_close_matches(name, known, n=1, cutoff=0.76):
         advice = f"did you mean {near[0]}?"
     else:
-        advice = (
-            "for stops, pass conditions as the second argument: "
-            f"{what}(tokenizer, StopConditions(stop=...))"
-        )
+        advice = f"for stops, pass conditions as the second argument: {call}"
     return TypeError(f"{what} has no option {name!r}; {advice}")

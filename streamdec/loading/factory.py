@@ -242,7 +242,12 @@ def _from_hub(name: str, *, allow_download: bool) -> _Source:
     except TokenizerLoadError as error:
         reasons.append(str(error))
     is_of_hub = is_hub_id(name)
-    is_path = not is_of_hub and ("/" in name or os.sep in name)
+    has_parts = "/" in name or os.sep in name
+    is_path = not is_of_hub and has_parts
+    if is_path and name.startswith("~"):
+        reasons.append("'~' is not replaced by your home folder; write the whole path")
+    elif has_parts and not Path(name).is_absolute():
+        reasons.append(f"the current folder is {str(Path.cwd())!r}")
     if not is_path and len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")

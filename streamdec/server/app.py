@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from streamdec.server.accounts import Account
-from streamdec.server.engines import Engine
+from streamdec.server.engines import Engine, mistake_in
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard
 from streamdec.server.limits import ServerLimits
@@ -80,12 +80,12 @@ def create_app(
             :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
-    Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable, or ``models`` is a
-    string. Raises ValueError if ``models`` is empty, an API key is not printable ASCII,
-    ``separate_reasoning`` is set without ``reasoning_markers``, or ``limits`` limits keys and there
-    are no ``api_keys``. Raises SourceError if the engine's ``max_concurrency`` is not an integer of
-    at least 1. Raises TypeError or ValueError for markers that StopConditions does not accept as
-    ``ignore_stops_between``.
+    Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable with two arguments,
+    or ``models`` is a string. Raises ValueError if ``models`` is empty, an API key is not printable
+    ASCII, ``separate_reasoning`` is set without ``reasoning_markers``, or ``limits`` limits keys
+    and there are no ``api_keys``. Raises SourceError if the engine's ``max_concurrency`` is not an
+    integer of at least 1. Raises TypeError or ValueError for markers that StopConditions does not
+    accept as ``ignore_stops_between``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -101,8 +101,8 @@ def create_app(
     """
     if not callable(getattr(tokenizer, "encode", None)) or not hasattr(tokenizer, "vocab_size"):
         raise TypeError(f"tokenizer must be the result of load_tokenizer, not {tokenizer!r:.80}")
-    if not callable(engine):
-        raise TypeError(f"engine must be callable with the ids of a prompt, not {engine!r:.80}")
+    if wrong := mistake_in(engine):
+        raise TypeError(wrong)
     if isinstance(models, str):
         raise TypeError(f"models must be a list of names, not {models!r:.80}")
     if not models or not all(models):

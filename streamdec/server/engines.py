@@ -5,6 +5,7 @@ An engine turns prompt ids into token ids. :mod:`streamdec.server.engine_run` ca
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping
@@ -124,6 +125,9 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         raise SourceError(f"expected an engine as module:callable, not {name!r}")
+    if module_name.endswith(".py"):
+        meant = module_name.removesuffix(".py").replace("/", ".")
+        raise SourceError(f"{name}: expected a module, not a file: write {meant}:{path}")
     if folder is not None and folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -141,10 +145,26 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
             found = found()
         except Exception as error:
             raise SourceError(f"{name}: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise SourceError(f"{name} is not callable: {found!r:.60}")
+    if wrong := mistake_in(found):
+        raise SourceError(f"{name}: {wrong}")
     engine: Engine = found
     return engine
+
+
+def mistake_in(engine: Any) -> str | None:
+    """Return why ``engine`` cannot be called; None if it can, or if nothing is known."""
+    expected = "an engine must be callable with (prompt_token_ids, params)"
+    if not callable(engine):
+        return f"{expected}, not {engine!r:.80}"
+    try:
+        signature = inspect.signature(engine)
+    except (TypeError, ValueError):  # for example a function written in C
+        return None
+    try:
+        signature.bind([], None)
+    except TypeError:
+        return f"{expected}, but this one has the parameters {signature!s:.200}"
+    return None
 
 
 class ReplayEngine:

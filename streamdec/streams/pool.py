@@ -13,7 +13,7 @@ from typing import Any, Self, SupportsIndex, Unpack, get_args
 from streamdec.chunks import Chunk, FinishReason, in_section, joined
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import shown
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, unknown_option
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
@@ -105,6 +105,10 @@ class DecoderPool:
         and the errors of the decoder. After an error no request was added.
         """
         self._check_new(request_id)
+        for name in options:
+            if name not in DecodingOptions.__annotations__:
+                call = "add(request_id, StopConditions(stop=...))"
+                raise unknown_option("DecoderPool.add()", name, call)
         decoder = new_decoder(
             self.tokenizer,
             conditions,

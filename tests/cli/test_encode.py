@@ -52,6 +52,16 @@ def test_the_whole_input_is_one_text(encode: Encoding, fast: str) -> None:
     assert result.status == 0
 
 
+@pytest.mark.parametrize("name", ["encode", "decode", "trace"])
+def test_an_input_in_place_of_a_path_gets_a_hint(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(monkeypatch, name, "--tokenizer", TOKENIZER, "12 13")
+    told = "'12 13': No such file or directory; FILE is a path. To give the input itself, pipe it: "
+    assert told in " ".join(result.err.split())
+    assert result.status == 2
+
+
 def test_a_mark_at_the_beginning_is_no_text(encode: Encoding) -> None:
     assert plain_ids(encode("\ufeff" + TEXT)) == [ids_of(TEXT)]
 

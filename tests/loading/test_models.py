@@ -91,6 +91,21 @@ def test_a_path_that_does_not_exist_is_no_name_of_a_model(tmp_path: Path) -> Non
     assert str(caught.value) == f"{missing!r}: No such file or directory"
 
 
+@pytest.mark.parametrize("name", ["./no/model", "no/model/", "org/model"])
+def test_a_relative_path_that_does_not_exist_names_the_current_folder(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer(name)
+    assert f"; the current folder is {str(tmp_path)!r}" in str(caught.value)
+
+
+def test_a_home_folder_that_is_not_written_out_is_named() -> None:
+    with pytest.raises(TokenizerLoadError, match="; '~' is not replaced by your home folder; "):
+        load_tokenizer("~/no/model")
+
+
 @pytest.mark.parametrize("wrong", [None, 5, ["path"]])
 def test_a_path_of_another_type_is_named(wrong: Any) -> None:
     with pytest.raises(TypeError, match="path_or_name must be a path or a name, not "):

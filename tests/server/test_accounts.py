@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -133,12 +134,22 @@ def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
     ("change", "told"),
     [
         ({"tokenizer": "path/to/model"}, "tokenizer must be the result of load_tokenizer, not 'pa"),
-        ({"engine": None}, "engine must be callable with the ids of a prompt, not None"),
+        (
+            {"engine": None},
+            "an engine must be callable with (prompt_token_ids, params), not None",
+        ),
+        (
+            {"engine": lambda prompt: prompt},
+            (
+                "an engine must be callable with (prompt_token_ids, params), "
+                "but this one has the parameters (prompt)"
+            ),
+        ),
         ({"models": "my-model"}, "models must be a list of names, not 'my-model'"),
     ],
 )
 def test_swapped_and_missing_arguments_are_named(
     tokenizer: Any, change: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
         create_app(**{"tokenizer": tokenizer, "engine": EchoEngine(), **change})

@@ -56,6 +56,9 @@ class NoRoom(Hanging):
     max_concurrency = 0
 
 number = 5
+
+def wrong():
+    return []
 """
 
 
@@ -186,7 +189,9 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "mine"], "module:callable"),
         (["--engine", "not_there:run"], "no module named 'not_there'"),
         (["--engine", "mine:nothing"], "has no 'nothing'"),
-        (["--engine", "mine:number"], "not callable"),
+        (["--engine", "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
+        (["--engine", "mine:wrong"], "but this one has the parameters ()"),
+        (["--engine", "mine.py:number"], "expected a module, not a file: write mine:number"),
         (["--tokenizer", "not_there"], "not_there"),
         (["--engine", "mine:NoRoom"], "max_concurrency must be at least 1 (streams), not 0"),
         (["--rate", "nan"], "nan is not finite"),

@@ -290,6 +290,28 @@ def test_nothing_is_added_where_something_is_wrong() -> None:
     assert len(pool) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("conditon", "did you mean conditions?"),
+        ("skip_special_token", "did you mean skip_special_tokens?"),
+        (
+            "stop",
+            (
+                "for stops, pass conditions as the second argument: "
+                "add(request_id, StopConditions(stop=...))"
+            ),
+        ),
+    ],
+)
+def test_an_unknown_option_of_a_request_says_what_to_write(name: str, advice: str) -> None:
+    pool: Any = pool_of()
+    with pytest.raises(TypeError) as raised:
+        pool.add("a", **{name: True})
+    assert str(raised.value) == f"DecoderPool.add() has no option {name!r}; {advice}"
+    assert "a" not in pool
+
+
 def test_options_and_prompts_are_those_of_the_decoder() -> None:
     tokenizer = MockTokenizer.from_tokens([b"<s>", b"\xa9", b"\xc3"], [0])
     pool = DecoderPool(tokenizer)
