@@ -25,6 +25,9 @@ is their number. ``docs/reference/errors.md`` is made from the docstrings.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -470,3 +473,17 @@ class StreamdecWarning(UserWarning):
     ...         print(str(warning)[:60])
     a tokenizers.Tokenizer streams over a window of decode(); st
     """
+
+
+def warn(message: str) -> None:
+    """Give a StreamdecWarning that points to the code that called streamdec."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, StreamdecWarning, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] == "streamdec"

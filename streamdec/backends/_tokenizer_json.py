@@ -9,14 +9,13 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._growth import check_growth, check_normalizer, parts_of
 from streamdec.tokenizers._json_bounds import check_strings, check_trie
@@ -87,7 +86,7 @@ def _with_other_ids(
     if others:
         shown = "; ".join(list(others.values())[:3]) + ("; …" if len(others) > 3 else "")
         message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
-        warnings.warn(message, StreamdecWarning, stacklevel=5)
+        warn(message)
     return list(others)
 
 

@@ -10,7 +10,6 @@ Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalize
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from tokenizers import AddedToken, Tokenizer
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.errors import StreamdecWarning
+from streamdec.errors import warn
 from streamdec.folders.apply_tokenizer_config import missing_beside
 from streamdec.folders.tokenizer_config import CONFIG, read_object
 from streamdec.protocols import ByteLevel, TextRules
@@ -61,7 +60,7 @@ def caveats_of(tokenizer: AnyTokenizer) -> tuple[Caveat, ...]:
     return (*_of_text(tokenizer), *_of_ids(tokenizer), *_of_config(tokenizer))
 
 
-def warn_of_caveats(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
+def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
     """Warn (:class:`~streamdec.StreamdecWarning`) of each caveat that changes text.
 
     Looks only at added tokens, in 0.1 ms for 1,000, and reads no file.
@@ -69,7 +68,7 @@ def warn_of_caveats(tokenizer: AnyTokenizer, *, stacklevel: int) -> None:
     for caveat in _of_text(tokenizer):
         if caveat.changes_text:
             name = getattr(tokenizer, "name", type(tokenizer).__name__)
-            warnings.warn(f"{name!r}: {caveat}", StreamdecWarning, stacklevel=stacklevel + 1)
+            warn(f"{name!r}: {caveat}")
 
 
 # --- text -----------------------------------------------------------------------------------------

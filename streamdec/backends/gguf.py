@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,9 @@ from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
-    StreamdecWarning,
     TokenizerLibraryError,
     TokenizerLoadError,
+    warn,
 )
 from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
 from streamdec.folders.sentencepiece_proto import model_proto
@@ -236,7 +235,7 @@ class GGUFTokenizer(AssembledFastPath):
             told = (
                 "a GGUF file does not fully describe how a text is split; encoding is best effort"
             )
-            warnings.warn(f"{self.name!r}: {told}", StreamdecWarning, stacklevel=6)
+            warn(f"{self.name!r}: {told}")
         return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:

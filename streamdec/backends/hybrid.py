@@ -64,7 +64,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         strict: bool = False,
         apply_tokenizer_config: bool | None = None,
     ) -> None:
-        options = FastOptions.of(fast, strict=strict, stacklevel=3)
+        options = FastOptions.of(fast, strict=strict)
         self._load(source, options, apply_tokenizer_config=apply_tokenizer_config)
 
     @classmethod

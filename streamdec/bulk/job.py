@@ -124,8 +124,9 @@ class Job:
         """Write the rows to ``part``."""
         status = Status(0.0, 0, 0, 0)
         column = self.decoder.column
+        found = schema_of(self.source, self.source_format, column)  # its errors name the file
         with _about(self.source):
-            schema = _bare(self.decoder.schema(schema_of(self.source, self.source_format, column)))
+            schema = _bare(self.decoder.schema(found))
         sink: Sink | None = None
         try:
             for block in read_blocks(self.source, self.source_format, column):

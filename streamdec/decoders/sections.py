@@ -5,13 +5,12 @@ The streams of a table share them.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streamdec.chunks import NOTHING, Chunk, in_section
-from streamdec.errors import StreamdecWarning
+from streamdec.errors import warn
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import pairs_of
 from streamdec.stops.gate import OPEN, Gate, PromptMarkers
@@ -64,11 +63,9 @@ class Sections:
         if table.options.skip_special_tokens:
             told = [each for each in texts if each not in skipped]
             for marker, part in unfindable(tokenizer, told):
-                warnings.warn(
+                warn(
                     f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token "
-                    "that is skipped, so the marker is not found; pass skip_special_tokens=False",
-                    StreamdecWarning,
-                    stacklevel=4,
+                    "that is skipped, so the marker is not found; pass skip_special_tokens=False"
                 )
         self.gate = Gate(pairs, OPEN, skipped)
         self.names = (None, *(name for name, _ in named))

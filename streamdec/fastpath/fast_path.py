@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import threading
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,9 @@ from streamdec import hooks
 from streamdec.encoding import Encoding, Special, encoding_of
 from streamdec.errors import (
     MissingExtraError,
-    StreamdecWarning,
     TokenizerLibraryError,
     TokenizerLoadError,
+    warn,
 )
 from streamdec.fastpath._fastokens import FastEncoder, ids_of
 from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
@@ -64,11 +63,10 @@ class FastOptions:
     """Raise an error if fastokens cannot be used. Only with ``"now"``."""
 
     @classmethod
-    def of(cls, fast: str | None = None, *, strict: bool = False, stacklevel: int = 2) -> Self:
+    def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
         """Check the options of :class:`~streamdec.HybridTokenizer`.
 
-        ``stacklevel`` says which caller a warning about the environment points to. Raises
-        ValueError if an option is not valid.
+        Raises ValueError if an option is not valid.
         """
         if fast is not None and fast not in MODES:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
@@ -86,7 +84,7 @@ class FastOptions:
             f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it "
             "is ignored, and 'background' is used"
         )
-        warnings.warn(message, StreamdecWarning, stacklevel=stacklevel)
+        warn(message)
         return cls()
 
 

@@ -18,14 +18,13 @@ contradicts them is rejected.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import TokenizerLoadError, warn
 from streamdec.folders.assembled import Assembled
 from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
@@ -222,8 +221,8 @@ def _warn(changes: TokenizerConfigChanges, tokenizer: Tokenizer, folder: Path) -
         shown = "; ".join(listed[:3]) + ("; …" if len(listed) > 3 else "")
         what = f"{len(listed)} added tokens have other ids than the file says"
         file = folder / changes.files[0]
-        warnings.warn(f"{str(file)!r}: {what}: {shown}", StreamdecWarning, stacklevel=6)
+        warn(f"{str(file)!r}: {what}: {shown}")
     if changes.not_followed:
         what = "ids and text may differ from those of transformers"
         message = f"{str(folder)!r}: {what}: {changes.not_followed}"
-        warnings.warn(message, StreamdecWarning, stacklevel=6)
+        warn(message)

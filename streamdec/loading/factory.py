@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,7 @@ from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
 from streamdec.fastpath.fast_path import FastOptions, FastPath
 from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
 from streamdec.folders.folder_tokens import has_config
@@ -146,7 +145,7 @@ def load_tokenizer(
         raise TokenizerLoadError(
             "path_or_name is empty; give a path or a name, such as 'org/model'"
         )
-    options = FastOptions.of(fast, strict=strict, stacklevel=3)
+    options = FastOptions.of(fast, strict=strict)
     started = perf_counter()
     loaded: Loaded | None = None
     failed: str | None = None
@@ -157,7 +156,7 @@ def load_tokenizer(
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         route_of(loaded)
-        warn_of_caveats(loaded, stacklevel=2)
+        warn_of_caveats(loaded)
     except Exception as error:
         failed = type(error).__name__
         raise
@@ -350,7 +349,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
         fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
         how = f"If transformers loads a fast tokenizer, use {fast} instead"
         message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
-        warnings.warn(message, StreamdecWarning, stacklevel=5)
+        warn(message)
         return None
     return made
 

@@ -23,13 +23,12 @@ mlx-lm         G unless it is 0 or empty, else the top level of ``config.json``,
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
 from typing import Any
 
-from streamdec.errors import StreamdecWarning
+from streamdec.errors import warn
 from streamdec.folders.transformers_facts import ABSENT, facts
 from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine, parse_engine
@@ -364,7 +363,7 @@ def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopC
             f"{engine} may stop on more ids than these: {known}. Add the id with "
             "StopConditions(eos_token_ids=...)"
         )
-        warnings.warn(message, StreamdecWarning, stacklevel=2)
+        warn(message)
     return StopConditions(eos_token_ids=sorted(found.ids))
 
 

@@ -124,4 +124,5 @@ class View:
 
     def seen(self, stop: StopTokens) -> Evidence:
         """Return the effective stop tokens of one engine as evidence."""
-        return Evidence(note=f"{stop.engine} {stop.version} stops on", ids=self.ids(stop.ids))
+        what = "stops on" if stop.ids else "stops on no token"
+        return Evidence(note=f"{stop.engine} {stop.version} {what}", ids=self.ids(stop.ids))

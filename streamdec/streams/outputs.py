@@ -6,14 +6,13 @@ ids and, at the end, the engine's finish reason. No engine is imported, and noth
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import FinishReason
-from streamdec.errors import SourceError, StreamdecWarning
+from streamdec.errors import SourceError, warn
 
 __all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain"]
 
@@ -298,12 +297,10 @@ class OutputReader:
             self._num_growing += 1
             if self._num_growing < GROWING_OUTPUTS:
                 return
-            warnings.warn(
+            warn(
                 f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
                 "engine's outputs seem to be cumulative and their text is repeated; give "
-                "cumulative=True, or make the engine return only new ids",
-                StreamdecWarning,
-                stacklevel=2,
+                "cumulative=True, or make the engine return only new ids"
             )
         self.may_be_cumulative, self._before = False, []
 

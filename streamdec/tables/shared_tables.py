@@ -7,12 +7,11 @@ with equal options.
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 from collections.abc import Sequence
 from typing import cast
 
-from streamdec.errors import StreamdecWarning
+from streamdec.errors import warn
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder, TableDecoder
 from streamdec.tables.byte_table import ByteTable
@@ -53,11 +52,7 @@ class _Compiled:
             self._verified[skip] = difference is None
             if difference:
                 self._verified[not skip] = False
-                warnings.warn(
-                    f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead",
-                    StreamdecWarning,
-                    stacklevel=4,
-                )
+                warn(f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead")
         return self._verified[skip]
 
     def rule(self, decoder: TableDecoder, options: Options) -> TokenRule | None:

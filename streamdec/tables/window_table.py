@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.errors import RewriteError, StreamdecWarning, TokenizerLibraryError
+from streamdec.errors import RewriteError, TokenizerLibraryError, warn
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 from streamdec.tables.decode_options import Options
@@ -212,9 +211,7 @@ def _hint(decoder: Decoder) -> None:
     if library == "tokenizers" or (
         library == "transformers" and getattr(decoder, "is_fast", False) is True
     ):
-        warnings.warn(
+        warn(
             f"a {library}.{type(decoder).__name__} streams over a window of decode(); "
-            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
-            StreamdecWarning,
-            stacklevel=5,
+            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster"
         )

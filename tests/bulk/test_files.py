@@ -406,8 +406,9 @@ def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None
 def test_a_file_that_is_none_is_told(tmp_path: Path, suffix: str, data: bytes) -> None:
     source = tmp_path / f"in.{suffix}"
     source.write_bytes(data)
-    with pytest.raises(SourceError, match=rf"in\.{suffix}: "):
+    with pytest.raises(SourceError, match=rf"in\.{suffix}: ") as raised:
         job(source, tmp_path / "out.parquet").run()
+    assert str(raised.value).count(str(source)) == 1
 
 
 def test_an_empty_file_and_a_truncated_one_are_told(tmp_path: Path) -> None:

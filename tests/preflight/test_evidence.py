@@ -106,14 +106,17 @@ Claim = Callable[[Folder, Finding], object]
 
 
 def sources_disagree(folder: Folder, finding: Finding) -> bool:
-    short = [e for e in finding.evidence if e.note.endswith(" stops on")]
+    short = [e for e in finding.evidence if " stops on" in e.note]
     declared = [
         ids_at(folder, e.file, e.pointer) if e.file else set(e.ids)
         for e in finding.evidence
         if e not in short
     ]
     together = set[int]().union(*declared)
-    named = {f"{stop.engine} {stop.version} stops on": stop for stop in stops(folder)}
+    named = {
+        f"{stop.engine} {stop.version} stops on{'' if stop.ids else ' no token'}": stop
+        for stop in stops(folder)
+    }
     assert {named[e.note].engine for e in short} == set(finding.engines)
     return (
         len({frozenset(ids) for ids in declared}) > 1

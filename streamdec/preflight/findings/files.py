@@ -66,9 +66,10 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         others = view.tokens.other_vocabularies
         code = auto_map_of(config)
         can_build = others or code
+        which = "other files" if can_build else "no other file"
         yield RULES["TOKENIZER_JSON_MISSING"](
             Evidence(_JSON, note="not there"),
-            Evidence(value=others or code or "none", note="other files with a vocabulary or code"),
+            Evidence(value=others or code, note=f"{which} with a vocabulary or code"),
             severity="info" if can_build else "error",
         )
     native = view.mistral_files

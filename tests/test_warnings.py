@@ -1,0 +1,87 @@
+"""A warning points to the line that called streamdec, whatever is between."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    HybridTokenizer,
+    MockTokenizer,
+    StreamdecWarning,
+    iter_chunks,
+    load_tokenizer,
+    stream,
+)
+from streamdec.fastpath.fast_path import VARIABLE
+from tests.cli.running import TOKENIZER
+
+MOCK = MockTokenizer()
+GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
+
+
+def library() -> Any:
+    return Tokenizer.from_file(str(TOKENIZER))
+
+
+def read_cumulative() -> None:
+    for _ in iter_chunks(GROWING, MOCK):
+        pass
+
+
+def list_cumulative() -> None:
+    list(iter_chunks(GROWING, MOCK))
+
+
+def stream_cumulative() -> None:
+    async def engine() -> AsyncIterator[list[int]]:
+        for output in GROWING:
+            yield output
+
+    async def read() -> None:
+        async for _ in stream(engine(), MOCK):
+            pass
+
+    anyio.run(read)
+
+
+def load_with_a_wrong_variable() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "sometimes")
+        load_tokenizer(TOKENIZER)
+
+
+def make_with_a_wrong_variable() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "sometimes")
+        HybridTokenizer(TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        read_cumulative,
+        list_cumulative,
+        stream_cumulative,
+        load_with_a_wrong_variable,
+        make_with_a_wrong_variable,
+        lambda: DecodeStream(library()),
+        lambda: list(iter_chunks([1], library())),
+        lambda: DecoderPool(library()).add("a"),
+    ],
+)
+def test_it_points_to_the_caller(call: Callable[[], None]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    ours = [each for each in caught if each.category is StreamdecWarning]
+    assert ours
+    assert {Path(each.filename) for each in ours} == {Path(__file__)}
