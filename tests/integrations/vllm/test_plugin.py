@@ -275,6 +275,27 @@ def test_an_abort_outputs_what_was_withheld(library: Tokenizer, kind: str) -> No
     assert b.text == "one two"
 
 
+@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE", "FINAL_ONLY"])
+@pytest.mark.parametrize("groups", [[[]], [[], []]], ids=["one step", "two steps"])
+def test_an_abort_before_the_first_id_has_no_text(
+    library: Tokenizer, kind: str, groups: list[list[int]]
+) -> None:
+    a, b = both(library, [1], groups, kind, ("ABORT", None), stop=["two"])
+    assert a == b
+    assert (b.text, b.token_ids) == ("", [])
+
+
+def test_steps_without_ids_change_nothing(library: Tokenizer) -> None:
+    """The prompt is still the context of the first id."""
+    ids = library.encode("Tell me 😀 two").ids
+    split = library.encode("Tell me 😀").ids[:-1]
+    rest = ids[len(split) :]
+    groups = [[], rest[:1], [], rest[1:]]
+    streamdec_vllm.register()
+    found = result(library, split, groups, stop=["two"])
+    assert (found.text, found.stop_reason) == ("😀 ", "two")
+
+
 # --- stops in reasoning ---------------------------------------------------------------------------
 
 REASONED = "(hm: two)one two"
