@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = [
     "Chunk",
@@ -23,6 +23,14 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 ``"stop"``: a stop or the engine ended it. ``"length"``: ``max_tokens`` was reached, or the source
 ended without a reason. ``"abort"``: the request was cancelled. ``"error"``: the engine or the
 decoder failed."""
+
+
+def check_finish_reason(reason: object) -> None:
+    """Raise ValueError if ``reason`` is not a FinishReason."""
+    if reason not in get_args(FinishReason):
+        known = ", ".join(map(repr, get_args(FinishReason)))
+        raise ValueError(f"finish_reason must be one of {known}, not {reason!r:.60}")
+
 
 StopReason = str | int | tuple[int, ...] | None
 """What ended a stream: the stop string or pattern as given, the stop token id, or the tuple of ids

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, Self
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    check_finish_reason,
+    chunk_of,
+)
 from streamdec.decoders import snapshots
 from streamdec.errors import FinishedError
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
@@ -141,9 +148,7 @@ class TextStopDecoder:
         >>> decoder.step("Hi\nUs").text, decoder.flush("length").text
         ('Hi', '\nUs')
         """
-        if finish_reason not in get_args(FinishReason):
-            reasons = ", ".join(map(repr, get_args(FinishReason)))
-            raise ValueError(f"finish_reason must be one of {reasons}, not {finish_reason!r:.60}")
+        check_finish_reason(finish_reason)
         if self._end is None:
             read = self._stops.read(self._matching, "")
             if read.hit is not None:

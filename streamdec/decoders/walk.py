@@ -7,9 +7,16 @@ errors. What a stream remembers is in :mod:`streamdec.decoders.state`.
 
 from __future__ import annotations
 
-from typing import NamedTuple, SupportsIndex, get_args
+from typing import NamedTuple, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, chunk_of
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    check_finish_reason,
+    chunk_of,
+)
 from streamdec.decoders.state import ENDED, StreamState
 from streamdec.errors import FinishedError
 from streamdec.stops import endings
@@ -268,11 +275,7 @@ class Walk(StreamState):
         Raises ValueError for an unknown ``finish_reason``, and StopRegexTimeoutError and
         RewriteError as ``step`` does. After an error the stream has not ended.
         """
-        if finish_reason not in get_args(FinishReason):
-            raise ValueError(
-                f"finish_reason must be one of {', '.join(map(repr, get_args(FinishReason)))}, not "
-                f"{finish_reason!r:.40}"
-            )
+        check_finish_reason(finish_reason)
         if self._end is not None:
             return Chunk("", self._end.finish_reason, self._end.stop_reason)
         return self._finish(finish_reason)

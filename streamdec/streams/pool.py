@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, in_section, joined
+from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, unknown_option
@@ -321,9 +321,7 @@ class DecoderPool:
         request = self._requests.get(request_id)
         if request is None:
             raise UnknownRequestError(request_id)
-        if finish_reason not in get_args(FinishReason):
-            known = get_args(FinishReason)
-            raise ValueError(f"finish_reason must be one of {known}, not {finish_reason!r:.40}")
+        check_finish_reason(finish_reason)
         chunk, error = _last_chunk(request, finish_reason)
         if not self._is_stepping:
             self.errors, self.ended = {}, {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.chunks import Chunk, FinishReason, StopReason, check_finish_reason
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
@@ -42,8 +42,10 @@ class Reading:
         return_token_ids: bool = False,
         finish_reason: FinishReason = "length",
     ) -> None:
-        _check("chunk_by", chunk_by, get_args(ChunkBy))
-        _check("finish_reason", finish_reason, get_args(FinishReason))
+        if chunk_by not in get_args(ChunkBy):
+            known = " or ".join(map(repr, get_args(ChunkBy)))
+            raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
+        check_finish_reason(finish_reason)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -179,11 +181,6 @@ class Reading:
         last = () if self.last is None else self.last.token_ids
         attribution = self.stepper.attribution
         return last + (() if attribution is None else attribution.waiting)
-
-
-def _check(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {choices}, not {value!r:.40}")
 
 
 # --- the stream -----------------------------------------------------------------------------------

@@ -1,40 +1,55 @@
 """A queue of rounds of ids, from an engine's thread to a pool in an event loop.
 
-In: for each round the new ids by request, from any thread. Out: the requests that have ended. The
-sinks of the pool get the chunks, in the event loop. A round costs the engine's thread one lock, and
-the event loop one call and the steps of the requests.
+In: for each round the new ids by request, and the ends of requests, from any thread. Out: the
+requests that have ended. The sinks of the pool get the chunks, in the event loop. A round costs the
+engine's thread one lock, and the event loop one call and the steps of the requests.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any, SupportsIndex
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.errors import FinishedError, QueueFullError
-from streamdec.streams.pool import DecoderPool
-from streamdec.streams.wakeups import is_in_event_loop, new_call
+from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
+from streamdec.errors import FinishedError, QueueFullError, UnknownRequestError, warn
+from streamdec.streams.pool import DecoderPool, RequestId
+from streamdec.streams.wakeups import is_in_event_loop, new_call, wait_until
 
 __all__ = ["RoundQueue"]
 
 MAX_ROUNDS = 64
 """How many rounds may wait for the event loop by default."""
 
+LOOP_CLOSED = "the event loop of the pool is closed"
+
 Round = Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
+
+
+class _End(NamedTuple):
+    """The end of a request, which the engine has reported."""
+
+    request_id: Any
+    finish_reason: FinishReason
 
 
 class RoundQueue:
     """Hands the rounds of an engine's thread to a pool in an event loop.
 
     Create it in the event loop. The pool belongs to that event loop: add and abort requests only
-    there. Attach a sink to each request: chunks of a request without a sink are discarded.
+    there. Attach a sink to each request before its first ids. An error of a request ends only that
+    request, and ``on_error`` gets it. A request without a sink ends too: its text would be lost.
 
     Args:
         pool: the pool to step.
+        on_error: a function that gets the id of a request and its error, in the event loop:
+            ``pool.errors`` has only the errors of the last step. Without it the error is given as a
+            warning (StreamdecWarning). It must not raise.
         max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
     Raises RuntimeError if no event loop runs. Raises TypeError or ValueError if ``max_rounds`` is
-    not an integer of at least 1.
+    not an integer of at least 1, and TypeError if ``on_error`` cannot be called.
 
     >>> import anyio
     >>> from streamdec import DecoderPool, MockTokenizer, RoundQueue
@@ -51,20 +66,33 @@ class RoundQueue:
     ['Hello', 'world']
     """
 
-    def __init__(self, pool: DecoderPool, *, max_rounds: int = MAX_ROUNDS) -> None:
+    def __init__(
+        self,
+        pool: DecoderPool,
+        *,
+        on_error: Callable[[RequestId, Exception], object] | None = None,
+        max_rounds: int = MAX_ROUNDS,
+    ) -> None:
+        if on_error is not None and not callable(on_error):
+            raise TypeError(
+                f"on_error must be a function of a request id and an error, not {on_error!r:.80}"
+            )
         if type(max_rounds) is not int:
             raise TypeError(f"max_rounds must be an integer, not {max_rounds!r:.40}")
         if max_rounds < 1:
             raise ValueError(f"max_rounds must be at least 1, not {max_rounds}")
         self.pool = pool
         """The pool that is stepped."""
+        self._on_error = _warn_of if on_error is None else on_error
         self._max_rounds = max_rounds
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._rounds: list[Round] = []
+        self._waiting: deque[Round | _End] = deque()
         self._ended: set[Any] = set()
         self._is_closed = False
         self._call = new_call(self._step_all)
+
+    # --- the engine's side
 
     def put(self, token_ids: Round, *, timeout: float | None = None) -> set[Any]:
         """Hand over a round. Return the requests that have ended since the last call.
@@ -90,46 +118,130 @@ class RoundQueue:
             )
         with self._lock:
             if not self._has_room():
-                if is_in_event_loop():
-                    raise QueueFullError(
-                        f"the queue is full: {len(self._rounds)} rounds wait, and put() must not "
-                        "wait in the thread of an event loop; call it in the engine's thread"
-                    )
-                if not self._room.wait_for(self._has_room, timeout):
-                    raise QueueFullError(
-                        f"the queue was full for {timeout:g} seconds; the event loop is too slow"
-                    )
-            if self._is_closed:
-                raise FinishedError("nothing can be put into the queue: it was closed")
-            self._rounds.append(token_ids)
+                self._wait_for_room(timeout)
+            self._add(token_ids)
             ended, self._ended = self._ended, set()
+        self._wake()
+        return ended
+
+    def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> None:
+        """End a request because the engine has ended it, after its ids that were put before.
+
+        Its sink gets the withheld text and the finish reason; see ``DecoderPool.finish``. A request
+        that has already ended is left alone. Any thread may call ``finish``; it never waits.
+
+        Raises ValueError for a ``finish_reason`` that does not exist; FinishedError as ``put``.
+        """
+        check_finish_reason(finish_reason)
+        with self._lock:
+            self._add(_End(request_id, finish_reason))
+        self._wake()
+
+    def close(self) -> None:
+        """Reject further rounds, and drop waiting ones. Any thread may call it.
+
+        ``put`` then raises FinishedError, so the engine's thread can end. The requests stay in the
+        pool.
+        """
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+            self._room.notify_all()
+
+    def _wake(self) -> None:
+        """Make the event loop step the waiting rounds. Call it without the lock."""
         try:
             self._call.wake()
         except RuntimeError as error:
             self.close()
-            raise FinishedError("the event loop of the pool is closed") from error
-        return ended
+            raise FinishedError(LOOP_CLOSED) from error
 
-    def close(self) -> None:
-        """Reject further rounds, and drop waiting ones. Any thread may call it."""
-        with self._lock:
-            self._is_closed = True
-            self._rounds = []
-            self._room.notify_all()
+    # --- with the lock held
+
+    def _add(self, item: Round | _End) -> None:
+        if self._is_closed:
+            raise FinishedError("nothing can be put into the queue: it was closed")
+        self._waiting.append(item)
 
     def _has_room(self) -> bool:
-        return self._is_closed or len(self._rounds) < self._max_rounds
+        return self._is_closed or len(self._waiting) < self._max_rounds
+
+    def _wait_for_room(self, timeout: float | None) -> None:
+        """Return when the queue has room or was closed."""
+        if is_in_event_loop():
+            raise QueueFullError(
+                f"the queue is full: {len(self._waiting)} rounds wait, and put() must not wait in "
+                "the thread of an event loop; call it in the engine's thread"
+            )
+        try:
+            has_room = wait_until(
+                self._has_room, self._room, timeout=timeout, check=self._call.wake
+            )
+        except RuntimeError as error:
+            self._is_closed = True
+            raise FinishedError(LOOP_CLOSED) from error
+        if not has_room:
+            raise QueueFullError(
+                f"the queue was full for {timeout:g} seconds; the event loop is too slow"
+            )
+
+    # --- in the event loop
 
     def _step_all(self) -> None:
         """Step all waiting rounds. The event loop calls it."""
-        pool = self.pool
-        while self._rounds:
+        while self._waiting:
             with self._lock:
-                rounds, self._rounds = self._rounds, []
+                if not self._waiting:  # closed meanwhile
+                    return
+                item = self._waiting.popleft()
                 self._room.notify_all()
-            ended: set[Any] = set()
-            for token_ids in rounds:
-                pool.step(token_ids)
-                ended.update(pool.ended, pool.errors)
-            with self._lock:
-                self._ended |= ended
+            if isinstance(item, _End):
+                self._finish(item)
+            else:
+                ended = self._step(item)
+                with self._lock:
+                    self._ended |= ended
+
+    def _step(self, token_ids: Round) -> set[Any]:
+        """Step a round. Return the ids of the requests that have ended, or are not in the pool."""
+        pool = self.pool
+        chunks = pool.step(token_ids)
+        ended, errors = {*pool.ended, *pool.errors}, pool.errors
+        for request_id, chunk in chunks.items():  # these requests have no sink
+            ended.add(request_id)
+            if request_id in errors:
+                errors[request_id].chunk = chunk  # type: ignore[attr-defined]
+            else:
+                last = pool.abort(request_id)
+                errors[request_id] = _no_sink(request_id, joined(*filter(None, (chunk, last))))
+        self._report(errors)
+        return ended
+
+    def _finish(self, end: _End) -> None:
+        """End a request that the engine has ended."""
+        if end.request_id in self.pool:
+            self.pool.finish(end.request_id, end.finish_reason)
+            self._report(self.pool.errors)
+
+    def _report(self, errors: dict[Any, Exception]) -> None:
+        for request_id, error in errors.items():
+            if not isinstance(error, UnknownRequestError):  # of a request that has just ended
+                self._on_error(request_id, error)
+
+
+def _no_sink(request_id: Any, chunk: Chunk) -> Exception:
+    """Return the error of a request whose ``chunk`` nobody has taken."""
+    error = ValueError(
+        f"request {request_id!r:.80} has no sink, so nobody gets its text; call "
+        "pool.attach(request_id, sink) right after pool.add()"
+    )
+    error.chunk = chunk  # type: ignore[attr-defined]
+    return error
+
+
+def _warn_of(request_id: RequestId, error: Exception) -> None:
+    """Give the warning about an error without ``on_error``."""
+    warn(
+        f"request {request_id!r:.80} ended with {type(error).__name__}: {error}; pass on_error= to "
+        "RoundQueue to handle such errors"
+    )

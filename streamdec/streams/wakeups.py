@@ -8,12 +8,17 @@ trio.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
+
+SECONDS_BETWEEN_CHECKS = 0.5
+"""How long a thread waits for an event loop before it checks that the loop is still open."""
 
 
 class Call:
@@ -100,12 +105,17 @@ class _Waker(ABC):
         if not self._due:
             self._is_called = False
         if self._due:  # a thread may have added a call before the last line, without calling
-            while self._due:
-                self._due.popleft().function()
             try:
-                self._call_again()
-            except RuntimeError:  # the loop is closing: the next call raises
-                self._is_called = False
+                while self._due:
+                    self._due.popleft().function()
+            finally:  # also after an error, so that the other calls are not lost
+                self._check_again()
+
+    def _check_again(self) -> None:
+        try:
+            self._call_again()
+        except RuntimeError:  # the loop is closing: the next call raises
+            self._is_called = False
 
 
 class _AsyncioWakeup(Wakeup):
@@ -223,4 +233,26 @@ def is_in_event_loop() -> bool:
         _waker()
     except RuntimeError:
         return False
+    return True
+
+
+def wait_until(
+    is_true: Callable[[], bool],
+    change: threading.Condition,
+    *,
+    timeout: float | None,
+    check: Callable[[], object],
+) -> bool:
+    """Wait in a thread until ``is_true()``, which an event loop changes and then notifies.
+
+    Returns whether it is true: False after ``timeout`` seconds. ``check`` is called now and then,
+    and raises if the event loop is closed, so that nothing would change any more.
+    """
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while not is_true():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        if not change.wait(min(left, SECONDS_BETWEEN_CHECKS)):
+            check()
     return True

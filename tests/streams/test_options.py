@@ -188,7 +188,7 @@ def test_what_is_wrong_is_named(
     ("options", "problem"),
     [
         ({"stop": ""}, "an empty stop would match everywhere"),
-        ({"chunk_by": "word"}, r"chunk_by must be one of \('output', 'token'\), not 'word'"),
+        ({"chunk_by": "word"}, r"chunk_by must be 'output' or 'token', not 'word'"),
         ({"finish_reason": "eos"}, "finish_reason must be one of .*, not 'eos'"),
         ({"index": -1}, "index must be an integer of at least 0, not -1"),
         ({"byte_fallback": "lazy"}, "byte_fallback"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from streamdec import (
     QueueFullError,
     RoundQueue,
     StopConditions,
+    StreamdecWarning,
+    TokenIdError,
     UnknownRequestError,
 )
 from streamdec.chunks import joined
@@ -446,6 +449,117 @@ def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None
     rounds = anyio.run(main, backend=anyio_backend)
     with pytest.raises(FinishedError, match="the event loop of the pool is closed"):
         rounds.put({"a": A})
+
+
+def test_a_waiting_thread_learns_that_the_event_loop_was_closed(anyio_backend: str) -> None:
+    errors: list[Exception] = []
+
+    def generate(rounds: RoundQueue) -> None:
+        try:
+            while True:
+                rounds.put({"a": A})
+        except FinishedError as error:
+            errors.append(error)
+
+    async def main() -> threading.Thread:
+        rounds = RoundQueue(pool_with(a=SlowReader()), max_rounds=1)
+        thread = threading.Thread(target=generate, args=(rounds,), daemon=True)
+        thread.start()
+        await checkpoint()
+        thread.join(0.05)  # the queue is full and stays so, because the event loop is busy
+        return thread
+
+    thread = anyio.run(main, backend=anyio_backend)
+    thread.join(20)
+    assert [str(error) for error in errors] == ["the event loop of the pool is closed"]
+
+
+@pytest.mark.anyio
+async def test_the_engine_ends_a_request_after_its_ids() -> None:
+    sinks = {name: SlowReader() for name in "abc"}
+    pool = pool_with(**sinks)
+    rounds = RoundQueue(pool)
+
+    def generate() -> None:
+        rounds.put({"a": [A, ST], "b": [B, C3], "c": [A, ST, OP]})
+        rounds.finish("a", "length")
+        rounds.finish("b")
+        rounds.finish("c")  # it has ended at a stop
+        rounds.put({"a": B, "b": B})
+
+    await anyio.to_thread.run_sync(generate)
+    await until(lambda: not len(pool))
+    assert {name: (sink.text, sink.chunks[-1].finish_reason) for name, sink in sinks.items()} == {
+        "a": ("aST", "length"),
+        "b": ("b\ufffd", "stop"),
+        "c": ("a", "stop"),
+    }
+    with pytest.raises(ValueError, match=r"finish_reason must be one of 'stop', .*, not 'eos'"):
+        rounds.finish("a", "eos")  # type: ignore[arg-type]
+    rounds.close()
+    with pytest.raises(FinishedError, match="it was closed"):
+        rounds.finish("a")
+
+
+@pytest.mark.anyio
+async def test_every_error_of_a_request_is_told_with_its_text() -> None:
+    def failing(_: Chunk) -> None:
+        raise BoomError
+
+    sink = SlowReader()
+    errors: dict[Any, Any] = {}
+    pool = pool_with(good=sink, bad_id=SlowReader(), bad_sink=failing)
+    pool.add("no_sink", STOPPING)
+    pool.add("no_sink_bad_id", STOPPING)
+    rounds = RoundQueue(pool, on_error=errors.__setitem__)
+    ids: dict[str, Any] = {
+        "good": A,
+        "bad_id": [A, -1],
+        "no_sink_bad_id": [A, -1],
+        "no_sink": [B, ST],
+        "gone": A,
+    }
+    rounds.put({**ids, "bad_sink": A})
+    ended = rounds.put({"good": B})
+    assert ended == {"bad_id", "bad_sink", "no_sink", "no_sink_bad_id", "gone"}
+    assert {name: type(error) for name, error in errors.items()} == {
+        "bad_id": TokenIdError,
+        "bad_sink": BoomError,
+        "no_sink": ValueError,
+        "no_sink_bad_id": TokenIdError,
+    }
+    assert str(errors["no_sink"]).startswith("request 'no_sink' has no sink, so nobody gets its")
+    texts = {name: errors[name].chunk.text for name in ("bad_sink", "no_sink", "no_sink_bad_id")}
+    assert texts == {"bad_sink": "a", "no_sink": "bST", "no_sink_bad_id": "a"}
+    assert (list(pool), sink.text) == (["good"], "ab")
+
+
+@pytest.mark.anyio
+async def test_without_on_error_an_error_is_a_warning() -> None:
+    rounds = RoundQueue(pool_with(a=SlowReader()))
+    with pytest.warns(StreamdecWarning, match=r"'a' ended with TokenIdError: .*: -1; .*on_"):
+        rounds.put({"a": -1})
+    with pytest.raises(TypeError, match="on_error must be a function of a request id and an error"):
+        RoundQueue(rounds.pool, on_error="log")  # type: ignore[arg-type]
+
+
+def test_an_error_in_the_event_loop_does_not_stop_later_rounds() -> None:
+    """A sink may raise what is no Exception, such as a cancellation."""
+    sink, told = SlowReader(), []
+
+    def cancelled(_: Chunk) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(type(context["exception"])))
+        rounds = RoundQueue(pool_with(a=cancelled, b=sink))
+        await asyncio.to_thread(rounds.put, {"a": A})
+        await asyncio.to_thread(rounds.put, {"b": B})
+        await until(lambda: sink.text == "b")
+
+    asyncio.run(main())
+    assert told == [asyncio.CancelledError]
 
 
 @pytest.mark.anyio
