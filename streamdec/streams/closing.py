@@ -10,6 +10,7 @@ from functools import partial
 import anyio
 
 from streamdec.errors import SourceError
+from streamdec.streams.owners import disown
 from streamdec.streams.reading import Reading
 
 
@@ -48,6 +49,7 @@ class BaseClosing:
         if self._is_done:
             return []
         self._is_done = True
+        disown(self._reading.machine)
         stop = None if self._reading.source_ended else self._on_stop
         actions = [action for action in (stop, self._close) if action is not None]
         report_end = partial(self._reading.report_end, cause)

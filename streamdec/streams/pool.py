@@ -20,6 +20,7 @@ from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.options import DecodingOptions, Sections, new_decoder
 from streamdec.streams.outputs import checked_ids
+from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
 
@@ -118,7 +119,7 @@ class DecoderPool:
             starts_inside=starts_inside,
             **options,
         )
-        self._take_in(request_id, decoder)
+        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
         """Add a request with an existing ``decoder``.
@@ -127,7 +128,8 @@ class DecoderPool:
         pool may step the decoder.
 
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
-        ``request_id`` that the pool has; TypeError if either has a wrong type.
+        ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
+        steps; TypeError if either has a wrong type.
 
         >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
         >>> pool = DecoderPool(MockTokenizer())
@@ -145,7 +147,9 @@ class DecoderPool:
             )
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
-        self._take_in(request_id, decoder)
+        request = Stepper(decoder, return_token_ids=self._returns_token_ids)
+        own(decoder, request)
+        self._begin(request_id, request)
 
     def attach(self, request_id: RequestId, sink: Sink | None) -> None:
         """Send the chunks of a request to ``sink`` instead of returning them.
@@ -201,9 +205,6 @@ class DecoderPool:
             raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
         if request_id in self:
             raise ValueError(f"the pool already has a request {request_id!r:.80}")
-
-    def _take_in(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
 
     def _begin(self, request_id: RequestId, request: Stepper) -> None:
         self._requests[request_id] = request
@@ -343,7 +344,8 @@ class DecoderPool:
         request = self._requests.pop(request_id)
         del self._steps[request_id]
         self._sinks.pop(request_id, None)
-        self.ended[request_id] = _decoder(request)
+        self.ended[request_id] = decoder = _decoder(request)
+        disown(decoder)
         request.report_end(last, self.errors.get(request_id))
 
     # --- properties

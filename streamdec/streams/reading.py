@@ -12,8 +12,10 @@ from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, check_finish_reason
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.errors import warn
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
+from streamdec.streams.owners import own
 from streamdec.streams.pieces import PieceReader, TextMachine
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
@@ -86,10 +88,16 @@ class Reading:
         """Returns the chunk of a list of ids. If it raises an error, call ``fail``."""
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         """The most tokens of a chunk."""
+        self.machine = machine
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
+        own(machine, self)
         if machine.finished:
             self._end(finish_reason)
+            warn(
+                "the decoder has already ended, so the source is not read, and the only chunk has "
+                "the finish reason; make a decoder for each request, or call its reset()"
+            )
 
     # --- reading outputs
 

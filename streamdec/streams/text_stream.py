@@ -368,6 +368,7 @@ def wrap(
         TypeError: at once, for an argument with a wrong type or an option that does not exist.
         ValueError: at once, for an option with a wrong value, or ``idle_timeout`` with a plain
             source.
+        RuntimeError: at once, if another stream or pool steps the decoder.
         IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
         SourceError: while reading, for an output that cannot be read.
 

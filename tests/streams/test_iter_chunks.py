@@ -13,6 +13,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextIterator,
     TokenIdError,
     iter_chunks,
@@ -190,7 +191,8 @@ def test_a_finished_machine_gives_its_finish_again() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="a"))
     decoder.step(A)
     engine = PlainEngine([A])
-    assert [*iter_chunks(engine, decoder=decoder)] == [Chunk("", "stop", "a")]
+    with pytest.warns(StreamdecWarning, match="has already ended"):
+        assert [*iter_chunks(engine, decoder=decoder)] == [Chunk("", "stop", "a")]
     assert (engine.pulls, engine.closings) == (0, 1)
 
 

@@ -18,6 +18,7 @@ from streamdec import (
     IdleTimeoutError,
     SourceError,
     StopConditions,
+    StreamdecWarning,
     TextIterator,
     TextStopDecoder,
     TextStream,
@@ -156,7 +157,9 @@ async def test_a_decoder_that_has_ended_reads_nothing() -> None:
     ended = decoder()
     ended.flush("abort")
     source = Engine(["Hi"])
-    assert shown([chunk async for chunk in wrap(source, ended)]) == [("", "abort")]
+    with pytest.warns(StreamdecWarning, match="has already ended"):
+        chunks = wrap(source, ended)
+    assert shown([chunk async for chunk in chunks]) == [("", "abort")]
     assert source.pulls == 0
 
 

@@ -15,6 +15,7 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextStream,
     TokenIdError,
     stream,
@@ -147,12 +148,15 @@ async def test_a_finished_machine_gives_its_finish_again_and_no_token_is_asked_f
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step(6)
     engine, calls = Engine([A]), []
-    chunks = wrap(engine, decoder, on_stop=lambda: calls.append("told"))
+    with pytest.warns(StreamdecWarning, match="has already ended"):
+        chunks = wrap(engine, decoder, on_stop=lambda: calls.append("told"))
     assert await drained(chunks) == [Chunk("", "stop", "STOP")]
     assert (engine.pulls, engine.closings, calls) == (0, 1, ["told"])
     flushed = DecodeStream(TOKENIZER)
     flushed.flush()
-    assert [chunk async for chunk in wrap(Engine([A]), flushed)] == [Chunk("", "length")]
+    with pytest.warns(StreamdecWarning, match="has already ended"):
+        again = wrap(Engine([A]), flushed)
+    assert await drained(again) == [Chunk("", "length")]
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -76,6 +77,8 @@ def test_the_text_is_the_same_wherever_it_is_cut(cut: int) -> None:
     decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))
     before = decoder.step_batch(ids[:cut])
     snapshot = json.loads(json.dumps(decoder.snapshot()))
-    chunks = [*iter_chunks(ids[cut:], decoder=StopSequenceDecoder.restore(tokenizer, snapshot))]
+    restored = StopSequenceDecoder.restore(tokenizer, snapshot)
+    with nullcontext() if not restored.finished else pytest.warns(match="has already ended"):
+        chunks = [*iter_chunks(ids[cut:], decoder=restored)]
     assert before.text + "".join(chunk.text for chunk in chunks) == "Größe 😀"
     assert (before.stop_reason or chunks[-1].stop_reason) == "\n\nUser:"

@@ -1,0 +1,39 @@
+"""Which stream or pool steps a decoder, so that no other one does at the same time.
+
+A decoder has the state of one text. If two streams stepped it, each would get parts of the other's
+text, which may be another user's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from weakref import ref
+
+_owners: dict[int, ref[object]] = {}
+"""By the ``id`` of a decoder: the object that steps it, which has a reference to it."""
+
+
+def own(machine: Any, owner: object) -> None:
+    """Note that ``owner`` steps ``machine`` until ``disown``, or until ``owner`` is deleted.
+
+    Raises RuntimeError if another stream or pool steps it.
+    """
+    decoder = _decoder_of(machine)
+    key = id(decoder)
+    if key in _owners:
+        raise RuntimeError(
+            f"another stream or pool still steps this decoder: {decoder!r:.80}; make a decoder for "
+            "each request, or close the other stream first"
+        )
+    _owners[key] = ref(owner, partial(_owners.pop, key))
+
+
+def disown(machine: Any) -> None:
+    """Note that nothing steps ``machine`` any more."""
+    _owners.pop(id(_decoder_of(machine)), None)
+
+
+def _decoder_of(machine: Any) -> object:
+    """Return the decoder itself, also for a tracer of one."""
+    return getattr(machine, "decoder", machine)

@@ -1,0 +1,160 @@
+"""A decoder has the state of one text, so only one stream or pool steps it at a time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    DecodeStream,
+    MockTokenizer,
+    Sequence,
+    StopConditions,
+    StopSequenceDecoder,
+    TextIterator,
+    TextStopDecoder,
+    iter_chunks,
+    stream,
+    wrap,
+)
+from streamdec.trace import Tracer
+from tests.streams.engines import BoomError, Engine, PlainEngine
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
+A, B = 0, 1
+
+
+def decoder() -> StopSequenceDecoder:
+    return StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab"))
+
+
+def pool_of(machine: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER)
+    pool.adopt("x", machine)
+    return pool
+
+
+BEGINNINGS: dict[str, Callable[[Any], object]] = {
+    "iter_chunks": lambda machine: iter_chunks([A], decoder=machine),
+    "stream": lambda machine: stream(Engine([A]), decoder=machine),
+    "wrap": lambda machine: wrap(Engine([A]), machine),
+    "pool": pool_of,
+}
+
+
+@pytest.mark.parametrize("second", BEGINNINGS)
+@pytest.mark.parametrize("first", BEGINNINGS)
+def test_a_second_stream_on_one_decoder_is_refused(first: str, second: str) -> None:
+    machine = decoder()
+    running = BEGINNINGS[first](machine)
+    with pytest.raises(RuntimeError, match="another stream or pool still steps this decoder"):
+        BEGINNINGS[second](machine)
+    del running
+    gc.collect()
+    BEGINNINGS[second](machine)
+
+
+@pytest.mark.parametrize("make", [DecodeStream, Sequence])
+def test_every_kind_of_decoder_is_stepped_by_one(make: Any) -> None:
+    machine = make(TOKENIZER)
+    running = TextIterator([A], machine)
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        TextIterator([B], machine)
+    assert "".join(chunk.text for chunk in running) == "a"
+
+
+def test_a_tracer_steps_its_decoder() -> None:
+    machine = decoder()
+    running = iter_chunks([A], decoder=Tracer(machine))
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        iter_chunks([B], decoder=machine)
+    del running
+
+
+def test_a_decoder_of_text_is_stepped_by_one() -> None:
+    machine = TextStopDecoder(StopConditions(stop="ab"))
+    running = wrap(Engine(["a"]), machine)
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        wrap(Engine(["b"]), machine)
+    del running
+
+
+@pytest.mark.anyio
+async def test_after_a_stream_was_closed_another_one_may_continue() -> None:
+    machine, texts = DecodeStream(TOKENIZER), list[str]()
+
+    async def failing() -> Any:
+        yield A
+        raise BoomError
+
+    broken = wrap(failing(), machine)
+    texts.append((await anext(broken)).text)
+    with pytest.raises(BoomError):
+        await anext(broken)
+    async with wrap(Engine([B]), machine) as left:
+        texts.append((await anext(left)).text)
+    plain = TextIterator(PlainEngine([A]), machine)
+    texts.append(next(plain).text)
+    plain.close()
+    texts += [chunk.text for chunk in TextIterator([B], machine)]
+    assert "".join(texts) == "abab"
+
+
+def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None:
+    machine = decoder()
+    pool = pool_of(machine)
+    pool.step({"x": B})
+    restored = StopSequenceDecoder.restore(TOKENIZER, pool.snapshot("x"))
+    assert [chunk.text for chunk in iter_chunks([B], decoder=restored)] == ["b", ""]
+    pool.finish("x")
+    machine.reset()
+    assert [chunk.text for chunk in iter_chunks([B], decoder=machine)] == ["b", ""]
+
+
+def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
+    machine = decoder()
+    running = iter_chunks([A], decoder=machine)
+    pool = DecoderPool(TOKENIZER)
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        pool.adopt("x", machine)
+    assert "x" not in pool
+    del running
+
+
+def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:
+    """The mistake of a server that makes its decoder once, for all requests."""
+    shared, texts, errors = decoder(), dict[str, str](), list[str]()
+
+    async def answer(name: str, token_id: int) -> None:
+        try:
+            async with stream(Engine([token_id] * 3), decoder=shared) as chunks:
+                async for chunk in chunks:
+                    texts[name] = texts.get(name, "") + chunk.text
+                    await anyio.lowlevel.checkpoint()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer, "first", A)
+            tasks.start_soon(answer, "second", B)
+
+    anyio.run(main)
+    assert len(errors) == 1
+    assert [*texts.values()] in (["aaa"], ["bbb"])
+
+
+def test_a_decoder_that_has_ended_is_named() -> None:
+    machine = decoder()
+    machine.step_batch([A, B])
+    source = PlainEngine([A])
+    with pytest.warns(UserWarning, match="already ended, so the source is not read"):
+        chunks = [*iter_chunks(source, decoder=machine)]
+    assert (chunks, source.pulls) == ([Chunk("", "stop", "ab")], 0)
