@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
-from streamdec.chunks import FinishReason
+from streamdec.chunks import Chunk, FinishReason
 from streamdec.errors import SourceError, warn
 
 __all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain"]
@@ -109,6 +109,39 @@ def is_plain(value: object) -> bool:
     )
 
 
+class GrowthWatch:
+    """Warns once if the outputs of a stream look cumulative.
+
+    Args:
+        advice: the part of the warning that says what to do.
+
+    **Memory.** The ids of the last output, while every output so far began with all ids of the
+    previous one.
+    """
+
+    def __init__(self, advice: str) -> None:
+        self.is_over = False
+        """Whether it is decided. Then ``note`` need not be called any more."""
+        self._advice = advice
+        self._before: list[SupportsIndex] = []
+        self._num_growing = 0
+
+    def note(self, ids: Sequence[SupportsIndex]) -> None:
+        """Note the ids of the newest output."""
+        before, self._before = self._before, list(ids)
+        if not before:
+            return
+        if len(ids) > len(before) and self._before[: len(before)] == before:
+            self._num_growing += 1
+            if self._num_growing < GROWING_OUTPUTS:
+                return
+            warn(
+                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
+                f"engine's outputs seem to be cumulative and their text is repeated; {self._advice}"
+            )
+        self.is_over, self._before = True, []
+
+
 class OutputReader:
     """Reads the outputs of one source, in order.
 
@@ -150,10 +183,7 @@ class OutputReader:
         self._first_index: int | None = None
         self._num_seen = 0
         self._last_seen: Sequence[SupportsIndex] = ()
-        self.may_be_cumulative = not cumulative
-        """Whether all outputs so far began with all ids of the one before."""
-        self._before: list[SupportsIndex] = []
-        self._num_growing = 0
+        self._growth = GrowthWatch("give cumulative=True, or make the engine return only new ids")
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.
@@ -181,6 +211,11 @@ class OutputReader:
             return self._delta_of(output, reason, stop)
         return Delta(self._new_part(ids, at_end=reason is not None), reason, stop)
 
+    @property
+    def may_be_cumulative(self) -> bool:
+        """Whether all outputs so far may be cumulative without ``cumulative``."""
+        return not self._is_cumulative and not self._growth.is_over
+
     # --- an engine's own outputs
 
     def _delta_of(
@@ -204,7 +239,7 @@ class OutputReader:
         if ids is MISSING or ids is None:
             return Delta((), reason, stop)
         found = ids_of(ids)
-        if found is None:
+        if found is None or (not found and isinstance(output, Chunk) and output.text):
             raise SourceError(self._complaint(output))
         new = self._new_part(found, at_end=reason is not None)
         if not self._is_cumulative:
@@ -254,15 +289,16 @@ class OutputReader:
         return MISSING if name is None else _field(sample, name)
 
     def _complaint(self, output: Any) -> str:
-        what = f"a dict of {sorted(map(str, output))}" if isinstance(output, dict) else repr(output)
+        whose = "ids= returned" if self._ids is not None else "the source yielded"
+        found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
+        if isinstance(output, Chunk):
+            return f"{found} the ids of an engine. The text of a Chunk is already decoded"
         hint = (
             ". For text use wrap(source, TextStopDecoder(...))" if isinstance(output, str) else ""
         )
-        whose = "ids= returned" if self._ids is not None else "the source yielded"
         return (
-            f"no token ids in {what:.200}, which {whose}; expected an id, a list of ids, or an "
-            f"object with {', '.join((*IDS, NEW_IDS))} or outputs. For other objects pass ids=, a "
-            "function that returns the ids" + hint
+            f"{found} an id, a list of ids, or an object with {', '.join((*IDS, NEW_IDS))} or "
+            "outputs. For other objects pass ids=, a function that returns the ids" + hint
         )
 
     # --- cumulative outputs
@@ -271,8 +307,8 @@ class OutputReader:
         self, ids: Sequence[SupportsIndex], *, at_end: bool = False
     ) -> Sequence[SupportsIndex]:
         if not self._is_cumulative:
-            if self.may_be_cumulative:
-                self.note_growth(ids)
+            if not self._growth.is_over:
+                self._growth.note(ids)
             return ids
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:
@@ -288,21 +324,17 @@ class OutputReader:
         self._last_seen = ids[-MAX_COMPARED:]
         return ids[seen:]
 
-    def note_growth(self, ids: Sequence[SupportsIndex]) -> None:
-        """Warn if outputs seem cumulative; ``ids`` are the ids of the newest output."""
-        before, self._before = self._before, list(ids)
-        if not before:
-            return
-        if len(ids) > len(before) and self._before[: len(before)] == before:
-            self._num_growing += 1
-            if self._num_growing < GROWING_OUTPUTS:
-                return
-            warn(
-                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
-                "engine's outputs seem to be cumulative and their text is repeated; give "
-                "cumulative=True, or make the engine return only new ids"
-            )
-        self.may_be_cumulative, self._before = False, []
+
+def _kind_of(output: object) -> str:
+    """Return what ``output`` is, without its text: the message may be logged."""
+    if isinstance(output, (str, bytes)):
+        return f"a {type(output).__name__} of length {len(output)}"
+    if isinstance(output, Mapping):
+        return f"a {type(output).__name__} of {sorted(map(str, output))}"
+    if output is None or isinstance(output, (int, float)):
+        return repr(output)
+    fields = sorted(name for name in getattr(output, "__dict__", ()) if name[:1] != "_")
+    return f"a {type(output).__name__}" + (f" with the fields {fields}" if fields else "")
 
 
 MISSING: Any = object()

@@ -1,4 +1,4 @@
-"""Which stream or pool steps a decoder, so that no other one does at the same time.
+"""Which stream or pool steps a decoder, so that only one does at a time.
 
 A decoder has the state of one text. If two streams stepped it, each would get parts of the other's
 text, which may be another user's.
@@ -15,9 +15,10 @@ _owners: dict[int, ref[object]] = {}
 
 
 def own(machine: Any, owner: object) -> None:
-    """Note that ``owner`` steps ``machine`` until ``disown``, or until ``owner`` is deleted.
+    """Note that ``owner`` steps ``machine``.
 
-    Raises RuntimeError if another stream or pool steps it.
+    It does so until ``disown``, or until ``owner`` is deleted. Raises RuntimeError if another
+    stream or pool steps it.
     """
     decoder = _decoder_of(machine)
     key = id(decoder)

@@ -6,8 +6,9 @@ and no threads. An error of one request ends only that request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import CoroutineType
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
@@ -19,15 +20,18 @@ from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.options import DecodingOptions, Sections, new_decoder
-from streamdec.streams.outputs import checked_ids
+from streamdec.streams.outputs import GrowthWatch, checked_ids
 from streamdec.streams.owners import disown, own
-from streamdec.streams.sinks import Sender, Sink, sender_of
+from streamdec.streams.sinks import Sender, Sink, refused, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
 
 FORMAT = 1
 """The format of a snapshot of a whole pool."""
+
+NEW_IDS = "pass only the new ids of each round"
+"""The advice of the warning about lists of ids that look cumulative."""
 
 RequestId = str | int
 
@@ -74,6 +78,9 @@ class DecoderPool:
         self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
         """The ``step`` of each request."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
+        self._growth: GrowthWatch | None = GrowthWatch(NEW_IDS)
+        """Watches the lists of ids of one request; None once it is decided for the engine."""
+        self._watched: RequestId | None = None
         self._is_stepping = False
 
     # --- adding requests
@@ -228,7 +235,8 @@ class DecoderPool:
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
 
-        Raises TypeError if ``token_ids`` is not a mapping. Then no request was stepped.
+        Raises TypeError if ``token_ids`` is not a mapping, and RuntimeError if a sink calls it.
+        Then no request was stepped.
 
         >>> from streamdec import DecoderPool, MockTokenizer
         >>> pool = DecoderPool(MockTokenizer())
@@ -245,6 +253,8 @@ class DecoderPool:
             raise TypeError(
                 f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
             )
+        if self._is_stepping:
+            raise RuntimeError("a sink must not call step(): the pool is stepping already")
         self.errors, self.ended = {}, {}
         self._is_stepping = True
         try:
@@ -265,7 +275,10 @@ class DecoderPool:
                 if type(ids) is int:
                     chunk = step(ids)
                 else:
-                    chunk = self._requests[request_id].feed(checked_ids(ids))
+                    ids = checked_ids(ids)
+                    if self._growth is not None:
+                        self._watch_growth(request_id, ids)
+                    chunk = self._requests[request_id].feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
                 self.errors[request_id] = error
                 last, _ = _last_chunk(self._requests[request_id], "error")
@@ -278,13 +291,23 @@ class DecoderPool:
                 self._remove(request_id, chunk)
         return chunks
 
+    def _watch_growth(self, request_id: RequestId, ids: Sequence[SupportsIndex]) -> None:
+        """Look whether the lists of ids of one request are cumulative."""
+        if self._watched not in self._requests:
+            self._watched, self._growth = request_id, GrowthWatch(NEW_IDS)
+        if request_id == self._watched and self._growth is not None:
+            self._growth.note(ids)
+            if self._growth.is_over:
+                self._growth = None
+
     def _send(self, request_id: RequestId, chunk: Chunk) -> bool:
         """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
         sink = self._sinks[request_id]
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
-            sink(chunk)
+            if type(result := sink(chunk)) is CoroutineType:
+                raise refused(result)
         except Exception as error:  # noqa: BLE001 (it ends only this request)
             self._sink_failed(request_id, sink, chunk, error)
         return request_id not in self._requests

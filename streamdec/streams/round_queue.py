@@ -125,10 +125,11 @@ class RoundQueue:
         return ended
 
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> None:
-        """End a request because the engine has ended it, after its ids that were put before.
+        """End the request ``request_id`` because the engine has ended it.
 
-        Its sink gets the withheld text and the finish reason; see ``DecoderPool.finish``. A request
-        that has already ended is left alone. Any thread may call ``finish``; it never waits.
+        It ends after its ids that were put before. Its sink gets the withheld text and the finish
+        reason, as by ``DecoderPool.finish``. A request that has already ended is left alone. Any
+        thread may call ``finish``; it never waits.
 
         Raises ValueError for a ``finish_reason`` that does not exist; FinishedError as ``put``.
         """
@@ -203,7 +204,7 @@ class RoundQueue:
                     self._ended |= ended
 
     def _step(self, token_ids: Round) -> set[Any]:
-        """Step a round. Return the ids of the requests that have ended, or are not in the pool."""
+        """Step a round. Return the requests that have ended, or are not in the pool."""
         pool = self.pool
         chunks = pool.step(token_ids)
         ended, errors = {*pool.ended, *pool.errors}, pool.errors

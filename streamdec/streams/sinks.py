@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
+from types import CoroutineType
 from typing import Any, Protocol
 
 from streamdec.chunks import Chunk, joined
@@ -18,6 +19,10 @@ __all__ = ["MAX_BEHIND", "Sender", "Sink", "sender_of"]
 
 MAX_BEHIND = 65_536
 """How many code points may wait for a sink that is behind."""
+
+
+PLAIN = "a sink must be a plain function"
+WRITE = "write to a queue or to a transport in it"
 
 
 class Sink(Protocol):
@@ -77,7 +82,8 @@ class Sender:
         while self.waiting:  # the sink may end the request, which sends the waiting chunks
             part = self.waiting.pop(0)
             try:
-                self._sink(part)
+                if type(result := self._sink(part)) is CoroutineType:
+                    raise refused(result)
             except Exception:
                 self.waiting.insert(0, part)
                 raise
@@ -91,8 +97,11 @@ def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
     if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
-        raise TypeError(
-            f"a sink must be a plain function, got the coroutine function {sink!r:.80}; write to a "
-            "queue or to a transport in it"
-        )
+        raise TypeError(f"{PLAIN}, got the coroutine function {sink!r:.80}; {WRITE}")
     return Sender(sink) if has_sections or hasattr(sink, "is_behind") else sink
+
+
+def refused(result: CoroutineType[Any, Any, Any]) -> TypeError:
+    """Close the coroutine that a sink has returned, and return the error."""
+    result.close()
+    return TypeError(f"{PLAIN}, but it returned a coroutine, {result!r:.80}; {WRITE}")

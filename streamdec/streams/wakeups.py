@@ -243,10 +243,10 @@ def wait_until(
     timeout: float | None,
     check: Callable[[], object],
 ) -> bool:
-    """Wait in a thread until ``is_true()``, which an event loop changes and then notifies.
+    """Wait in a thread until ``is_true()``, which an event loop changes.
 
-    Returns whether it is true: False after ``timeout`` seconds. ``check`` is called now and then,
-    and raises if the event loop is closed, so that nothing would change any more.
+    The event loop notifies ``change``. Returns whether it is true: False after ``timeout``
+    seconds. ``check`` is called now and then; it raises if the event loop was closed.
     """
     end = math.inf if timeout is None else time.monotonic() + timeout
     while not is_true():

@@ -47,7 +47,7 @@ def is_bool(value: object) -> bool:
 def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
     place = "" if index is None else f" {index}"
     return (
-        f"{what}{place} {problem}: {token_id!r:.60}; "
+        f"{what}{place} {problem}: {token_id!r:.24}; "
         f"a token id is an integer from 0 to {MAX_TOKEN_ID}"
     )
 

@@ -539,16 +539,16 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
-        ("text", "'text'"),
-        (b"bytes", "b'bytes'"),
+        ("text", "a str of length 4,"),
+        (b"bytes", "a bytes of length 5,"),
         (None, "None"),
         (1.5, "1.5"),
         ({"text": "hi", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
         ({}, r"a dict of \[\]"),
-        ({1, 2}, r"\{1, 2\}"),
-        (SimpleNamespace(text="hi"), r"namespace\(text='hi'\)"),
-        (SimpleNamespace(outputs="hi"), r"namespace\(outputs='hi'\)"),
-        (SimpleNamespace(outputs=5), r"namespace\(outputs=5\)"),
+        ({1, 2}, "a set,"),
+        (SimpleNamespace(text="hi", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
+        (SimpleNamespace(outputs="hi"), r"a SimpleNamespace with the fields \['outputs'\],"),
+        (SimpleNamespace(outputs=5), r"a SimpleNamespace with the fields \['outputs'\],"),
         (RequestOutput([SimpleNamespace(text="hi")]), "RequestOutput"),
         ({"token_ids": "text"}, "a dict of"),
         ({"token_ids": {"a": 1}}, "a dict of"),
@@ -573,14 +573,39 @@ def test_the_error_for_text_names_the_decoder_of_text() -> None:
 
 
 def test_what_ids_gave_is_named_too() -> None:
-    with pytest.raises(SourceError, match="no token ids in 'text', which ids= returned"):
+    with pytest.raises(SourceError, match="no token ids in a str of length 4, which ids= returned"):
         OutputReader(ids=lambda output: output["text"]).read({"text": "text"})
 
 
-def test_a_long_output_is_shown_in_part() -> None:
+@pytest.mark.parametrize(
+    "output",
+    [
+        "secret",
+        {"text": "secret"},
+        SimpleNamespace(text="secret"),
+        SimpleNamespace(outputs=[SimpleNamespace(text="secret")]),
+        Chunk("secret"),
+    ],
+)
+def test_the_error_has_no_text_of_an_answer(output: Any) -> None:
+    """A server logs it."""
     with pytest.raises(SourceError) as raised:
-        OutputReader().read("x" * 10_000)
+        OutputReader().read(output)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_long_output_is_named_in_short() -> None:
+    with pytest.raises(SourceError) as raised:
+        OutputReader().read({f"field {number}": number for number in range(1_000)})
     assert len(str(raised.value)) < 500
+
+
+def test_chunks_of_another_stream_are_no_source() -> None:
+    chunks = iter_chunks([97], LETTERS)
+    with pytest.raises(SourceError, match="The text of a Chunk is already decoded"):
+        list(iter_chunks(chunks, LETTERS))
+    with_ids = iter_chunks([97, 98], LETTERS, return_token_ids=True)
+    assert "".join(chunk.text for chunk in iter_chunks(with_ids, LETTERS)) == "ab"
 
 
 def test_a_tuple_with_names_is_a_list_of_ids() -> None:

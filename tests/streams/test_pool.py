@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -20,6 +21,7 @@ from streamdec import (
     SnapshotError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TokenIdError,
     UnknownRequestError,
 )
@@ -28,6 +30,7 @@ from tests.stop_reference import Features, Situation, situations
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
+LETTERS = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
 HALF, REST, STOP, ST = 2, 3, 4, 5
 CONDITIONS = StopConditions(stop="STOP")
 
@@ -514,3 +517,39 @@ def test_a_tokenizer_that_fails_at_the_end_too_ends_one_request() -> None:
     assert last is not None
     assert last.finish_reason == "error"
     assert [*pool] == []
+
+
+# --- cumulative outputs ---------------------------------------------------------------------------
+
+
+def test_lists_that_repeat_all_ids_are_noticed() -> None:
+    pool = DecoderPool(LETTERS)
+    pool.add("short")
+    pool.step({"short": [97, 98]})
+    pool.finish("short")
+    pool.add("a")
+    pool.add("b")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for size in range(1, 8):
+            pool.step({"a": [*b"abcdefgh"[:size]], "b": [*b"xyzxyzxyz"[:size]]})
+    assert [each.category for each in warned] == [StreamdecWarning]
+    assert str(warned[0].message).endswith("repeated; pass only the new ids of each round")
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [{"a": [97] * size} for size in (1, 2, 3, 1, 2, 3, 4, 5)],
+        [{"a": [97]}, {"b": [97, 98]}, {"a": [99]}, {"b": [97, 98, 99]}] * 4,
+        [{"a": [97, 98][:size], "b": 97} for size in (0, 1, 2)],
+    ],
+)
+def test_other_lists_are_not(rounds: list[dict[str, Any]]) -> None:
+    pool = DecoderPool(LETTERS)
+    pool.add("a")
+    pool.add("b")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for token_ids in rounds:
+            pool.step(token_ids)

@@ -25,7 +25,7 @@ from streamdec import (
     TokenIdError,
     UnknownRequestError,
 )
-from streamdec.chunks import joined
+from streamdec.chunks import chunk_before, joined
 from streamdec.streams.sinks import MAX_BEHIND
 from tests.streams.engines import BoomError
 
@@ -499,6 +499,39 @@ async def test_the_engine_ends_a_request_after_its_ids() -> None:
     rounds.close()
     with pytest.raises(FinishedError, match="it was closed"):
         rounds.finish("a")
+
+
+@pytest.mark.parametrize("is_behind", [None, False])
+def test_a_sink_that_returns_a_coroutine_ends_its_request(is_behind: bool | None) -> None:
+    """Its text would be lost, because nothing awaits the coroutine."""
+
+    async def send(_: Chunk) -> None:
+        raise AssertionError
+
+    def sink(chunk: Chunk) -> Any:
+        return send(chunk)
+
+    if is_behind is not None:
+        sink.is_behind = is_behind  # type: ignore[attr-defined]
+    pool = pool_with(a=sink)
+    pool.step({"a": [A, ST]})
+    error: Any = pool.errors["a"]
+    assert isinstance(error, TypeError)
+    assert str(error).startswith("a sink must be a plain function, but it returned a coroutine, <")
+    unsent = chunk_before(error)
+    assert (unsent.text, unsent.finish_reason) == ("aST", "abort")
+    assert "a" not in pool
+
+
+def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
+    other = SlowReader()
+    pool = pool_with(b=other)
+    pool.add("a")
+    pool.attach("a", lambda _: pool.step({"b": B}))
+    pool.step({"b": A, "a": A})
+    assert str(pool.errors["a"]) == "a sink must not call step(): the pool is stepping already"
+    pool.step({"b": B})
+    assert (other.text, pool.errors) == ("ab", {})
 
 
 @pytest.mark.anyio
