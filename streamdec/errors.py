@@ -485,5 +485,5 @@ def warn(message: str) -> None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] == "streamdec"
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] == "streamdec"

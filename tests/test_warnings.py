@@ -85,3 +85,11 @@ def test_it_points_to_the_caller(call: Callable[[], None]) -> None:
     ours = [each for each in caught if each.category is StreamdecWarning]
     assert ours
     assert {Path(each.filename) for each in ours} == {Path(__file__)}
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.StreamdecWarning")
+@pytest.mark.parametrize("name", [None, 7])
+def test_code_with_an_odd_name_may_be_warned(name: Any) -> None:
+    names: dict[str, Any] = {"__name__": name, "make": DecodeStream, "tokenizer": library()}
+    exec("made = make(tokenizer)", names)
+    assert isinstance(names["made"], DecodeStream)

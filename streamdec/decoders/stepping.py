@@ -8,28 +8,36 @@ from typing import Any, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.decoders.decode_stream import PLAIN_TEXT_STEP, DecodeStream
-from streamdec.decoders.machine import PLAIN_FEED, PLAIN_STEP, fed
+from streamdec.decoders.machine import PLAIN_STEP, fed
+from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 
 Step = Callable[[SupportsIndex], Chunk]
 Feed = Callable[[Sequence[SupportsIndex]], Chunk]
 
 
+OURS = frozenset({PLAIN_STEP, PLAIN_TEXT_STEP, SectionDecoder.step})
+"""What the classes of streamdec do with one id."""
+
+
 def stepping_of(machine: Any) -> tuple[Step, Feed]:
     """Return two functions of ``machine``: of one id, and of a list of ids.
 
-    Both return a chunk, and both do what the ``step`` of a subclass does.
+    Both return a chunk. If a subclass overrides ``step_chunk`` or else ``step``, both call it for
+    each id, also if ``feed`` is overridden: the text must not depend on how ids are grouped.
     """
-    step: Any
-    if isinstance(machine, StopSequenceDecoder):
-        step = machine.step
-    elif isinstance(machine, DecodeStream) and type(machine).step is not PLAIN_TEXT_STEP:
+    if not isinstance(machine, (DecodeStream, StopSequenceDecoder)):
+        return machine.step_chunk, machine.feed
+    step: Step
+    if type(machine).step_chunk not in OURS:
+        step = machine.step_chunk
+    elif type(machine).step in OURS:
+        return machine.step_chunk, machine.feed
+    elif isinstance(machine, DecodeStream):
         step = partial(_chunk_by, machine.step)
     else:
-        return machine.step_chunk, machine.feed
-    is_plain = getattr(step, "__func__", None) is PLAIN_STEP
-    has_own_feed = getattr(machine.feed, "__func__", None) is not PLAIN_FEED
-    return step, machine.feed if is_plain or has_own_feed else partial(fed, step)
+        step = machine.step
+    return step, partial(fed, step)
 
 
 def _chunk_by(step: Callable[[SupportsIndex], str], token_id: SupportsIndex) -> Chunk:

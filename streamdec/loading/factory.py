@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -246,7 +247,8 @@ def _from_hub(name: str, *, allow_download: bool) -> _Source:
     if is_path and name.startswith("~"):
         reasons.append("'~' is not replaced by your home folder; write the whole path")
     elif has_parts and not Path(name).is_absolute():
-        reasons.append(f"the current folder is {str(Path.cwd())!r}")
+        with suppress(OSError):  # it was deleted
+            reasons.append(f"the current folder is {str(Path.cwd())!r}")
     if not is_path and len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")

@@ -195,7 +195,7 @@ class EngineRun:
                     sent = yield waits_for
                 except GeneratorExit as error:
                     # ``inner`` would not pass it on before Python 3.13.
-                    with suppress(StopIteration):
+                    with suppress(StopIteration, StopAsyncIteration):
                         awaited.throw(error)
                     raise
                 except BaseException as error:  # noqa: BLE001 (it is the engine's)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -126,8 +127,11 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
     if not colon or not module_name or not path:
         raise SourceError(f"expected an engine as module:callable, not {name!r}")
     if module_name.endswith(".py"):
-        meant = module_name.removesuffix(".py").replace("/", ".")
-        raise SourceError(f"{name}: expected a module, not a file: write {meant}:{path}")
+        file = Path(module_name)
+        raise SourceError(
+            f"{name}: expected a module, not a file: write {file.stem}:{path}"
+            + (f", and run in the folder {str(file.parent)!r}" if file.parent.parts else "")
+        )
     if folder is not None and folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -157,8 +161,8 @@ def mistake_in(engine: Any) -> str | None:
     if not callable(engine):
         return f"{expected}, not {engine!r:.80}"
     try:
-        signature = inspect.signature(engine)
-    except (TypeError, ValueError):  # for example a function written in C
+        signature = inspect.signature(engine, follow_wrapped=False)
+    except Exception:  # noqa: BLE001 (a function written in C, or a property that raises)
         return None
     try:
         signature.bind([], None)

@@ -25,21 +25,24 @@ nothing is withheld after it, and the decoder need not be asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
+from streamdec.decoders.machine import PLAIN_STEP
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stepping import Step, stepping_of
 from streamdec.errors import SnapshotError
 from streamdec.tables.token_ids import MAX_TOKEN_ID
 
+AddIds = Callable[[Chunk, tuple[int, ...]], Chunk]
+
 
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""
 
-    __slots__ = ("_feed", "_machine", "_waiting", "step_chunk")
+    __slots__ = ("_add_ids", "_feed", "_machine", "_waiting", "step_chunk")
 
     step_chunk: Step
     """Returns the machine's chunk of an id. It has token ids if it has text or a finish reason."""
@@ -48,7 +51,11 @@ class TokenAttribution:
         self._machine = machine
         self._waiting: list[int] = []
         step, self._feed = stepping_of(machine)
-        self.step_chunk = _attributing(machine, step, self._waiting)
+        # After the step of a subclass the same ids may lead to another state.
+        is_plain = getattr(step, "__func__", None) is PLAIN_STEP
+        self._add_ids = with_token_ids if is_plain else copy_with_ids
+        attributing = _attributing if is_plain else _attributing_each
+        self.step_chunk = attributing(machine, step, self._waiting)
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy that steps ``machine``, a copy of this object's machine."""
@@ -83,7 +90,7 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        return _attributed(chunk, self._waiting, self._machine, num_taken)
+        return _attributed(chunk, self._waiting, self._machine, num_taken, self._add_ids)
 
     # --- the ids that wait
 
@@ -121,12 +128,25 @@ def _attributing(machine: Any, step: Step, waiting: list[int]) -> Step:
         waiting.append(token_id if type(token_id) is int else token_id.__index__())
         if not chunk.text and chunk.finish_reason is None:
             return chunk
-        return _attributed(chunk, waiting, machine, 1)
+        return _attributed(chunk, waiting, machine, 1, with_token_ids)
 
     return step_chunk
 
 
-def _attributed(chunk: Chunk, waiting: list[int], machine: Any, num_taken: int) -> Chunk:
+def _attributing_each(machine: Any, step: Step, waiting: list[int]) -> Step:
+    """Return the ``step_chunk`` of a TokenAttribution that shares no chunks."""
+
+    def step_chunk(token_id: SupportsIndex) -> Chunk:
+        chunk = step(token_id)
+        waiting.append(token_id.__index__())
+        return _attributed(chunk, waiting, machine, 1, copy_with_ids)
+
+    return step_chunk
+
+
+def _attributed(
+    chunk: Chunk, waiting: list[int], machine: Any, num_taken: int, add_ids: AddIds
+) -> Chunk:
     """Return the newest ``chunk`` with those ids of ``waiting`` that belong to it.
 
     They are removed from ``waiting``. ``num_taken`` is the number of tokens that ``machine`` was
@@ -137,7 +157,7 @@ def _attributed(chunk: Chunk, waiting: list[int], machine: Any, num_taken: int) 
     if not chunk.text:
         return chunk
     if not machine.withholds:
-        return with_token_ids(chunk, _taken(waiting, len(waiting)))
+        return add_ids(chunk, _taken(waiting, len(waiting)))
     if len(waiting) == 1:  # what is withheld began in this token
         return chunk
     # Bytes that are held after a token with text belong to that token.

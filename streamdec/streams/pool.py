@@ -94,6 +94,7 @@ class DecoderPool:
         sections: Sections = None,
         keep_markers: bool = False,
         starts_inside: bool | None = None,
+        spans: bool = False,
         **options: Unpack[DecodingOptions],
     ) -> None:
         """Add a request, and begin its stream.
@@ -106,6 +107,7 @@ class DecoderPool:
             keep_markers: as for SectionDecoder.
             starts_inside: as for SectionDecoder, for ``sections``. For ``ignore_stops_between``
                 pass it to StopConditions.
+            spans: as for StopSequenceDecoder.
             options: as for StopSequenceDecoder.
 
         Raises ValueError if the pool has a request with this ``request_id``, and for options of
@@ -124,6 +126,7 @@ class DecoderPool:
             sections=sections,
             keep_markers=keep_markers,
             starts_inside=starts_inside,
+            spans=spans,
             **options,
         )
         self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))

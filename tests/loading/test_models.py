@@ -101,6 +101,19 @@ def test_a_relative_path_that_does_not_exist_names_the_current_folder(
     assert f"; the current folder is {str(tmp_path)!r}" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["./no/model", "org/model"])
+def test_a_current_folder_that_was_deleted_is_not_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(TokenizerLoadError) as caught:
+        load_tokenizer(name)
+    assert "current folder" not in str(caught.value)
+
+
 def test_a_home_folder_that_is_not_written_out_is_named() -> None:
     with pytest.raises(TokenizerLoadError, match="; '~' is not replaced by your home folder; "):
         load_tokenizer("~/no/model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import pytest
 from openai import OpenAI
 
 from streamdec.server import ServerLimits, accounts, create_app
+from streamdec.server.engines import mistake_in
 from tests.server.serving import EchoEngine, served, until
 
 COMPLETIONS = "/v1/completions"
@@ -153,3 +155,27 @@ def test_swapped_and_missing_arguments_are_named(
 ) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
         create_app(**{"tokenizer": tokenizer, "engine": EchoEngine(), **change})
+
+
+def test_an_engine_that_wraps_another_function_has_its_own_parameters() -> None:
+    def generate(prompt_token_ids: list[int]) -> list[int]:
+        return prompt_token_ids
+
+    @functools.wraps(generate)
+    def engine(prompt_token_ids: list[int], _: Any) -> list[int]:
+        return generate(prompt_token_ids)
+
+    assert mistake_in(engine) is None
+    assert mistake_in(generate) is not None
+
+
+def test_an_engine_whose_parameters_cannot_be_found_is_accepted() -> None:
+    class Engine:
+        @property
+        def __signature__(self) -> Any:
+            raise RuntimeError
+
+        def __call__(self, *_: Any) -> list[int]:
+            return []
+
+    assert mistake_in(Engine()) is None

@@ -192,6 +192,8 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
         (["--engine", "mine:wrong"], "but this one has the parameters ()"),
         (["--engine", "mine.py:number"], "expected a module, not a file: write mine:number"),
+        (["--engine", "./mine.py:number"], "not a file: write mine:number"),
+        (["--engine", "/a/b/mine.py:number"], "write mine:number, and run in the folder '/a/b'"),
         (["--tokenizer", "not_there"], "not_there"),
         (["--engine", "mine:NoRoom"], "max_concurrency must be at least 1 (streams), not 0"),
         (["--rate", "nan"], "nan is not finite"),

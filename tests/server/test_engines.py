@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 
 from streamdec import SourceError
 from streamdec.server import create_app
@@ -193,12 +194,36 @@ async def test_an_engine_whose_reader_is_closed_may_answer_with_an_output() -> N
             answers.append(9)
         yield 9
 
-    run = EngineRun(engine)
-    assert await anext(run) == 5
-    step: Any = run.__anext__()
-    step.send(None)  # the engine waits
-    step.close()
+    await close_while_it_waits(engine)
     assert answers == [9]
+
+
+async def close_while_it_waits(engine: Any) -> None:
+    """Close the step of a reader, as the event loop does at its end."""
+
+    async def read() -> None:
+        async for _ in EngineRun(engine):
+            pass
+        await checkpoint()  # a reader whose loop ended would continue here
+
+    reader = read()
+    reader.send(None)
+    reader.close()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_an_engine_whose_reader_is_closed_may_return() -> None:
+    ended = []
+
+    async def engine(*_: Any) -> Any:
+        yield 5
+        try:
+            await asyncio.Event().wait()
+        except GeneratorExit:
+            ended.append(True)
+
+    await close_while_it_waits(engine)
+    assert ended == [True]
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)

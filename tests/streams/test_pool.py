@@ -553,3 +553,10 @@ def test_other_lists_are_not(rounds: list[dict[str, Any]]) -> None:
         warnings.simplefilter("error")
         for token_ids in rounds:
             pool.step(token_ids)
+
+
+def test_a_request_may_have_spans() -> None:
+    pool = DecoderPool(LETTERS)
+    pool.add("a", spans=True)
+    pool.step({"a": [97, 98]})
+    assert [(span.start, span.end) for span in pool["a"].take_spans()] == [(0, 1), (1, 2)]

@@ -14,6 +14,7 @@ from streamdec import (
     SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
+    TextIterator,
     iter_chunks,
     wrap,
 )
@@ -144,6 +145,59 @@ def test_a_feed_may_call_step_batch() -> None:
 
     assert Feeding(TOKENIZER).feed(IDS) == Chunk(TEXT)
     assert [each.text for each in iter_chunks([IDS], decoder=Feeding(TOKENIZER))] == [TEXT, ""]
+
+
+class Logging:
+    """A mixin, whose ``feed`` only passes on what it gets."""
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Any:
+        return super().feed(token_ids)  # type: ignore[misc]
+
+
+@with_and_without_ids
+@each_way
+@each_base
+def test_a_feed_below_does_not_hide_a_step_above(
+    base: Any, way: Callable[[Any], Any], with_ids: bool
+) -> None:
+    kind = way(type("Logged", (Logging, base), {}))
+    chunks = TextIterator([A, IDS[1:3], REST, [A]], made(kind), return_token_ids=with_ids)
+    assert "".join(chunk.text for chunk in chunks) == SWAPPED
+
+
+@with_and_without_ids
+@pytest.mark.parametrize("outputs", [IDS, [IDS]], ids=["ids", "one list"])
+@each_base
+def test_what_streams_call_may_be_overridden_too(
+    base: Any, outputs: list[Any], with_ids: bool
+) -> None:
+    class Ending(base):  # type: ignore[misc]
+        def step_chunk(self, token_id: SupportsIndex) -> Chunk:
+            chunk: Chunk = super().step_chunk(token_id)
+            return Chunk("B", "stop") if chunk.text == "b" else chunk
+
+    chunks = [*TextIterator(outputs, made(Ending), return_token_ids=with_ids)]
+    assert "".join(chunk.text for chunk in chunks) == "aB"
+    assert chunks[-1].finish_reason == "stop"
+
+
+def test_a_subclass_leaves_the_ids_of_other_streams_alone() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"b\xc3", b"\xa9", b"z"])
+
+    class NeverHolding(StopSequenceDecoder):
+        def step(self, token_id: SupportsIndex) -> Chunk:
+            chunk = super().step(token_id)
+            self.release()
+            return chunk
+
+    def ids_of(ids: list[int], decoder: StopSequenceDecoder) -> list[Any]:
+        chunks = iter_chunks(ids, decoder=decoder, return_token_ids=True)
+        return [(chunk.text, chunk.token_ids) for chunk in chunks]
+
+    expected = [("b", ()), ("é", (0, 1)), ("", ())]
+    assert ids_of([0, 1], StopSequenceDecoder(tokenizer)) == expected
+    assert ids_of([0, 2], NeverHolding(tokenizer)) == [("b", (0,)), ("z", (2,)), ("", ())]
+    assert ids_of([0, 1], StopSequenceDecoder(tokenizer)) == expected
 
 
 class Named:
