@@ -18,7 +18,6 @@ from streamdec.decoders.step import feed_function, step_function
 from streamdec.decoders.walk import Walk
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
-from streamdec.stops import endings
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.marks import linked, origin_of
 from streamdec.stops.stop_sets import stop_set_for
@@ -101,10 +100,8 @@ class Machine(Walk):
         """
         if self._end is not None:
             return ""
-        at = self._checkpoint()
-        ignore = 0 < self._stops.conditions.min_tokens >= tokens_in(at.count)
         try:
-            return endings.at_release(self._stops, self._table, at, ignore=ignore).text
+            return self._ending_at(self._checkpoint()).text
         except StreamdecError:
             return self._jailed_text
 

@@ -22,7 +22,7 @@ from streamdec.errors import FinishedError
 from streamdec.stops import endings
 from streamdec.stops.endings import Ending
 from streamdec.stops.marks import Marks, linked, marks_of, tallied_marks
-from streamdec.stops.sequences import NO_SEQUENCES, Candidate
+from streamdec.stops.sequences import NO_SEQUENCES, Candidate, Checkpoint
 from streamdec.stops.stop_set import Matching
 from streamdec.tables.counting import (
     INFINITE,
@@ -284,12 +284,16 @@ class Walk(StreamState):
         """End the stream. ``before`` is text that the last token has already released."""
         at = self._checkpoint()
         tokens = tokens_in(at.count)
-        ignore = 0 < self._stops.conditions.min_tokens >= tokens
-        ending = endings.at_release(self._stops, self._table, at, ignore=ignore)
+        ending = self._ending_at(at)
         is_out = bool(self._table.flush(at.state))
         if self._recorder is not None:
             self._recorder.finish(at.state)
         return self._ended(ending, tokens, reason, before, is_out=is_out)
+
+    def _ending_at(self, at: Checkpoint) -> Ending:
+        """Return the end if nothing follows ``at``."""
+        ignore = 0 < self._stops.conditions.min_tokens >= tokens_in(at.count)
+        return endings.at_release(self._stops, self._table, at, ignore=ignore)
 
     def _stopped(self, token_id: int, ending: Ending, cut: Candidate | None = None) -> Chunk:
         """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""

@@ -265,6 +265,18 @@ def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token
     assert not decoder.finished
 
 
+@pytest.mark.parametrize(("num_tokens", "reason"), [(1, "length"), (2, "length"), (3, "stop")])
+def test_the_end_completes_no_stop_before_min_tokens(num_tokens: int, reason: str) -> None:
+    """The U+FFFD of a character that stays unfinished comes with the end."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\ufffd", min_tokens=2))
+    decoder.step_batch([0] * (num_tokens - 1) + [1])
+    pending = decoder.pending_text
+    last = decoder.flush()
+    assert (pending, last.finish_reason) == (last.text, reason)
+    assert last.text == ("" if reason == "stop" else "\ufffd")
+
+
 def test_a_stop_that_was_ignored_is_not_found_again_when_a_sequence_ends_the_stream() -> None:
     conditions = StopConditions("\ufffd", stop_token_sequences=[[1, 2]], min_tokens=2)
     decoder = decoder_of([b"\xe4", b"x", b"y"], conditions)
