@@ -96,10 +96,13 @@ class Fields:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
+        self.newest, self.value = "", None
+        """The name and the value of the field that was taken last."""
 
     def take(self, name: str, default: Any) -> Any:
         """The field, of any type."""
-        return self._fields.pop(name, default)
+        self.newest, self.value = name, self._fields.pop(name, default)
+        return self.value
 
     def count(self, name: str) -> int:
         """A field that is a number of tokens."""
@@ -111,11 +114,11 @@ class Fields:
     def size(self) -> tuple[int, int]:
         """Return a number of code points and one of bytes; equal ones are one number."""
         value = self.take("size", 0)
-        chars, size = value if isinstance(value, list) else (value, value)
-        is_size = all(type(n) is int and 0 <= n < MOST_COUNTED for n in (chars, size))
-        if not (is_size and chars <= size <= 4 * chars):
+        sizes = value if isinstance(value, list) else [value, value]
+        is_size = len(sizes) == 2 and all(type(n) is int and 0 <= n < MOST_COUNTED for n in sizes)
+        if not (is_size and sizes[0] <= sizes[1] <= 4 * sizes[0]):
             raise ValueError(f"size must be code points and bytes, not {value!r:.40}")
-        return chars, size
+        return sizes[0], sizes[1]
 
     def check_route(self, route: Route) -> None:
         """Raise SnapshotError if the snapshot was taken on another route."""
@@ -214,7 +217,9 @@ def reading(fields: Fields) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        told = str(error) if isinstance(error, (TypeError, ValueError)) else repr(error)
+        told = str(error)
+        if not isinstance(error, ValueError):  # Python's own words
+            told = f"the field {fields.newest!r} must not be {shown(fields.value)}"
         raise SnapshotError(f"malformed snapshot: {told}") from error
 
 
