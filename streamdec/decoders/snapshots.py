@@ -357,7 +357,10 @@ def places(data: Any, most: int) -> tuple[int, ...]:
 
 def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
     """Return the two offsets of a stream of ``tokens`` tokens."""
-    prefix, read = _numbers(data, least, tokens)
+    found = _numbers(data, least, tokens)
+    if len(found) != 2:
+        raise ValueError(f"offsets must be two numbers, not {shown(data)}")
+    prefix, read = found
     if read < 0 or prefix > read:
         raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {data!r:.60}")
     return prefix, read

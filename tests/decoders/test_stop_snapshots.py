@@ -226,7 +226,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("jailed", {"offsets": [1, 3]}, "numbers from 0 to 2"),
     ("jailed", {"offsets": [1.0, 2]}, "numbers from 0 to 2"),
     ("jailed", {"offsets": [2, 1]}, "offsets"),
-    ("jailed", {"offsets": [1]}, "size must be code points and bytes"),
+    ("jailed", {"offsets": [1]}, "offsets must be two"),
     ("after a prompt", {"offsets": [-3, 0]}, "numbers from -2 to 1"),
     ("after a prompt", {"offsets": [-2, -1]}, "offsets"),
     ("within a character", {"state": {"pending": "e4", "ages": {"pending": [0]}}}, "ages"),
