@@ -213,7 +213,8 @@ class BaseStream(Generic[M]):
         """Return the decoder's state after the chunks that were output, as JSON types.
 
         To resume, start the engine with the prompt and the ids read so far. Then make a new stream
-        with the decoder that ``restore`` returns for the snapshot.
+        with the decoder that ``restore`` returns for the snapshot. If the stream was interrupted
+        after its decoder had ended, output ``pending_text`` first: it is the last chunk's text.
         """
         return self.machine.snapshot()
 
