@@ -133,7 +133,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "SnapshotError",
-            "the snapshot is of another machine: it has 'decode_stream', expected 'stop'",
+            "the snapshot is of a DecodeStream; write DecodeStream.restore(...)",
             "Call `restore` of the class that made the snapshot.",
             MIGRATE,
         ),

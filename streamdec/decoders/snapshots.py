@@ -30,6 +30,16 @@ from streamdec.tables.token_ids import check_token_id
 
 FORMAT = 1
 
+_CLASSES = {
+    "decode_stream": "DecodeStream",
+    "pool": "DecoderPool",
+    "sections": "SectionDecoder",
+    "sequence": "Sequence",
+    "stop": "StopSequenceDecoder",
+    "text": "TextStopDecoder",
+}
+"""The classes that make snapshots, by the name in a snapshot."""
+
 SAMPLE = 256
 """How many ids identify a tokenizer without a fingerprint by their text: this many from 0, and
 about as many others, spread over the vocabulary."""
@@ -135,7 +145,7 @@ def load(
 ) -> tuple[Options, Fields]:
     """Return the options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError if it is of another machine, tokenizer or options.
+    Raises SnapshotError if it is of another class, tokenizer or options.
     """
     fields = load_fields(machine, snapshot)
     taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
@@ -152,18 +162,34 @@ def load(
 def load_fields(machine: str, snapshot: Any) -> Fields:
     """Return the fields of ``snapshot`` but its format and machine.
 
-    Raises SnapshotError if it has another format, or is of another machine.
+    Raises SnapshotError if it has another format, or is of another class.
     """
-    if not isinstance(snapshot, Mapping):
-        raise SnapshotError(f"a snapshot must be a mapping, not {type(snapshot).__name__}")
+    check_mapping(snapshot)
     fields = dict(snapshot)
     found = fields.pop("format", None)
     if type(found) is not int or found != FORMAT:
         raise SnapshotError(
             f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
         )
-    _match("machine", fields.pop("machine", None), machine)
+    kind = fields.pop("machine", None)
+    if kind != machine:
+        raise other_class(kind)
     return Fields(fields)
+
+
+def check_mapping(snapshot: object) -> None:
+    """Raise SnapshotError if ``snapshot`` is not a mapping."""
+    if not isinstance(snapshot, Mapping):
+        hint = "; write json.loads(snapshot)" if isinstance(snapshot, (str, bytes)) else ""
+        raise SnapshotError(f"a snapshot must be a dict, not {type(snapshot).__name__}{hint}")
+
+
+def other_class(kind: object) -> SnapshotError:
+    """Return the error for a snapshot of another class, whose name in snapshots is ``kind``."""
+    name = _CLASSES.get(kind) if isinstance(kind, str) else None
+    if name is None:
+        return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
+    return SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
 
 
 def _are_alike(one: object, other: str) -> bool:

@@ -320,7 +320,7 @@ class Sample:
         self._step_bytes = wire.step_bytes
         self._counts_each = wire.counts_each_chunk
         self._index = index
-        machine = stream.machine
+        machine = stream.decoder
         self._decoder = getattr(machine, "decoder", machine)
         self._tracker = machine if isinstance(machine, LogprobTracker) else None
 
@@ -337,7 +337,7 @@ class Sample:
     def aborted(self) -> Chunk:
         """Return the last chunk of the stream, which was cancelled."""
         chunk = Chunk(self.stream.pending_text, token_ids=self.stream.pending_token_ids)
-        machine = self.stream.machine
+        machine = self.stream.decoder
         if not machine.finished:
             end = machine.flush if isinstance(machine, TextStopDecoder) else machine.end
             last = end("abort")  # after which a tracker returns all log probabilities

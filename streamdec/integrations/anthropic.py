@@ -198,7 +198,7 @@ class MessageEncoder(_Format):
         Args:
             chunk: a chunk of the stream.
             index: always 0, because a message is one sample.
-            num_tokens: how many tokens were read so far (``stream.machine.num_tokens``). Without
+            num_tokens: how many tokens were read so far (``stream.decoder.num_tokens``). Without
                 it, the ``token_ids`` of the chunks are counted.
             logprobs: always (), because the API has none.
 

@@ -118,7 +118,7 @@ class _Stream(Format):
             chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
                 (Streams output such chunks only if asked to.)
             index: the number of the sample, from 0.
-            num_tokens: how many tokens the sample has read so far (``stream.machine.num_tokens``).
+            num_tokens: how many tokens the sample has read so far (``stream.decoder.num_tokens``).
                 Without it, the ``token_ids`` of the chunks are counted.
             logprobs: those of the tokens of the chunk (``LogprobTracker.take()``).
 

@@ -193,8 +193,8 @@ class Answer:
     async def _read(
         self, text: TextStream[Any], index: int, errors: list[Exception], ended: set[int]
     ) -> None:
-        tracker = text.machine if isinstance(text.machine, LogprobTracker) else None
-        decoder = text.machine if tracker is None else tracker.decoder
+        tracker = text.decoder if isinstance(text.decoder, LogprobTracker) else None
+        decoder = text.decoder if tracker is None else tracker.decoder
         try:
             async with text:
                 async for chunk in text:

@@ -76,7 +76,7 @@ class Sample(NamedTuple):
     @property
     def num_tokens(self) -> int:
         """The tokens of the prompt, and those that were generated so far."""
-        machine = self.stream.machine
+        machine = self.stream.decoder
         generated: int = getattr(machine, "decoder", machine).num_tokens
         return self.num_prompt_tokens + generated
 

@@ -13,7 +13,7 @@ from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.snapshots import shown
+from streamdec.decoders.snapshots import check_mapping, other_class, shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, unknown_option
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.protocols import Decoder
@@ -463,8 +463,9 @@ def _requests(snapshot: Any) -> list[Any]:
 
     A request is an id, a snapshot, and optionally the ids without a chunk.
     """
-    if not isinstance(snapshot, Mapping) or snapshot.get("machine") != "pool":
-        raise SnapshotError(f"not a snapshot of a pool: {shown(snapshot)}")
+    check_mapping(snapshot)
+    if snapshot.get("machine") != "pool":
+        raise other_class(snapshot.get("machine"))
     if snapshot.get("format") != FORMAT:
         found = snapshot.get("format")
         raise SnapshotError(f"pool format {shown(found)} is not known; this release reads {FORMAT}")

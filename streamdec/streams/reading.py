@@ -197,10 +197,10 @@ class Reading:
 class BaseStream(Generic[M]):
     """The base class of TextStream and TextIterator."""
 
-    def __init__(self, machine: M, **options: Unpack[ReadingOptions]) -> None:
-        self.machine: M = machine
+    def __init__(self, decoder: M, **options: Unpack[ReadingOptions]) -> None:
+        self.decoder: M = decoder
         """The decoder. While the stream runs, only the stream may step it."""
-        self._reading = Reading(machine, **options)
+        self._reading = Reading(decoder, **options)
         self._is_entered = False
 
     def _note_entered(self) -> None:
@@ -216,7 +216,7 @@ class BaseStream(Generic[M]):
         with the decoder that ``restore`` returns for the snapshot. If the stream was interrupted
         after its decoder had ended, output ``pending_text`` first: it is the last chunk's text.
         """
-        return self.machine.snapshot()
+        return self.decoder.snapshot()
 
     @property
     def pending_text(self) -> str:
@@ -242,4 +242,4 @@ class BaseStream(Generic[M]):
         return self._reading.engine_finish_reason
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.machine!r}>"
+        return f"<{type(self).__name__} of {self.decoder!r}>"

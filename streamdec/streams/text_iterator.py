@@ -35,7 +35,7 @@ class TextIterator(BaseStream[M]):
     """The chunks of one plain source, as an iterator and a context manager.
 
     :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream, a Sequence
-    and a TextStopDecoder work too. ``source``, ``machine`` and ``options`` are as for
+    and a TextStopDecoder work too. ``source``, ``decoder`` and ``options`` are as for
     :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
@@ -59,12 +59,12 @@ class TextIterator(BaseStream[M]):
     def __init__(
         self,
         source: Iterable[Any],
-        machine: M,
+        decoder: M,
         *,
         on_stop: Callable[[], object] | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(machine, **options)
+        super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = _iterator_of(source)
@@ -72,7 +72,7 @@ class TextIterator(BaseStream[M]):
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(machine, "decoder", machine), SectionDecoder):  # or a tracer of one
+        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
             self._chunks = _split(self._chunks)
 
     # --- reading

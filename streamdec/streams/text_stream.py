@@ -51,18 +51,18 @@ __all__ = ["TextStream", "stream", "wrap"]
 class TextStream(BaseStream[M]):
     """The chunks of one source, as an async iterator and an async context manager.
 
-    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``machine``,
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``decoder``,
     ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. With a
     StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
-            chunk = machine.step_batch(ids_of(output))
+            chunk = decoder.step_batch(ids_of(output))
             if chunk.finish_reason is not None:
                 yield chunk
                 return
             if chunk.text:
                 yield chunk
-        yield machine.flush()
+        yield decoder.flush()
 
     and guarantees in addition:
 
@@ -98,13 +98,13 @@ class TextStream(BaseStream[M]):
     def __init__(
         self,
         source: AsyncIterable[Any] | Iterable[Any],
-        machine: M,
+        decoder: M,
         *,
         on_stop: Callable[[], object] | None = None,
         idle_timeout: float | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(machine, **options)
+        super().__init__(decoder, **options)
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -112,12 +112,12 @@ class TextStream(BaseStream[M]):
                 raise ValueError(
                     "idle_timeout needs an async source: a plain one cannot be interrupted"
                 )
-            pulled = IdleSource(pulled, _close_of(pulled), idle_timeout, machine)
+            pulled = IdleSource(pulled, _close_of(pulled), idle_timeout, decoder)
         self._closing = AsyncClosing(self._reading, _close_of(pulled), on_stop)
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(machine, "decoder", machine), SectionDecoder):  # or a tracer of one
+        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
 
@@ -341,19 +341,19 @@ class _Blocking:
 
 def wrap(
     source: AsyncIterable[Any] | Iterable[Any],
-    machine: M,
+    decoder: M,
     *,
     on_stop: Callable[[], object] | None = None,
     idle_timeout: float | None = None,
     **options: Unpack[ReadingOptions],
 ) -> TextStream[M]:
-    r"""Return a :class:`~streamdec.TextStream` that steps ``machine`` with ``source``.
+    r"""Return a :class:`~streamdec.TextStream` that steps ``decoder`` with ``source``.
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
             own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
             Prefer an asynchronous source: a plain one blocks the event loop while it waits.
-        machine: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
+        decoder: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
             Sequence can always grow, so the bytes that it holds at the end are not output.) Or a
             TextStopDecoder: then an output is a piece of text, None, or a Chunk, whose
             ``finish_reason`` ends the stream.
@@ -384,7 +384,7 @@ def wrap(
     >>> anyio.run(main)
     ['caf', 'é', '']
     """
-    return TextStream(source, machine, on_stop=on_stop, idle_timeout=idle_timeout, **options)
+    return TextStream(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **options)
 
 
 def stream(

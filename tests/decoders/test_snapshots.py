@@ -116,12 +116,14 @@ def test_options_come_from_the_snapshot_and_may_be_required() -> None:
         DecodeStream.restore(RAW, snapshot, max_tokens=3)
 
 
-def test_another_machine_or_format_is_named() -> None:
+def test_another_class_or_format_is_named() -> None:
     snapshot = DecodeStream(RAW).snapshot()
-    assert "another machine: it has 'sequence'" in refused(snapshot | {"machine": "sequence"})
+    assert "the snapshot is of a Sequence; write Sequence.restore(" in refused(
+        snapshot | {"machine": "sequence"}
+    )
     assert "format 2 is not known; this release reads 1" in refused(snapshot | {"format": 2})
     assert "format None" in refused({})
-    assert "a mapping, not list" in refused([snapshot])
+    assert "a dict, not list" in refused([snapshot])
     with pytest.raises(SnapshotError):
         DecodeStream.restore(RAW, snapshot | {"machine": None})
 
@@ -248,7 +250,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any])
 
 @pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
 def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
-    assert "a snapshot must be a mapping" in refused(snapshot)
+    assert "a snapshot must be a dict" in refused(snapshot)
 
 
 @pytest.mark.parametrize(

@@ -280,9 +280,9 @@ def test_what_no_stream_can_be_is_refused_by_name(
     assert what in refused(KINDS[name].stream().snapshot() | change)
 
 
-def test_another_machine_or_tokenizer_is_a_mismatch() -> None:
+def test_another_class_or_tokenizer_is_a_mismatch() -> None:
     snapshot = KINDS["jailed"].stream().snapshot()
-    with pytest.raises(SnapshotError, match="another machine"):
+    with pytest.raises(SnapshotError, match="the snapshot is of a DecodeStream"):
         StopSequenceDecoder.restore(RAW, snapshot | {"machine": "decode_stream"})
     with pytest.raises(SnapshotError, match="another tokenizer"):
         StopSequenceDecoder.restore(MockTokenizer.from_tokens([b"a"]), snapshot)

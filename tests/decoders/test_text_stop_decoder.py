@@ -201,5 +201,5 @@ def test_a_snapshot_is_checked_as_a_whole() -> None:
     ):
         with pytest.raises(SnapshotError):
             TextStopDecoder.restore(wrong)  # type: ignore[arg-type]
-    with pytest.raises(SnapshotError, match="another machine"):
+    with pytest.raises(SnapshotError, match="the snapshot is of a TextStopDecoder"):
         StopSequenceDecoder.restore(TOKENIZER, good)

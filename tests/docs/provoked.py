@@ -171,7 +171,7 @@ def _(_: Path) -> Any:
     DecodeStream.restore(hf(), DecodeStream(WORDS).snapshot())
 
 
-@gives("the snapshot is of another machine: it has 'decode_stream', expected 'stop'")
+@gives("the snapshot is of a DecodeStream; write DecodeStream.restore(...)")
 def _(_: Path) -> Any:
     StopSequenceDecoder.restore(WORDS, DecodeStream(WORDS).snapshot())
 

@@ -219,9 +219,11 @@ def test_snapshots_say_what_does_not_fit(tokenizer: Any) -> None:
         "of another option": lambda: DecodeStream.restore(
             tokenizer, snapshot, skip_special_tokens=False
         ),
-        "of another machine": lambda: StopSequenceDecoder.restore(tokenizer, snapshot),
     }
     for words, restore in cases.items():
         says(words)
         with pytest.raises(SnapshotError, match=words):
             restore()
+    says("the snapshot is of a …; write ….restore(...)")
+    with pytest.raises(SnapshotError, match=r"of a DecodeStream; write DecodeStream\.restore\("):
+        StopSequenceDecoder.restore(tokenizer, snapshot)

@@ -119,7 +119,7 @@ class Reader:
         self.text = ""
 
     def take(self, chunk: Chunk) -> None:
-        trail, engine, machine = self._trail, self._engine, self._stream.machine
+        trail, engine, machine = self._trail, self._engine, self._stream.decoder
         assert not (self.chunks and self.chunks[-1].finish_reason), (
             "the last chunk was not the last"
         )

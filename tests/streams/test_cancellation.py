@@ -150,7 +150,7 @@ async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
         group.start_soon(other)
     assert reader.scope.cancelled_caught
     assert (engine.closings, engine.is_closed) == (1, True)
-    assert len(reader.text) == reader.chunks.machine.num_tokens <= MAX_TOKENS_AT_ONCE
+    assert len(reader.text) == reader.chunks.decoder.num_tokens <= MAX_TOKENS_AT_ONCE
 
 
 @pytest.mark.anyio
@@ -167,7 +167,7 @@ async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> N
     reader = Reader(stream(engine, TOKENIZER, idle_timeout=idle_timeout))
     await reader.read()
     assert reader.scope.cancelled_caught
-    assert (reader.chunks.machine.num_tokens, engine.closings) == (2, 1)
+    assert (reader.chunks.decoder.num_tokens, engine.closings) == (2, 1)
 
 
 # --- while it is closed ---------------------------------------------------------------------------
@@ -225,7 +225,7 @@ async def test_a_task_of_asyncio_that_is_cancelled_closes(place: int) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (chunks.machine.num_tokens, engine.is_closed) == (place, True)
+    assert (chunks.decoder.num_tokens, engine.is_closed) == (place, True)
 
 
 @pytest.mark.asyncio
@@ -254,7 +254,7 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
     with pytest.raises(asyncio.CancelledError):
         await task
     assert chunks.pending_text == "b"
-    assert chunks.machine.finished
+    assert chunks.decoder.finished
     await chunks.aclose()
     assert engine.closings == 1
 

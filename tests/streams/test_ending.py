@@ -369,7 +369,7 @@ async def silent_after(count: int, pulls: int) -> None:
 
 def machine_of(kind: str) -> Any:
     if kind == "decoder":
-        return stream([], TOKENIZER, stop="ab!").machine
+        return stream([], TOKENIZER, stop="ab!").decoder
     return DecodeStream(TOKENIZER)
 
 
@@ -518,8 +518,8 @@ async def test_pending_text_is_what_would_come_out_and_asking_changes_nothing() 
     with pytest.raises(BoomError):
         await drained(chunks)
     assert chunks.pending_text == "ab\ufffd" == chunks.pending_text
-    assert isinstance(chunks.machine, StopSequenceDecoder)
-    assert (chunks.machine.jailed, chunks.machine.held) == ("ab", b"\xc3")
+    assert isinstance(chunks.decoder, StopSequenceDecoder)
+    assert (chunks.decoder.jailed, chunks.decoder.held) == ("ab", b"\xc3")
     done = stream([A, [B, STOP]], TOKENIZER, stop="STOP")
     assert [chunk.text for chunk in await drained(done)] == ["a", "b"]
     assert done.pending_text == ""

@@ -63,7 +63,7 @@ async def test_a_stream_that_nobody_keeps_is_let_go_at_once() -> None:
         chunks = stream(Engine([1, 2, 3]), TOKENIZER)
         await anext(chunks)
         await chunks.aclose()
-        decoder = weakref.ref(chunks.machine)
+        decoder = weakref.ref(chunks.decoder)
         del chunks
         assert decoder() is None
     finally:

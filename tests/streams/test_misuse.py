@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +14,11 @@ from streamdec import (
     DecoderPool,
     DecodeStream,
     MockTokenizer,
+    Sequence,
+    SnapshotError,
     StopConditions,
     StopSequenceDecoder,
+    TextStopDecoder,
     iter_chunks,
     stream,
 )
@@ -102,6 +107,37 @@ def test_a_source_and_a_tokenizer_that_are_swapped(begin: Any) -> None:
         begin([1, 2], decoder=DecodeStream(MockTokenizer()))
     with pytest.raises(TypeError, match="must be an object, got the class MockTokenizer"):
         begin([1, 2], MockTokenizer)
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        lambda snapshot: DecodeStream.restore(TOKENIZER, snapshot),
+        lambda snapshot: StopSequenceDecoder.restore(TOKENIZER, snapshot),
+        lambda snapshot: Sequence.restore(TOKENIZER, snapshot),
+        lambda snapshot: TextStopDecoder.restore(snapshot),
+        lambda snapshot: DecoderPool.restore(TOKENIZER, snapshot),
+    ],
+)
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_snapshot_as_json(restore: Any, is_text: bool) -> None:
+    snapshot = json.dumps(DecodeStream(TOKENIZER).snapshot())
+    with pytest.raises(SnapshotError, match=r"must be a dict, not \w+; write json\.loads\(snap"):
+        restore(snapshot if is_text else snapshot.encode())
+
+
+@pytest.mark.parametrize("kind", [DecodeStream, StopSequenceDecoder, Sequence, DecoderPool])
+@pytest.mark.parametrize("other", [DecodeStream, StopSequenceDecoder, Sequence, DecoderPool])
+def test_a_snapshot_of_another_class(kind: Any, other: Any) -> None:
+    if kind is other:
+        return
+    name = other.__name__
+    told = f"the snapshot is of a {name}; write {name}.restore(...)"
+    with pytest.raises(SnapshotError, match=f"^{re.escape(told)}$"):
+        kind.restore(TOKENIZER, other(TOKENIZER).snapshot())
 
 
 def test_a_sink_that_is_a_coroutine_function() -> None:

@@ -64,8 +64,8 @@ async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> N
     assert chunks[-1].stop_reason == "\nUser:"
     assert script.pulls == 5, "a piece was pulled after the stop"
     assert stops == [2]
-    assert reader.machine.match is not None
-    assert reader.machine.match.start == len("It is 42.")
+    assert reader.decoder.match is not None
+    assert reader.decoder.match.start == len("It is 42.")
 
 
 def test_a_plain_source_is_closed_at_the_stop() -> None:

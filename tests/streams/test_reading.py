@@ -106,7 +106,7 @@ async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
     chunks = stream(engine, TOKENIZER, stop="bx")
     with pytest.raises((TokenIdError, SourceError)):
         await drained(chunks)
-    assert (chunks.machine.num_tokens, engine.pulls) == (1, 2)
+    assert (chunks.decoder.num_tokens, engine.pulls) == (1, 2)
 
 
 async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> None:
@@ -237,7 +237,7 @@ async def test_tokens_on_the_hot_path_count_with_those_that_take_the_slow_path(
     places: list[int] = []
 
     async def noted_checkpoint() -> None:
-        places.append(chunks.machine.num_tokens)
+        places.append(chunks.decoder.num_tokens)
         await checkpoint()
 
     monkeypatch.setattr(text_stream, "checkpoint", noted_checkpoint)

@@ -165,7 +165,7 @@ async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
     with pytest.raises(RuntimeError, match="the producer ended with ") as raised:
         await anext(chunks)
     assert raised.value.__cause__ is error
-    assert (feed.closed, chunks.machine.finished) == (True, False)
+    assert (feed.closed, chunks.decoder.finished) == (True, False)
 
 
 async def test_a_user_who_interrupts_the_producer_is_heard() -> None:

@@ -181,10 +181,10 @@ async def around_an_engine(tokenizer: Decoder) -> None:
         assert_type(chunks, TextStream[StopSequenceDecoder])
         async for chunk in chunks:
             assert_type(chunk, Chunk)
-        assert_type(chunks.machine.match, StopMatch | None)
+        assert_type(chunks.decoder.match, StopMatch | None)
     async with wrap(engine(), DecodeStream(tokenizer), idle_timeout=5) as plain:
         assert_type(plain, TextStream[DecodeStream])
-        assert_type(plain.machine.held, bytes)
+        assert_type(plain.decoder.held, bytes)
     async for chunk in stream(plain_engine(), tokenizer, conditions=StopConditions("a")):
         assert_type(chunk.finish_reason, FinishReason | None)
 

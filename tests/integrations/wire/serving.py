@@ -177,8 +177,8 @@ class Server:
             async with each as chunks:
                 async for chunk in chunks:
                     more: dict[str, Any] = {"num_tokens": _machine(each).num_tokens}
-                    if isinstance(each.machine, LogprobTracker):
-                        more["logprobs"] = each.machine.take()
+                    if isinstance(each.decoder, LogprobTracker):
+                        more["logprobs"] = each.decoder.take()
                     whole.step(chunk, **({"index": index} if index else {}), **more)
         return Response(
             whole.body_bytes(), 500 if whole.failed else 200, media_type="application/json"
@@ -232,4 +232,4 @@ def served(app: Any) -> Iterator[str]:
 
 
 def _machine(each: TextStream[Any]) -> Any:
-    return getattr(each.machine, "decoder", each.machine)
+    return getattr(each.decoder, "decoder", each.decoder)

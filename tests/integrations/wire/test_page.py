@@ -297,7 +297,7 @@ def test_log_probabilities(examples: dict[str, Any]) -> None:
             {"id": each, "logprob": -1.0, "top": {}} for each in (256, 259, 65)
         ]
         chunks = examples["with_logprobs"](outputs, "\nUser:")
-        tracker = chunks.machine
+        tracker = chunks.decoder
         return [(chunk.text, [each.token for each in tracker.take()]) async for chunk in chunks]
 
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
