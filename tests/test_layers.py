@@ -19,7 +19,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 NOUNS = tuple(
-    f"streamdec.{name}" for name in ("chunks", "encoding", "errors", "hooks", "locks", "protocols")
+    f"streamdec.{name}"
+    for name in ("chunks", "encoding", "errors", "hooks", "locks", "mistakes", "protocols")
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,

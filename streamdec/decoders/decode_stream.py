@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Never, SupportsIndex
 
 from streamdec.decoders.machine import Machine
+from streamdec.decoders.mistakes import unknown_decoder_option
 from streamdec.decoders.step import feed_function, note_taken, step_function
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import NO_CONDITIONS
+from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.tables.byte_table import ByteTable
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.tables.provenance import Contribution
@@ -48,6 +49,7 @@ class DecodeStream(Machine):
             space before punctuation and English contractions.
         spans: record where each token stands in the text, for ``take_spans()``. Raises ValueError
             with the clean-up, for a tokenizer that replaces text, and on the windowed route.
+        others: not accepted. The TypeError says what to write instead.
 
     Raises:
         ValueError: an option has an unknown value, or one that this tokenizer or another option
@@ -90,7 +92,14 @@ class DecodeStream(Machine):
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
         spans: bool = False,
+        **others: Never,
     ) -> None:
+        if others:
+            raise unknown_decoder_option("DecodeStream", others, "prompt_token_ids", "spans")
+        if isinstance(prompt_token_ids, StopConditions):
+            raise TypeError(
+                "a DecodeStream has no stops; write StopSequenceDecoder(tokenizer, conditions)"
+            )
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )

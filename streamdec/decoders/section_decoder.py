@@ -107,6 +107,7 @@ class SectionDecoder(StopSequenceDecoder):
     __slots__ = ("_first_reader", "_known", "_reader", "_sections")
 
     _kind = "sections"
+    _parameters = (*StopSequenceDecoder._parameters, "sections", "keep_markers", "starts_inside")
 
     _sections: Sections
     _first_reader: SectionReader

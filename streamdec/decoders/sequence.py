@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self, SupportsIndex, cast
+from typing import Any, Never, Self, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders import snapshots
 from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.decoders.mistakes import unknown_decoder_option
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 from streamdec.tables.decode_options import ByteFallbackMode, Options, Route, UnknownIds
@@ -32,6 +33,7 @@ class Sequence:
         byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
+        others: not accepted. The TypeError says what to write instead.
 
     Raises what DecodeStream raises, and for ``token_ids`` what ``append_tokens`` raises.
 
@@ -60,7 +62,10 @@ class Sequence:
         byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
+        **others: Never,
     ) -> None:
+        if others:
+            raise unknown_decoder_option("Sequence", others, "token_ids")
         self._stream = DecodeStream(
             tokenizer,
             skip_special_tokens=skip_special_tokens,

@@ -185,7 +185,7 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class, whose name in snapshots is ``kind``."""
+    """Return the error for a snapshot of another class, named ``kind`` there."""
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")

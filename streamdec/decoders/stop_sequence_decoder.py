@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Never, SupportsIndex
+from typing import TYPE_CHECKING, ClassVar, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
 from streamdec.decoders.machine import PLAIN_FEED, PLAIN_STEP, Machine, fed
+from streamdec.decoders.mistakes import not_conditions, unknown_decoder_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
@@ -35,7 +36,7 @@ class StopSequenceDecoder(Machine):
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
         spans: as for DecodeStream. A span is available once its text was output.
-        others: not accepted. The TypeError for ``stop=`` and the like says where to pass it.
+        others: not accepted. The TypeError says what to write instead.
 
     Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions.
 
@@ -64,6 +65,8 @@ class StopSequenceDecoder(Machine):
     __slots__ = ()
 
     _kind = "stop"
+    _parameters: ClassVar[tuple[str, ...]] = ("conditions", "prompt_token_ids", "spans")
+    """The parameters of the constructor besides the tokenizer and the options of decoding."""
 
     def __init__(
         self,
@@ -79,12 +82,9 @@ class StopSequenceDecoder(Machine):
         **others: Never,
     ) -> None:
         if others:
-            what = type(self).__name__
-            call = f"{what}(tokenizer, StopConditions(stop=...))"
-            raise unknown_option(what, next(iter(others)), call, "spans")
+            raise unknown_decoder_option(type(self).__name__, others, *self._parameters)
         if not isinstance(conditions, StopConditions):
-            told = f"conditions must be StopConditions, not {conditions!r:.80}"
-            raise TypeError(f"{told}; write StopConditions(stop=...)")
+            raise not_conditions(type(self).__name__, conditions)
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )
@@ -178,21 +178,3 @@ class StopSequenceDecoder(Machine):
     def finish_reason(self) -> FinishReason | None:
         """Why the stream ended; None while it has not."""
         return None if self._end is None else self._end.finish_reason
-
-
-def unknown_option(what: str, name: str, call: str, *others: str) -> TypeError:
-    """Return the error for the option ``name``, which ``what`` does not have.
-
-    It says what to write instead: a similar option, or for stops ``call``. ``others`` are the
-    options that ``what`` has besides those of all decoders.
-    """
-    from difflib import get_close_matches  # only for this error
-
-    known = ("conditions", "prompt_token_ids", *Options._fields, *others)
-    if name in ("sections", "keep_markers"):
-        advice = "write SectionDecoder(tokenizer, conditions, sections=...)"
-    elif near := get_close_matches(name, known, n=1, cutoff=0.76):
-        advice = f"did you mean {near[0]}?"
-    else:
-        advice = f"for stops, pass conditions as the second argument: {call}"
-    return TypeError(f"{what} has no option {name!r}; {advice}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from streamdec.chunks import (
     NOTHING,
@@ -15,7 +15,8 @@ from streamdec.chunks import (
 )
 from streamdec.decoders import snapshots
 from streamdec.errors import FinishedError
-from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.mistakes import unknown_option
+from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.stops.stop_set import Matching, Read, StopSet
 from streamdec.stops.stop_sets import text_stop_set_for
 
@@ -57,6 +58,7 @@ class TextStopDecoder:
     Args:
         conditions: stop strings, patterns, and markers that are texts. Without them the text ends
             at ``flush``. Sections begin outside unless ``starts_inside=True`` was given.
+        others: not accepted. The TypeError says what to write instead.
 
     Raises:
         TypeError: ``conditions`` is not a StopConditions.
@@ -85,7 +87,10 @@ class TextStopDecoder:
     _num_bytes: int
     """Their bytes as UTF-8."""
 
-    def __init__(self, conditions: StopConditions = NO_CONDITIONS) -> None:
+    def __init__(self, conditions: StopConditions = NO_CONDITIONS, **others: Never) -> None:
+        if others:
+            elsewhere = dict.fromkeys(OPTIONS, "write TextStopDecoder(StopConditions({}=...))")
+            raise unknown_option("TextStopDecoder", next(iter(others)), ("conditions",), elsewhere)
         if not isinstance(conditions, StopConditions):
             raise TypeError(
                 f"conditions must be StopConditions, not {conditions!r:.80}; write "

@@ -5,11 +5,11 @@ The APIs have no word for some ends of a stream. Clients then get an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from streamdec.chunks import FinishReason
-from streamdec.streams.options import unknown_option
+from streamdec.mistakes import unknown_option
 
 REASONING = "reasoning"
 """The name of the section whose text has its own field in the APIs."""
@@ -24,7 +24,7 @@ FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
 
 
 def check_options(
-    what: str, options: Mapping[str, object], known: Iterable[str], required: Iterable[str]
+    what: str, options: Mapping[str, object], known: Collection[str], required: Iterable[str]
 ) -> None:
     """Raise TypeError if ``what`` got an unknown option or lacks a required one."""
     for name in options:

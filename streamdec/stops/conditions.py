@@ -12,10 +12,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
-from typing import Any, Self, SupportsIndex, TypeGuard
+from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
+from streamdec.mistakes import unknown_option
 from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.stops.regex_matcher import matcher_of
+from streamdec.tables.decode_options import Options
 from streamdec.tables.token_ids import check_token_id, is_bool
 
 __all__ = ["StopConditions"]
@@ -104,6 +106,7 @@ class StopConditions(_Fields):
             Checked, and not kept. None: no bound.
         max_total_length: the same for the sum of these, and of the sources of the patterns.
             Memory and the cost of making conditions grow with it.
+        others: not accepted. The TypeError says what to write instead.
 
     Raises:
         ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
@@ -151,7 +154,12 @@ class StopConditions(_Fields):
         max_match_length: int | None = None,
         max_stop_length: int | None = None,
         max_total_length: int | None = None,
+        **others: Never,
     ) -> None:
+        if others:
+            to_decoder = (*Options._fields, "prompt_token_ids", "spans", "sections")
+            elsewhere = dict.fromkeys(to_decoder, "pass {} to the decoder or the stream")
+            raise unknown_option(type(self).__name__, next(iter(others)), OPTIONS, elsewhere)
         given = (
             *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
             *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
@@ -404,6 +412,9 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }
+OPTIONS = (*_READ, "max_stop_length", "max_total_length")
+"""The arguments of StopConditions."""
+
 _READERS = [
     (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
     for each in fields(_Fields)

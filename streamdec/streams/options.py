@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.mistakes import NOWHERE, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
+from streamdec.streams.outputs import ids_of
 from streamdec.streams.stepper import Machine
 from streamdec.tables.decode_options import ByteFallbackMode, UnknownIds
 
 __all__ = [
     "NO_PROMPT",
+    "ONLY_ASYNC",
     "ChunkBy",
     "DecoderOptions",
     "DecodingOptions",
     "ReadingOptions",
     "Sections",
     "StreamOptions",
+    "check_reading_options",
     "decoder_of",
+    "misplaced",
     "new_decoder",
     "parted_options",
     "sorted_options",
@@ -127,45 +133,60 @@ class StreamOptions(ReadingOptions, DecoderOptions, total=False):
     """
 
 
-def sorted_options(what: str, options: Mapping[str, Any]) -> tuple[ReadingOptions, DecoderOptions]:
+def sorted_options(
+    what: str, options: Mapping[str, Any], elsewhere: Mapping[str, str] = NOWHERE
+) -> tuple[ReadingOptions, DecoderOptions]:
     """Return ``options`` by kind: options of reading, and options of decoding.
 
-    Raises TypeError for an option that ``what`` does not have.
+    Raises TypeError for an option that ``what`` does not have. ``elsewhere`` is as for
+    ``unknown_option``.
     """
     reading, decoding = ReadingOptions.__annotations__, DecoderOptions.__annotations__
     for name in options:
         if name not in reading and name not in decoding:
-            raise unknown_option(what, name, [*reading, *decoding])
+            known = (*reading, *decoding, *_PARAMETERS, "idle_timeout")
+            raise unknown_option(what, name, known, elsewhere)
     return (
         cast(ReadingOptions, {name: each for name, each in options.items() if name in reading}),
         cast(DecoderOptions, {name: each for name, each in options.items() if name in decoding}),
     )
 
 
-_NAMES_ELSEWHERE = {
-    "max_completion_tokens": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "min_new_tokens": "min_tokens",
-    "no_stop_trim": "include_stop_str_in_output",
-    "stop_sequences": "stop",
-    "stop_strings": "stop",
-    "stop_words": "stop",
-}
-"""Options of engines and APIs, and their names here."""
+_PARAMETERS = ("tokenizer", "conditions", "prompt_token_ids", "decoder", "on_stop")
+"""The other parameters of ``stream`` and ``iter_chunks``."""
+
+ONLY_ASYNC = MappingProxyType(
+    {"idle_timeout": "only an asynchronous source can be interrupted: use stream() or wrap()"}
+)
+"""What to write for options that streams on plain sources do not have."""
 
 
-def unknown_option(what: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an unknown option ``name``, with the most similar name.
+def check_reading_options(
+    what: str, maker: str, options: Mapping[str, Any], elsewhere: Mapping[str, str] = NOWHERE
+) -> None:
+    """Raise TypeError for one of ``options`` that is not an option of reading.
 
-    ``what`` does not have the option; ``known`` are the options that it has.
+    ``what`` was called, and ``maker`` is the function that also makes the decoder.
     """
-    from difflib import get_close_matches  # only for this error
+    for name in options:
+        if name not in ReadingOptions.__annotations__:
+            known = (*ReadingOptions.__annotations__, "decoder", "on_stop", "idle_timeout")
+            to_decoder = (*DecoderOptions.__annotations__, *_PARAMETERS[:3])
+            told = f"pass it to the decoder, or write {maker}(source, tokenizer, {{}}=...)"
+            elsewhere = {**dict.fromkeys(to_decoder, told), **elsewhere}
+            raise unknown_option(what, name, known, elsewhere)
 
-    known = list(known)
-    named = _NAMES_ELSEWHERE.get(name)
-    near = [named] if named in known else get_close_matches(name, known, n=1, cutoff=0.7)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    return TypeError(f"{what} has no option {name!r}{meant}")
+
+def misplaced(what: str, given: object) -> TypeError:
+    """Return the error for ``given`` after the tokenizer, without a name."""
+    name = "conditions"
+    if not isinstance(given, StopConditions):
+        is_text = isinstance(given, str) or (
+            isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in given)
+        )
+        name = "stop" if is_text else "prompt_token_ids" if ids_of(given) is not None else "option"
+    call = f"{what}(source, tokenizer, {name}=...)"
+    return TypeError(f"{what}() takes only the source and the tokenizer by position; write {call}")
 
 
 def decoder_of(

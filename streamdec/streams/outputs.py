@@ -6,6 +6,7 @@ ids and, at the end, the engine's finish reason. No engine is imported, and noth
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex, cast
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.errors import SourceError, warn
 
-__all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain"]
+__all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain", "not_a_source"]
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -140,6 +141,26 @@ class GrowthWatch:
                 f"engine's outputs seem to be cumulative and their text is repeated; {self._advice}"
             )
         self.is_over, self._before = True, []
+
+
+def not_a_source(source: Any, *, is_async: bool) -> TypeError:
+    """Return the error for a ``source`` that a stream cannot read; close a coroutine."""
+    if inspect.isawaitable(source):
+        if inspect.iscoroutine(source):
+            source.close()
+        hint = ": await it, and pass its result"
+    elif isinstance(source, (str, bytes)):
+        hint = ": expected token ids, got text"
+    elif hasattr(source, "__aiter__"):
+        hint = ": use stream() or wrap() for an asynchronous source"
+    elif callable(source):
+        hint = ": call it, and pass its result"
+    elif hasattr(source, "get") and hasattr(source, "put"):
+        hint = ": put the ids into a TokenQueue" if is_async else ": write iter(queue.get, None)"
+    else:
+        hint = ""
+    kind = "(async) iterable" if is_async else "iterable"
+    return TypeError(f"source must be an {kind} of outputs, not {source!r:.80}{hint}")
 
 
 class OutputReader:

@@ -14,10 +14,11 @@ from typing import Any, Self, SupportsIndex, Unpack, get_args
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import check_mapping, other_class, shown
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder, unknown_option
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
+from streamdec.mistakes import unknown_option
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
+from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.options import DecodingOptions, Sections, new_decoder
 from streamdec.streams.outputs import GrowthWatch, checked_ids
@@ -32,6 +33,20 @@ FORMAT = 1
 
 NEW_IDS = "pass only the new ids of each round"
 """The advice of the warning about lists of ids that look cumulative."""
+_OPTIONS = (
+    *("conditions", "prompt_token_ids", "sections", "keep_markers", "starts_inside", "spans"),
+    *DecodingOptions.__annotations__,
+)
+"""The options of ``add``."""
+_ELSEWHERE = {
+    **dict.fromkeys(
+        (name for name in OPTIONS if name not in _OPTIONS),
+        "write add(request_id, StopConditions({}=...))",
+    ),
+    "return_token_ids": "write DecoderPool(tokenizer, return_token_ids=...)",
+    "sink": "call attach(request_id, sink) after add()",
+}
+"""Options that ``add`` does not have, and what to write instead."""
 
 RequestId = str | int
 
@@ -117,8 +132,7 @@ class DecoderPool:
         self._check_new(request_id)
         for name in options:
             if name not in DecodingOptions.__annotations__:
-                call = "add(request_id, StopConditions(stop=...))"
-                raise unknown_option("DecoderPool.add()", name, call)
+                raise unknown_option("DecoderPool.add()", name, _OPTIONS, _ELSEWHERE)
         decoder = new_decoder(
             self.tokenizer,
             conditions,

@@ -90,9 +90,16 @@ def check_machine(machine: object) -> None:
     if isinstance(machine, StopSequenceDecoder):
         return  # checking the protocol would take longer than the rest of making a stream
     if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
+        hint = ""
+        if isinstance(machine, type):
+            hint = f"; write {machine.__name__}(...)"
+        elif hasattr(machine, "decode"):
+            hint = "; for a tokenizer use stream() or iter_chunks()"
+        elif hasattr(machine, "__iter__") or hasattr(machine, "__aiter__"):
+            hint = "; the source comes first, then the decoder"
         raise TypeError(
-            "a stream runs on a DecodeStream, a Sequence, a StopSequenceDecoder or a "
-            f"TextStopDecoder, not on {type(machine).__name__}: {machine!r:.80}"
+            "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+            f"TextStopDecoder, not {machine!r:.80}{hint}"
         )
 
 

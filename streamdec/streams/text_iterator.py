@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
 from streamdec.decoders.section_decoder import SectionDecoder
@@ -19,12 +19,15 @@ from streamdec.stops.conditions import StopConditions
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import (
     NO_PROMPT,
+    ONLY_ASYNC,
     ReadingOptions,
     StreamOptions,
+    check_reading_options,
     decoder_of,
+    misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain
+from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 
@@ -64,6 +67,7 @@ class TextIterator(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
+        check_reading_options("TextIterator", "iter_chunks", options, ONLY_ASYNC)
         super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
@@ -82,6 +86,14 @@ class TextIterator(BaseStream[M]):
 
     def __next__(self) -> Chunk:
         return next(self._chunks)
+
+    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError("a TextIterator is not asynchronous: write `with`, or use stream()")
+
+        def __aexit__(self, *_: object) -> None:
+            pass  # for __aenter__, which raises
 
     # --- the end
 
@@ -161,18 +173,9 @@ def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]
 
 def _iterator_of(source: Any) -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):
-        raise TypeError(f"source must be an iterable of outputs, not {source!r:.80}{_hint(source)}")
+        raise not_a_source(source, is_async=False)
     iterator = iter(source)
     return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
-
-
-def _hint(source: object) -> str:
-    """Return the part of the error message that says what to do."""
-    if isinstance(source, (str, bytes)):
-        return ": expected token ids, got text"
-    if hasattr(source, "__aiter__"):
-        return ": use stream() for an asynchronous source"
-    return ": call it, and pass its result" if callable(source) else ""
 
 
 class _Bare:
@@ -192,7 +195,7 @@ class _Bare:
 def iter_chunks(
     source: Iterable[Any],
     tokenizer: Decoder | None = None,
-    *,
+    *others: Never,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
     decoder: StopSequenceDecoder | Machine | None = None,
@@ -208,6 +211,7 @@ def iter_chunks(
             own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
+        others: not accepted. All other arguments have names.
         conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
@@ -237,7 +241,9 @@ def iter_chunks(
     Chunk(text='Hi!')
     Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
     """
-    reading_options, decoder_options = sorted_options("iter_chunks()", options)
+    if others:
+        raise misplaced("iter_chunks", others[0])
+    reading_options, decoder_options = sorted_options("iter_chunks()", options, ONLY_ASYNC)
     decoder = decoder_of(
         "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
     )

@@ -21,7 +21,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unpack, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -37,10 +37,12 @@ from streamdec.streams.options import (
     NO_PROMPT,
     ReadingOptions,
     StreamOptions,
+    check_reading_options,
     decoder_of,
+    misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain
+from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.tables.letters import SLOW
@@ -104,6 +106,7 @@ class TextStream(BaseStream[M]):
         idle_timeout: float | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
+        check_reading_options("TextStream", "stream", options)
         super().__init__(decoder, **options)
         pulled = _iterator_of(source)
         if idle_timeout is not None:
@@ -171,6 +174,11 @@ class TextStream(BaseStream[M]):
 
         def __iter__(self) -> NoReturn:
             raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
+
+        def __next__(self) -> NoReturn:
+            raise TypeError(
+                "a TextStream is asynchronous: write `await anext(...)`, or use iter_chunks()"
+            )
 
         def __await__(self) -> NoReturn:
             raise TypeError(
@@ -284,16 +292,9 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
     if hasattr(source, "__aiter__"):
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
-    is_awaitable = inspect.isawaitable(source)  # a Future can be iterated over too
-    if is_plain(source) and not is_awaitable:
+    if is_plain(source) and not inspect.isawaitable(source):  # one can iterate over a Future too
         return _Blocking(source)
-    if inspect.iscoroutine(source):
-        source.close()
-    verb = "await" if is_awaitable else "call" if callable(source) else ""
-    hint = f": {verb} it, and pass its result" if verb else ""
-    if isinstance(source, (str, bytes)):
-        hint = ": expected token ids, got text"
-    raise TypeError(f"source must be an (async) iterable of outputs, not {source!r:.80}{hint}")
+    raise not_a_source(source, is_async=True)
 
 
 def _close_of(iterator: Any) -> Callable[[], object] | None:
@@ -384,13 +385,14 @@ def wrap(
     >>> anyio.run(main)
     ['caf', 'é', '']
     """
+    check_reading_options("wrap()", "stream", options)
     return TextStream(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **options)
 
 
 def stream(
     source: AsyncIterable[Any] | Iterable[Any],
     tokenizer: Decoder | None = None,
-    *,
+    *others: Never,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
     decoder: StopSequenceDecoder | Machine | None = None,
@@ -405,6 +407,7 @@ def stream(
             own objects or dicts; see :func:`~streamdec.wrap`.
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
+        others: not accepted. All other arguments have names.
         conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
@@ -443,8 +446,12 @@ def stream(
     '!' None
     '' stop
     """
+    if others:
+        raise misplaced("stream", others[0])
     reading_options, decoder_options = sorted_options("stream()", options)
     decoder = decoder_of(
         "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
     )
-    return wrap(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options)
+    return TextStream(
+        source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options
+    )

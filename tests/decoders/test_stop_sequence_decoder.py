@@ -33,13 +33,7 @@ def decoder_of(
     [
         ("skip_special_token", "did you mean skip_special_tokens?"),
         ("span", "did you mean spans?"),
-        (
-            "stop",
-            (
-                "for stops, pass conditions as the second argument: "
-                "StopSequenceDecoder(tokenizer, StopConditions(stop=...))"
-            ),
-        ),
+        ("stop", "write StopSequenceDecoder(tokenizer, StopConditions(stop=...))"),
         ("sections", "write SectionDecoder(tokenizer, conditions, sections=...)"),
     ],
 )

@@ -659,4 +659,4 @@ def test_what_is_not_there_is_not_there() -> None:
         "Loops are detected",
     }
     with pytest.raises(TypeError, match="spaces_between_special_tokens"):
-        DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[call-arg]
+        DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[arg-type]

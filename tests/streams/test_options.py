@@ -253,7 +253,7 @@ def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
 async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> None:
     """Iterating over a future is how old coroutines awaited it: it yields itself."""
     future: Any = asyncio.get_running_loop().create_future()
-    open_: Callable[..., Any] = stream if is_async else iter_chunks
+    open_: Any = stream if is_async else iter_chunks
     with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
         open_(future, TOKENIZER)
 
@@ -279,7 +279,7 @@ def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
 
 @pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])
 def test_what_is_no_machine_is_named(machine: Any) -> None:
-    with pytest.raises(TypeError, match="a stream runs on a DecodeStream, a Sequence, a StopSeq"):
+    with pytest.raises(TypeError, match="decoder must be a DecodeStream, a Sequence, a StopSeq"):
         wrap([1], machine)
 
 

@@ -298,13 +298,11 @@ def test_nothing_is_added_where_something_is_wrong() -> None:
     [
         ("conditon", "did you mean conditions?"),
         ("skip_special_token", "did you mean skip_special_tokens?"),
-        (
-            "stop",
-            (
-                "for stops, pass conditions as the second argument: "
-                "add(request_id, StopConditions(stop=...))"
-            ),
-        ),
+        ("start_inside", "did you mean starts_inside?"),
+        ("stop", "write add(request_id, StopConditions(stop=...))"),
+        ("stop_strings", "write add(request_id, StopConditions(stop=...))"),
+        ("sink", "call attach(request_id, sink) after add()"),
+        ("return_token_ids", "write DecoderPool(tokenizer, return_token_ids=...)"),
     ],
 )
 def test_an_unknown_option_of_a_request_says_what_to_write(name: str, advice: str) -> None:

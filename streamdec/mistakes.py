@@ -1,0 +1,54 @@
+"""Errors for likely mistakes in calls: they say what to write instead.
+
+A call that is right never gets here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+_MOST_LISTED = 10
+"""The most options that a message lists."""
+
+_NAMES_ELSEWHERE = {
+    "max_completion_tokens": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "no_stop_trim": "include_stop_str_in_output",
+    "prompt": "prompt_token_ids",
+    "stop_conditions": "conditions",
+    "stop_sequences": "stop",
+    "stop_strings": "stop",
+    "stop_words": "stop",
+    "timeout": "idle_timeout",
+}
+"""Options of engines and APIs, and their names here."""
+
+NOWHERE: Mapping[str, str] = MappingProxyType({})
+
+
+def unknown_option(
+    what: str, name: str, known: Collection[str], elsewhere: Mapping[str, str] = NOWHERE
+) -> TypeError:
+    """Return the error for the option ``name``, which ``what`` does not have.
+
+    It says what to write: the most similar option, or a short list of all.
+
+    Args:
+        what: the function or class.
+        name: the unknown option.
+        known: the options of ``what``.
+        elsewhere: options of other functions and classes, and what to write for each; ``{}`` stands
+            for its name.
+    """
+    from difflib import get_close_matches  # only for this error
+
+    meant = _NAMES_ELSEWHERE.get(name, name)
+    if near := get_close_matches(meant, elsewhere, n=1, cutoff=0.85):
+        advice = f"; {elsewhere[near[0]].format(near[0])}"
+    elif near := get_close_matches(meant, known, n=1, cutoff=0.7):
+        advice = f"; did you mean {near[0]}?"
+    else:
+        advice = f"; it has {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
+    return TypeError(f"{what} has no option {name!r}{advice}")
