@@ -79,13 +79,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TypeError",
-            "token ids must be a list or an array, not str",
+            "token ids must be a list or an array, not str; …",
             "Text, bytes, a dict or a set instead of ids.",
             LAWS,
         ),
         Message(
             "TypeError",
-            "an array of token ids must have one dimension, not 2",
+            "an array of token ids must have one dimension, not 2; …",
             "An array or a tensor of a batch. Pass one row.",
             "../how-to/engines.md#transformers Around transformers",
         ),
@@ -120,8 +120,9 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLibraryError",
-            "Tokenizer.decode: OverflowError: …",
-            "After the colon is the library's own message, here for a negative id in `decode`.",
+            "Tokenizer.encode_batch_fast: Exception: …",
+            "After the colon is the library's own message, here of a tokenizer that lacks its "
+            "token for unknown words.",
             FORMATS,
         ),
         Message(

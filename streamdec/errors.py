@@ -91,9 +91,10 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
     """A token id that is invalid, or that the tokenizer does not have.
 
     When: by a step or a prompt, for an id that is not an integer, is a bool, or is outside of 0 …
-    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. ``stream`` and ``iter_chunks``
-    raise it after they have yielded the earlier text. A ``DecoderPool`` puts it into
-    ``pool.errors``, and ends only that request.
+    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. ``decode`` of a tokenizer raises
+    it too, but not for a bool or an unknown id. ``stream`` and ``iter_chunks`` raise it after they
+    have yielded the earlier text. A ``DecoderPool`` puts it into ``pool.errors``, and ends only
+    that request.
 
     State: the stream, as for ``StreamdecError``. ``token_id`` is the object that was passed, and
     ``index`` its position among the generated tokens (None in a prompt). ``str(error)`` is the
@@ -382,12 +383,14 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
     What to do: report it to that library, with the text or the ids. A trace of a stream has them
     (``streamdec trace``).
 
-    >>> from streamdec import TokenizerLibraryError, load_tokenizer
+    >>> from streamdec import HuggingFaceTokenizer, TokenizerLibraryError
+    >>> from tokenizers import Tokenizer, models
+    >>> without_unknown = Tokenizer(models.WordPiece({"Hi": 0}, unk_token="[UNK]"))
     >>> try:
-    ...     load_tokenizer("path/to/model").decode([-1])
+    ...     HuggingFaceTokenizer(without_unknown).encode("?")
     ... except TokenizerLibraryError as error:
-    ...     print(repr(error.__cause__)[:13])
-    OverflowError
+    ...     print(error.__cause__)
+    WordPiece error: Missing [UNK] token from the vocabulary
     """
 
 

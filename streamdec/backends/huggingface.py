@@ -30,7 +30,7 @@ from streamdec.folders.folder_tokens import read_folder
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
-from streamdec.tokenizers._common import fingerprint_of, guarded
+from streamdec.tokenizers._common import fingerprint_of, guarded, listed_ids
 from streamdec.tokenizers._growth import check_work
 from streamdec.tokenizers._instrumented import instrumented_decode
 
@@ -230,9 +230,14 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        text: str = guarded(
-            self._tokenizer.decode, token_ids, skip_special_tokens=skip_special_tokens
-        )
+        decode = self._tokenizer.decode
+        try:
+            text: str = guarded(decode, token_ids, skip_special_tokens=skip_special_tokens)
+        except TokenizerLibraryError:
+            ids = listed_ids(token_ids)  # raises if the ids are the reason
+            if isinstance(token_ids, list):
+                raise
+            text = guarded(decode, ids, skip_special_tokens=skip_special_tokens)
         end = self._word_end
         return text.replace(end, " ").strip() if end else text
 

@@ -25,6 +25,7 @@ from streamdec.stops.stop_set import Matching, StopSet
 from streamdec.tables.counting import MOST_COUNTED, code_points_in, count_of, text_in, tokens_in
 from streamdec.tables.decode_options import DEFAULT_OPTIONS, Options, Route
 from streamdec.tables.provenance import BEFORE
+from streamdec.tables.shared_tables import check_decoder
 from streamdec.tables.table import Table
 from streamdec.tables.token_ids import check_token_id
 
@@ -145,8 +146,10 @@ def load(
 ) -> tuple[Options, Fields]:
     """Return the options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError if it is of another class, tokenizer or options.
+    Raises SnapshotError if it is of another class, tokenizer or options, and TypeError if
+    ``tokenizer`` is not a tokenizer.
     """
+    check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
     taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
     if not _are_alike(taken_with, own):

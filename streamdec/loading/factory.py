@@ -28,6 +28,7 @@ from streamdec.folders.assembled import Assembled, from_sentencepiece, from_voca
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.protocols import Tokenizer
 from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._chat import NewTemplate
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
@@ -140,7 +141,8 @@ def load_tokenizer(
     'tekken'
     """
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
-        raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
+        told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"
+        raise TypeError(f"{told}{_hint(path_or_name)}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError(
@@ -222,6 +224,16 @@ def _source_of(
         snapshot = find_snapshot(name.removeprefix(HUB), revision, allow_download=allow_download)
         return _Source(snapshot.folder, revision=snapshot.commit)
     return _from_hub(name, allow_download=allow_download)
+
+
+def _hint(given: object) -> str:
+    """Return the part of a message that says how to use the tokenizer ``given``."""
+    if isinstance(given, Tokenizer):
+        return "; it is a tokenizer of streamdec already: use it as it is"
+    library = type(given).__module__.partition(".")[0]
+    if library == "tokenizers" or hasattr(given, "backend_tokenizer"):
+        return "; write HuggingFaceTokenizer(tokenizer)"
+    return "; write TiktokenTokenizer(encoding)" if library == "tiktoken" else ""
 
 
 def _from_hub(name: str, *, allow_download: bool) -> _Source:

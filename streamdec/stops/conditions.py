@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
+from streamdec.errors import TokenIdError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.stops.regex_matcher import matcher_of
@@ -294,7 +295,9 @@ def _are_ascii(texts: list[Any]) -> bool:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{name} must be a string or a list of strings, not {text!r:.60}")
+        hint = f"; token ids belong in {name}_token_ids" if name in ("stop", "visible_stop") else ""
+        told = f"{name} must be a string or a list of strings, not {text!r:.60}"
+        raise TypeError(told + (hint if hasattr(text, "__index__") else ""))
     if not text:
         raise ValueError(f"{name}: an empty {what} would match everywhere")
     if not text.isascii():
@@ -307,7 +310,14 @@ def _check_text(name: str, text: object, *, what: str = "stop") -> None:
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
     tolist = getattr(given, "tolist", None)
     ids = _listed(given if tolist is None else tolist())
-    return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+    try:
+        return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+    except TokenIdError as error:
+        if not isinstance(error.token_id, str):
+            raise
+        stops = name.removesuffix("_token_ids").replace("eos", "stop")
+        told = f"{error}. A text belongs in {stops}, such as {stops}=['a', 'b']"
+        raise TokenIdError(told, error.token_id, None) from None
 
 
 def _listed(given: Any) -> list[Any]:
@@ -330,7 +340,8 @@ def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
 def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
     for sequence in (given := _listed(given)):
         if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
-            raise TypeError(f"{what}: a sequence is a list of ids, not {sequence!r:.60}")
+            told = f"{what}: a sequence is a list of ids, not {sequence!r:.60}"
+            raise TypeError(f"{told}; for one sequence write [[1, 2]]")
     sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}
     if () in sequences:
         raise ValueError(f"{what}: an empty sequence would match everywhere")

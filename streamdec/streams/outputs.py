@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.errors import SourceError, warn
+from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain", "not_a_source"]
 
@@ -75,15 +76,22 @@ def ending(word: str) -> FinishReason:
 
 
 def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
-    """Return the ids if ``value`` is an id, or a list, array or tensor; else None."""
+    """Return the ids if ``value`` is an id, or a list, array or tensor; else None.
+
+    Raises TypeError if it is an array of several dimensions.
+    """
     kind = type(value)
     if kind is list or kind is tuple:
         return cast(Sequence[SupportsIndex], value)
     if hasattr(value, "tolist"):
+        if getattr(value, "ndim", 1) > 1:
+            check_dimensions(value)
         listed: Any = value.tolist()
         return listed if isinstance(listed, list) else (listed,)
     if hasattr(value, "__index__"):
         return (value,)
+    if hasattr(value, "to_list"):  # a column of Polars
+        return cast(Sequence[SupportsIndex], value.to_list())
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
     if not is_list or hasattr(value, IDS[0]):
         return None
@@ -93,7 +101,7 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
 def checked_ids(value: Any) -> Sequence[SupportsIndex]:
     """Return ``value`` as a sequence of ids.
 
-    Raises TypeError if the type of ``value`` cannot hold ids. The decoder checks each id later.
+    Raises TypeError if ``value`` cannot hold ids. The decoder checks each id later.
     """
     ids = ids_of(value)
     if ids is None and is_plain(value):
@@ -227,7 +235,7 @@ class OutputReader:
             output = self._ids(output)
             if output is None:
                 return Delta((), reason, stop)
-        ids = ids_of(output)
+        ids = _ids_in_output(output)
         if ids is None:
             return self._delta_of(output, reason, stop)
         return Delta(self._new_part(ids, at_end=reason is not None), reason, stop)
@@ -259,7 +267,7 @@ class OutputReader:
             raise SourceError(self._complaint(output))
         if ids is MISSING or ids is None:
             return Delta((), reason, stop)
-        found = ids_of(ids)
+        found = _ids_in_output(ids)
         if found is None or (not found and isinstance(output, Chunk) and output.text):
             raise SourceError(self._complaint(output))
         new = self._new_part(found, at_end=reason is not None)
@@ -359,6 +367,17 @@ def _kind_of(output: object) -> str:
 
 
 MISSING: Any = object()
+
+
+def _ids_in_output(value: Any) -> Sequence[SupportsIndex] | None:
+    """Return ``ids_of(value)``.
+
+    Raises SourceError for an array of several dimensions.
+    """
+    try:
+        return ids_of(value)
+    except TypeError as error:
+        raise SourceError(f"an output of the source cannot be read: {error}") from None
 
 
 def _field(output: Any, name: str, default: Any = None) -> Any:

@@ -25,6 +25,7 @@ from streamdec.streams.outputs import GrowthWatch, checked_ids
 from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, refused, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
+from streamdec.tables.shared_tables import check_decoder
 
 __all__ = ["DecoderPool"]
 
@@ -63,6 +64,8 @@ class DecoderPool:
         tokenizer: the tokenizer of all requests.
         return_token_ids: whether chunks have ``token_ids``.
 
+    Raises TypeError if ``tokenizer`` is not a tokenizer.
+
     A ``request_id`` is a string or an integer.
 
     **Memory.** About 800 bytes for each request (1.7 KB with ``return_token_ids``), also for each
@@ -82,6 +85,7 @@ class DecoderPool:
     """
 
     def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
+        check_decoder(tokenizer)
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
         self.errors: dict[RequestId, Exception] = {}
@@ -166,8 +170,8 @@ class DecoderPool:
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if decoder.tokenizer is not self.tokenizer:
             raise ValueError(
-                "the decoder is of another tokenizer: expected the pool's "
-                f"{self.tokenizer!r:.80}, got {decoder.tokenizer!r:.80}"
+                f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make it "
+                "with pool.tokenizer, which all requests of a pool share"
             )
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")

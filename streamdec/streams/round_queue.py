@@ -48,8 +48,9 @@ class RoundQueue:
             warning (StreamdecWarning). It must not raise.
         max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
-    Raises RuntimeError if no event loop runs. Raises TypeError or ValueError if ``max_rounds`` is
-    not an integer of at least 1, and TypeError if ``on_error`` cannot be called.
+    Raises RuntimeError if no event loop runs. Raises TypeError if ``pool`` is not a DecoderPool, or
+    ``on_error`` cannot be called, and TypeError or ValueError if ``max_rounds`` is not an integer
+    of at least 1.
 
     >>> import anyio
     >>> from streamdec import DecoderPool, MockTokenizer, RoundQueue
@@ -77,6 +78,8 @@ class RoundQueue:
             raise TypeError(
                 f"on_error must be a function of a request id and an error, not {on_error!r:.80}"
             )
+        if not isinstance(pool, DecoderPool):
+            raise TypeError(f"pool must be a DecoderPool, not {pool!r:.80}")
         if type(max_rounds) is not int:
             raise TypeError(f"max_rounds must be an integer, not {max_rounds!r:.40}")
         if max_rounds < 1:
@@ -90,7 +93,13 @@ class RoundQueue:
         self._waiting: deque[Round | _End] = deque()
         self._ended: set[Any] = set()
         self._is_closed = False
-        self._call = new_call(self._step_all)
+        try:
+            self._call = new_call(self._step_all)
+        except RuntimeError:
+            raise RuntimeError(
+                "no event loop runs here; make a RoundQueue in an async function of the event "
+                "loop that has the pool"
+            ) from None
 
     # --- the engine's side
 

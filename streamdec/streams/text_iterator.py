@@ -30,6 +30,7 @@ from streamdec.streams.options import (
 from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
+from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -174,6 +175,7 @@ def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]
 def _iterator_of(source: Any) -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):
         raise not_a_source(source, is_async=False)
+    check_dimensions(source)
     iterator = iter(source)
     return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
 

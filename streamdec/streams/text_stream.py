@@ -46,6 +46,7 @@ from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.tables.letters import SLOW
+from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextStream", "stream", "wrap"]
 
@@ -293,6 +294,7 @@ def _iterator_of(source: Any) -> AsyncIterator[Any]:
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
     if is_plain(source) and not inspect.isawaitable(source):  # one can iterate over a Future too
+        check_dimensions(source)
         return _Blocking(source)
     raise not_a_source(source, is_async=True)
 

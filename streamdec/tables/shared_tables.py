@@ -133,23 +133,28 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     TypeError for bad options, and for those that the windowed route cannot honour.
     """
     options.check()
-    if isinstance(decoder, type):
-        raise TypeError(f"a tokenizer must be an object, got the class {decoder.__name__}")
-    if getattr(decoder, "rules", None) is not None:
+    if not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None:
         table_decoder = cast(TableDecoder, decoder)
         compiled = _compiled_for(table_decoder)
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
             table = compiled.table(table_decoder, options)
             if table is not None:
                 return table
-    if not callable(getattr(decoder, "decode", None)):
+    check_decoder(decoder)
+    return WindowTable(decoder, options)
+
+
+def check_decoder(decoder: object) -> None:
+    """Raise TypeError if ``decoder`` is not a tokenizer."""
+    if isinstance(decoder, type):
+        raise TypeError(f"a tokenizer must be an object, got the class {decoder.__name__}")
+    if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, bytes):
         hint = ""
-        if isinstance(decoder, (str, os.PathLike)):
+        if isinstance(decoder, (str, bytes, os.PathLike)):
             hint = "; load_tokenizer(path) returns one"
         raise TypeError(
             f"a tokenizer must have a method decode(token_ids, ...), got {decoder!r:.80}{hint}"
         )
-    return WindowTable(decoder, options)
 
 
 def route_of(decoder: Decoder) -> Route:

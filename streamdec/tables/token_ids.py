@@ -46,9 +46,12 @@ def is_bool(value: object) -> bool:
 
 def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
     place = "" if index is None else f" {index}"
+    hint = ""
+    if what == "token" and (isinstance(token_id, (list, tuple)) or hasattr(token_id, "tolist")):
+        hint = ". Several ids go to step_batch (of a Sequence: append_tokens), as one flat list"
     return (
         f"{what}{place} {problem}: {token_id!r:.24}; "
-        f"a token id is an integer from 0 to {MAX_TOKEN_ID}"
+        f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
     )
 
 
@@ -78,10 +81,25 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
         return token_ids
     is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
     if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
-        raise TypeError(f"token ids must be a list or an array, not {type(token_ids).__name__}")
-    if hasattr(token_ids, "dtype"):  # NumPy's arrays, and tensors
-        dimensions = getattr(token_ids, "ndim", 1)
-        if dimensions != 1:
-            raise TypeError(f"an array of token ids must have one dimension, not {dimensions}")
-        return _ArrayView(token_ids)
+        kind = type(token_ids).__name__
+        raise TypeError(f"token ids must be a list or an array, not {kind}{_hint(token_ids)}")
+    if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
+        check_dimensions(token_ids)
+        if hasattr(token_ids, "tolist"):
+            return _ArrayView(token_ids)
     return list(token_ids)
+
+
+def check_dimensions(array: object) -> None:
+    """Raise TypeError if ``array`` is an array, or a tensor, not of one dimension."""
+    dimensions = getattr(array, "ndim", 1)
+    if dimensions != 1:
+        hint = "; pass one row, such as array[0]" if dimensions else _hint(array)
+        raise TypeError(f"an array of token ids must have one dimension, not {dimensions}{hint}")
+
+
+def _hint(given: object) -> str:
+    """Return the part of a message that says what to write instead of ``given``."""
+    if isinstance(given, (str, bytes)):
+        return "; ids are integers, such as [12, 13]"
+    return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""

@@ -8,11 +8,13 @@ import marshal
 import re
 from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.tables.token_ids import as_sequence, check_token_id
 
 __all__ = [
     "BYTE_OF_LETTER",
@@ -22,6 +24,7 @@ __all__ = [
     "checked_ids",
     "fingerprint_of",
     "guarded",
+    "listed_ids",
     "packed",
     "readable",
     "refuse_special",
@@ -72,13 +75,26 @@ def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 def checked_ids(token_ids: Iterable[int]) -> array[int]:
     """Return ``token_ids`` as an array of unsigned 32-bit integers.
 
-    Raises :class:`TokenizerLibraryError` for others, which ``tokenizers`` and tiktoken reject too.
+    Raises :class:`TokenIdError` or TypeError for others, which ``tokenizers`` and tiktoken reject
+    too.
+    """
+    if hasattr(token_ids, "__next__"):  # it can be read only once
+        token_ids = list(token_ids)
+    with suppress(TypeError, ValueError, OverflowError):
+        return array("I", list(token_ids))
+    return array("I", listed_ids(token_ids))
+
+
+def listed_ids(token_ids: Iterable[int]) -> list[int]:
+    """Return ``token_ids``, which a library has rejected, as a list.
+
+    Raises :class:`TokenIdError` or TypeError, which say what is wrong with them.
     """
     try:
-        return array("I", list(token_ids))
-    except (TypeError, ValueError, OverflowError) as error:
-        what = f"decode: {type(error).__name__}: ids are ints from 0 to 2**32 - 1: {error}"
-        raise TokenizerLibraryError(what) from error
+        ids = enumerate(as_sequence(token_ids))
+        return [check_token_id(token_id, place, what="id") for place, token_id in ids]
+    except TypeError as error:
+        raise error from None  # without the error of the library
 
 
 def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import pickle
 import random
+import re
 import tempfile
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,14 +219,40 @@ async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> Non
         made.encode("the", special="none")  # type: ignore[arg-type]
 
 
-def test_what_is_no_id_is_refused(made: BaseTokenizer) -> None:
-    bad: Any
-    for bad in ([-1], [5, -1], [2**32], [2**70], [1.0], ["5"], [None], [[5]], 5, None, "56"):
-        for skip in (True, False):
-            with pytest.raises(TokenizerLibraryError):
-                pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
-            with pytest.raises(TokenizerLibraryError):
-                pytest.fail(f"{bad}: {made.decode_batch([[], bad], skip_special_tokens=skip)}")
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ([-1], "id 0 is out of range: -1; a token id is an integer from 0 to 4294967295"),
+        ([5, -1], "id 1 is out of range: -1; "),
+        ([2**32], "id 0 is out of range: 4294967296; "),
+        ([2**70], "id 0 is out of range: 11"),
+        ([1.0], "id 0 is of type float: 1.0; "),
+        (["5"], "id 0 is of type str: '5'; "),
+        ([None], "id 0 is of type NoneType: None; "),
+        ([[5]], "id 0 is of type list: [5]; "),
+        (5, "token ids must be a list or an array, not int; for one id write [5]"),
+        (None, "token ids must be a list or an array, not NoneType"),
+        ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
+        ("12 13", "token ids must be a list or an array, not str; ids are integers, such as"),
+        (np.array([[1], [2]]), "an array of token ids must have one dimension, not 2; pass one"),
+        (np.int64(3), "an array of token ids must have one dimension, not 0; for one id write [3]"),
+        (np.float32(3), "an array of token ids must have one dimension, not 0"),
+    ],
+)
+def test_what_is_no_id_is_refused(made: BaseTokenizer, bad: Any, told: str) -> None:
+    for skip in (True, False):
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+            pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+            pytest.fail(f"{bad}: {made.decode_batch([[], bad], skip_special_tokens=skip)}")
+
+
+def test_other_lists_of_ids_are_decoded(made: BaseTokenizer) -> None:
+    encoding = made.encode("the quick")
+    text = made.decode(encoding.ids)
+    ids: Any
+    for ids in (encoding, tuple(encoding.ids), iter(encoding.ids), np.array(encoding.ids)):
+        assert made.decode(ids) == text
 
 
 def test_an_id_without_a_token_contributes_nothing(made: BaseTokenizer) -> None:

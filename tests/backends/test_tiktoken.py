@@ -21,7 +21,7 @@ from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     MissingExtraError,
-    TokenizerLibraryError,
+    TokenIdError,
     TokenizerLoadError,
 )
 from streamdec.folders.folder_tokens import FolderTokens, resolve
@@ -82,7 +82,7 @@ def test_pieces_are_the_bytes_of_the_library() -> None:
 
 @pytest.mark.parametrize("ids", [[-1], [2**32], ["a"], [1.5]])
 def test_what_is_no_id_is_an_error_of_ours(ids: list[Any]) -> None:
-    with pytest.raises(TokenizerLibraryError):
+    with pytest.raises(TokenIdError):
         OURS.decode(ids)
 
 

@@ -436,7 +436,7 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
     ("kind", "option", "message"),
     [
         (StopSequenceDecoder, {}, r"write SectionDecoder\(tokenizer, conditions, sections=...\)"),
-        (SectionDecoder, {"stop": "a"}, r": SectionDecoder\(tokenizer, StopConditions\("),
+        (SectionDecoder, {"stop": "a"}, r"write SectionDecoder\(tokenizer, StopConditions\("),
         (SectionDecoder, {"starts_inside": 1}, "starts_inside must be True, False or None, not 1"),
         (SectionDecoder, {"keep_markers": 1}, "keep_markers must be True or False, not 1"),
     ],

@@ -104,8 +104,8 @@ IDS = {
     "token 0 is a bool: True; a token id is an integer from 0 to 4294967295": [True],
     "token 0 is of type list: [1]; a token id is …": [[1]],
     "token 2 is out of range: -1; a token id is …": [1, 2, -1, 3],
-    "token ids must be a list or an array, not str": "123",
-    "an array of token ids must have one dimension, not 2": np.array([[1, 2], [3, 4]]),
+    "token ids must be a list or an array, not str; …": "123",
+    "an array of token ids must have one dimension, not 2; …": np.array([[1, 2], [3, 4]]),
 }
 for said, ids in IDS.items():
     gives(said)(lambda _, ids=ids: DecodeStream(WORDS).step_batch(ids))  # type: ignore[misc]
@@ -161,9 +161,10 @@ class TakesBackPieces:
         return ["y"] if "c" in tokens else tokens
 
 
-@gives("Tokenizer.decode: OverflowError: …")
+@gives("Tokenizer.encode_batch_fast: Exception: …")
 def _(_: Path) -> Any:
-    hf().decode([-1])
+    without_unknown = Tokenizer(models.WordPiece({"Hi": 0}, unk_token="[UNK]"))
+    HuggingFaceTokenizer(without_unknown).encode("?")
 
 
 @gives("the snapshot is of another tokenizer: it has …, expected …")

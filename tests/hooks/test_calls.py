@@ -17,6 +17,7 @@ from streamdec import (
     HuggingFaceTokenizer,
     HybridTokenizer,
     MockTokenizer,
+    TokenIdError,
     TokenizerLibraryError,
     TokenizerLoadError,
     load_tokenizer,
@@ -64,7 +65,7 @@ def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) ->
         (lambda tokenizer: tokenizer.encode("a\ud800"), EncodeError),
         (lambda tokenizer: tokenizer.encode(1), TypeError),
         (lambda tokenizer: tokenizer.encode("a", special="never"), ValueError),
-        (lambda tokenizer: tokenizer.decode([-1]), TokenizerLibraryError),
+        (lambda tokenizer: tokenizer.decode([-1]), TokenIdError),
     ],
 )
 def test_calls_that_fail_are_told_of_by_their_error(

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models
 
-from streamdec import MissingExtraError, TokenizerLoadError, load_tokenizer
+from streamdec import MissingExtraError, MockTokenizer, TokenizerLoadError, load_tokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 
 
@@ -117,6 +120,19 @@ def test_a_current_folder_that_was_deleted_is_not_named(
 def test_a_home_folder_that_is_not_written_out_is_named() -> None:
     with pytest.raises(TokenizerLoadError, match="; '~' is not replaced by your home folder; "):
         load_tokenizer("~/no/model")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "hint"),
+    [
+        (MockTokenizer(), "it is a tokenizer of streamdec already: use it as it is"),
+        (Tokenizer(models.BPE()), "write HuggingFaceTokenizer(tokenizer)"),
+        (SimpleNamespace(backend_tokenizer=None), "write HuggingFaceTokenizer(tokenizer)"),
+    ],
+)
+def test_a_tokenizer_in_place_of_a_path(tokenizer: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=f"; {re.escape(hint)}$"):
+        load_tokenizer(tokenizer)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, ["path"]])

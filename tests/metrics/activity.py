@@ -22,6 +22,7 @@ from streamdec import (
     Hook,
     StopConditions,
     StopSequenceDecoder,
+    TokenIdError,
     TokenizerLoadError,
     add_hook,
     iter_chunks,
@@ -83,7 +84,7 @@ def _call(tokenizer: Any) -> None:
     tokenizer.decode(tokenizer.encode(OWL).ids)
     with pytest.raises(EncodeError):
         tokenizer.encode("\ud800")
-    with pytest.raises(Exception, match="decode"):
+    with pytest.raises(TokenIdError, match="-1"):
         tokenizer.decode([-1])
     for _ in range(2):
         tokenizer.encoding_cache = EncodingCache(500)

@@ -58,7 +58,7 @@ streamdec_tokenizer_calls_total {FAST} encode 10
 streamdec_tokenizer_calls_total {FAST} encode_batch 1
 streamdec_tokenizer_calls_total huggingface decode 2
 streamdec_tokenizer_errors_total {FAST} encode EncodeError 1
-streamdec_tokenizer_errors_total huggingface decode TokenizerLibraryError 1
+streamdec_tokenizer_errors_total huggingface decode TokenIdError 1
 streamdec_tokenizer_duration_seconds_count {FAST} encode 9
 streamdec_tokenizer_duration_seconds_count huggingface decode 1
 streamdec_tokenizer_texts_total {FAST} encode 9

@@ -6,25 +6,29 @@ import asyncio
 import json
 import queue
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from streamdec import (
     DecoderPool,
     DecodeStream,
     MockTokenizer,
+    RoundQueue,
     SectionDecoder,
     Sequence,
     SnapshotError,
+    SourceError,
     StopConditions,
     StopSequenceDecoder,
     TextIterator,
     TextStopDecoder,
     TextStream,
+    TokenQueue,
     iter_chunks,
     stream,
     wrap,
@@ -293,6 +297,192 @@ def test_something_else_in_place_of_conditions(arguments: Any, told: str) -> Non
 def test_conditions_for_a_decoder_without_stops() -> None:
     with pytest.raises(TypeError, match=r"has no stops; write StopSequenceDecoder\(tok"):
         DecodeStream(TOKENIZER, StopConditions("x"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("x", "y"),
+            "stop_token_ids is of type str: 'y'; .* A text belongs in stop, such as stop=",
+        ),
+        ((None, ["x"]), "stop_token_ids is of type str: 'x'; .* A text belongs in stop, such as "),
+        (([1, 2],), "stop must be a string .*, not 1; token ids belong in stop_token_ids$"),
+        (("x", [1], 5), "takes from 1 to 3 positional arguments"),
+    ],
+)
+def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        StopConditions(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("visible_stop_token_ids", "y", "A text belongs in visible_stop, such as visible_stop="),
+        ("eos_token_ids", "</s>", "A text belongs in stop, such as stop="),
+        ("visible_stop", 5, "; token ids belong in visible_stop_token_ids$"),
+        ("stop_regex", 5, "must be a string or a list of strings, not 5$"),
+        ("stop_token_sequences", [1, 2], r"is a list of ids, not 1; for one sequence write \[\[1,"),
+    ],
+)
+def test_stops_of_another_type(name: str, value: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        StopConditions(**{name: value})
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+TABLE = np.array([[1, 2], [3, 4]])
+OF_DIMENSIONS = (
+    "an array of token ids must have one dimension, not 2; pass one row, such as array[0]"
+)
+
+
+def put_into_pool(ids: Any) -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a")
+    pool.step({"a": ids})
+    raise pool.errors["a"]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda table: DecodeStream(TOKENIZER).step_batch(table),
+        lambda table: StopSequenceDecoder(TOKENIZER, prompt_token_ids=table),
+        lambda table: Sequence(TOKENIZER, table),
+        lambda table: iter_chunks(table, TOKENIZER),
+        lambda table: stream(table, TOKENIZER),
+        lambda table: TokenQueue().put(table),
+        put_into_pool,
+    ],
+)
+def test_an_array_of_several_rows(take: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(OF_DIMENSIONS)}$"):
+        take(TABLE)
+
+
+@pytest.mark.parametrize("output", [TABLE, {"token_ids": TABLE}])
+def test_an_array_of_several_rows_as_an_output(output: Any) -> None:
+    chunks = iter_chunks([[1], output], TOKENIZER)
+    assert next(chunks).text == "Hello"
+    with pytest.raises(SourceError, match=re.escape(OF_DIMENSIONS)):
+        next(chunks)
+
+
+class Column:
+    """What a Series of Polars has of a list."""
+
+    dtype = "Int64"
+
+    def __init__(self, values: list[int]) -> None:
+        self._values = values
+
+    def to_list(self) -> list[int]:
+        return self._values.copy()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._values[place]
+
+
+def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
+    column: Any = Column([1, 2])
+    assert DecodeStream(TOKENIZER, column).step_batch(column) == [" Hello", " world"]
+    assert StopSequenceDecoder(TOKENIZER).step_batch(column).text == "Hello world"
+    assert Sequence(TOKENIZER, column).text == "Hello world"
+    for source in (column, [column]):
+        assert "".join(chunk.text for chunk in iter_chunks(source, TOKENIZER)) == "Hello world"
+    queue = TokenQueue()
+    queue.put(column)
+    assert queue.num_waiting == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: DecodeStream(TOKENIZER).step([1]),  # type: ignore[arg-type]
+            "4294967295. Several ids go to step_batch (of a Sequence: append_tokens), as one flat",
+        ),
+        (
+            lambda: StopSequenceDecoder(TOKENIZER).step(np.array([1, 2])),
+            "4294967295. Several ids go to step_batch (of a Sequence: append_tokens), as one flat",
+        ),
+        (lambda: Sequence(TOKENIZER).append_token([1]), "token 0 is of type list: [1]; "),  # type: ignore[arg-type]
+        (
+            lambda: DecodeStream(TOKENIZER).step_batch(1),  # type: ignore[arg-type]
+            "token ids must be a list or an array, not int; for one id write [1]",
+        ),
+        (
+            lambda: StopSequenceDecoder(TOKENIZER).step_batch(np.int64(7)),  # type: ignore[arg-type]
+            "an array of token ids must have one dimension, not 0; for one id write [7]",
+        ),
+        (
+            lambda: DecodeStream(TOKENIZER).step_batch("12"),  # type: ignore[arg-type]
+            "token ids must be a list or an array, not str; ids are integers, such as [12, 13]",
+        ),
+    ],
+)
+def test_one_id_in_place_of_several(call: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        call()
+
+
+# --- tokenizers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DecodeStream,
+        StopSequenceDecoder,
+        Sequence,
+        DecoderPool,
+        *(
+            partial(
+                lambda kind, tokenizer: kind.restore(tokenizer, kind(TOKENIZER).snapshot()), kind
+            )
+            for kind in (DecodeStream, StopSequenceDecoder, Sequence, DecoderPool)
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("tokenizer", "told"),
+    [
+        ("path", "must have a method decode(token_ids, ...), got 'path'; load_tokenizer(path) ret"),
+        (None, "must have a method decode(token_ids, ...), got None"),
+        (MockTokenizer, "must be an object, got the class MockTokenizer"),
+    ],
+)
+def test_something_else_in_place_of_a_tokenizer(make: Any, tokenizer: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^a tokenizer {re.escape(told)}"):
+        make(tokenizer)
+
+
+def test_a_decoder_of_an_equal_tokenizer() -> None:
+    pool = DecoderPool(TOKENIZER)
+    with pytest.raises(ValueError, match=r"another tokenizer object, .*; make it with pool\.token"):
+        pool.adopt("a", StopSequenceDecoder(MockTokenizer()))
+
+
+def test_a_queue_of_rounds_of_something_else() -> None:
+    async def main() -> None:
+        RoundQueue(TOKENIZER)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="pool must be a DecoderPool, not <MockTokenizer"):
+        anyio.run(main)
+
+
+def test_a_queue_of_rounds_outside_of_an_event_loop() -> None:
+    with pytest.raises(RuntimeError, match="make a RoundQueue in an async function of the event"):
+        RoundQueue(DecoderPool(TOKENIZER))
 
 
 # --- sources --------------------------------------------------------------------------------------

@@ -86,9 +86,7 @@ def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: lis
     assert ids_in(output) == [ids]
 
 
-@pytest.mark.parametrize(
-    "value", [True, np.True_, 1.5, np.array([1.5]), [[1, 2]], np.eye(2), ["1"]]
-)
+@pytest.mark.parametrize("value", [True, np.True_, 1.5, np.array([1.5]), [[1, 2]], ["1"]])
 def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
     """By the token's place, after the text before it."""
     chunks = iter_chunks(

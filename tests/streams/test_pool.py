@@ -336,7 +336,7 @@ def test_what_cannot_be_adopted() -> None:
     other = StopSequenceDecoder(MockTokenizer(), CONDITIONS)
     with pytest.raises(ValueError, match="the decoder has ended"):
         pool.adopt("a", ended)
-    with pytest.raises(ValueError, match="the decoder is of another tokenizer"):
+    with pytest.raises(ValueError, match="the decoder has another tokenizer object"):
         pool.adopt("a", other)
     with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
         pool.adopt("a", "x")  # type: ignore[arg-type]
