@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from streamdec.chunks import FinishReason
 from streamdec.locks import Lock
@@ -212,7 +212,8 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     Returns:
         A function without arguments that removes the hook; a second call does nothing.
 
-    Raises TypeError if ``hook`` is not a Hook, ValueError if it is registered already.
+    Raises TypeError if ``hook`` is not a Hook, overrides none of its methods, or seems to have a
+    misspelled one; ValueError if it is registered already.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -227,6 +228,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     global installed
     if not isinstance(hook, Hook):
         raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}")
+    _check_methods(hook)
     with _lock:
         if any(each is hook for each in installed):
             raise ValueError(f"{hook!r:.80} is registered already; call its remove function first")
@@ -241,6 +243,27 @@ def add_hook(hook: Hook) -> Callable[[], None]:
             installed = tuple(each for each in installed if each is not gone)
 
     return remove
+
+
+def _check_methods(hook: Hook) -> None:
+    """Raise TypeError if the methods of ``hook`` would never be called."""
+    from difflib import get_close_matches  # slow to import, and hooks are rare
+
+    kind = type(hook)
+    names: tuple[str, ...] = get_args(EventName)
+    missing = [name for name in names if _is_inherited(hook, name)]
+    for name in dir(kind):
+        if name.startswith("_") or hasattr(Hook, name) or not callable(getattr(kind, name, None)):
+            continue
+        if near := get_close_matches(name, missing, n=1, cutoff=0.8):
+            raise TypeError(f"a Hook has no method {name!r}; did you mean {near[0]}?")
+    if len(missing) == len(names) and kind is not Hook:
+        raise TypeError(f"{kind.__name__} overrides no method of Hook: {', '.join(names)}")
+
+
+def _is_inherited(hook: Hook, name: str) -> bool:
+    """Whether the method ``name`` of ``hook`` is that of Hook, which does nothing."""
+    return getattr(getattr(hook, name), "__func__", None) is getattr(Hook, name)
 
 
 def tell(

@@ -161,9 +161,12 @@ class LogprobTracker:
         """Take the ``logprobs`` of the next tokens, before they are stepped.
 
         They are kept until their text was output and :meth:`take` is called. Raises ValueError for
-        NaN and +infinity; -infinity becomes LEAST_LOGPROB.
+        NaN and +infinity; -infinity becomes LEAST_LOGPROB. Raises TypeError for other objects than
+        TokenLogprobs. After an error none was taken.
         """
-        self._waiting.extend(map(_checked, logprobs))
+        if isinstance(logprobs, (TokenLogprob, Mapping)) or not isinstance(logprobs, Iterable):
+            raise TypeError(f"put() takes a list of TokenLogprob, not {logprobs!r:.80}")
+        self._waiting += [_checked(each) for each in logprobs]
 
     def take(self) -> list[PlacedLogprob]:
         """Return the log probabilities of the tokens output since the last call.
@@ -293,7 +296,7 @@ def prompt_logprobs(
         logprobs: those of all tokens of the prompt, in order.
         options: the options of decoding, as for DecodeStream.
 
-    Raises ValueError for NaN and +infinity.
+    Raises ValueError for NaN and +infinity, and TypeError for other objects than TokenLogprobs.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
@@ -310,8 +313,15 @@ def prompt_logprobs(
 
 
 def _checked(logprob: TokenLogprob) -> TokenLogprob:
-    values = [logprob.logprob, *(logprob.top or {}).values()]
-    if any(value is not None and not value < math.inf for value in values):
+    try:
+        values = [logprob.logprob, *(logprob.top or {}).values()]
+        is_wrong = any(value is not None and not value < math.inf for value in values)
+    except (AttributeError, TypeError):
+        raise TypeError(
+            "expected TokenLogprob(token_id, logprob, top) with a number or None, and a dict of "
+            f"numbers by id or None; got {logprob!r:.200}"
+        ) from None
+    if is_wrong:
         raise ValueError(f"a log probability must not be NaN or +infinity: {logprob!r:.200}")
     return logprob
 

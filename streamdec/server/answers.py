@@ -14,11 +14,13 @@ from typing import Any, Protocol, TypeVar
 import anyio
 
 from streamdec.chunks import Chunk
+from streamdec.errors import SourceError
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations._sending import Message, Receive, Send, WireStream
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.openai import FAILED
+from streamdec.server.engines import OUTPUTS
 from streamdec.server.front import Front, Sample
 from streamdec.server.problems import RequestError
 from streamdec.streams.text_stream import TextStream
@@ -257,6 +259,8 @@ class Answer:
             await run.over()
 
     def _note(self, error: Exception) -> None:
+        if isinstance(error, SourceError):
+            error.add_note(OUTPUTS)
         _log.error("request %s: the engine failed", self._request_id, exc_info=error)
 
 

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from streamdec.server.accounts import Account
-from streamdec.server.engines import Engine, mistake_in
+from streamdec.server.engines import Engine, mistake_in, warn_of_misspelled
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard
 from streamdec.server.limits import ServerLimits
@@ -103,6 +103,7 @@ def create_app(
         raise TypeError(f"tokenizer must be the result of load_tokenizer, not {tokenizer!r:.80}")
     if wrong := mistake_in(engine):
         raise TypeError(wrong)
+    warn_of_misspelled(engine)
     if isinstance(models, str):
         raise TypeError(f"models must be a list of names, not {models!r:.80}")
     if not models or not all(models):

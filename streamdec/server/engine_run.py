@@ -155,7 +155,7 @@ class EngineRun:
         found = _field(output, "logprobs")
         if found is None and _field(output, "token_ids") is None:
             return output
-        self._put_logprobs(TokenLogprob(*each) for each in found or ())
+        self._put_logprobs([_logprob_of(each) for each in _listed(found)])
         return _field(output, "token_ids")
 
     # --- cancellation
@@ -253,6 +253,22 @@ def _field(output: Any, name: str) -> Any:
     if isinstance(output, Mapping):
         return output.get(name)
     return getattr(output, name, None)
+
+
+def _listed(logprobs: Any) -> Iterable[Any]:
+    if logprobs is None or is_plain(logprobs):
+        return logprobs or ()
+    raise SourceError(f"logprobs of an engine's output must be a list, not {logprobs!r:.80}")
+
+
+def _logprob_of(given: Any) -> TokenLogprob:
+    try:
+        return TokenLogprob(*given)
+    except TypeError:
+        raise SourceError(
+            "logprobs of an engine's output must have for each token a TokenLogprob, or a tuple "
+            f"(token_id, logprob, top), not {given!r:.80}"
+        ) from None
 
 
 def _produce(source: Iterable[Any], reader: OutputReader, feed: TokenQueue) -> None:

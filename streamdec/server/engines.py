@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from streamdec.errors import SourceError
+from streamdec.errors import SourceError, warn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,16 @@ class SamplingParams:
     for each sample of each prompt."""
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Numbers to add to the logits of tokens, by token id."""
+
+
+_OPTIONAL = ("lifespan", "max_concurrency", "logprobs")
+"""The optional attributes of an engine."""
+
+OUTPUTS = (
+    "an engine must yield new token ids: an id, a list of ids, or an object or dict with "
+    "token_ids. Options of streams, such as ids= and cumulative=, are not available in the server"
+)
+"""What to do if the outputs of an engine cannot be read."""
 
 
 class Engine(Protocol):
@@ -156,10 +166,14 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
 
 def mistake_in(engine: Any) -> str | None:
-    """Return why ``engine`` cannot be called; None if it can, or if nothing is known."""
+    """Return why ``engine`` cannot be used; None if it can, or if nothing is known."""
     expected = "an engine must be callable with (prompt_token_ids, params)"
+    if isinstance(engine, type):
+        return f"an engine must be an object, got the class; write {engine.__name__}()"
     if not callable(engine):
-        return f"{expected}, not {engine!r:.80}"
+        is_own = type(engine).__module__ != "builtins"
+        hint = "; give its class a method __call__ with these parameters" if is_own else ""
+        return f"{expected}, not {engine!r:.80}{hint}"
     try:
         signature = inspect.signature(engine, follow_wrapped=False)
     except Exception:  # noqa: BLE001 (a function written in C, or a property that raises)
@@ -168,7 +182,27 @@ def mistake_in(engine: Any) -> str | None:
         signature.bind([], None)
     except TypeError:
         return f"{expected}, but this one has the parameters {signature!s:.200}"
+    lifespan = getattr(engine, "lifespan", None)
+    if lifespan is not None and not callable(lifespan):
+        return f"lifespan of an engine must be a method, not {lifespan!r:.80}"
+    if inspect.iscoroutinefunction(lifespan) or inspect.isasyncgenfunction(lifespan):
+        return (
+            "lifespan() of an engine must return an asynchronous context manager; decorate it "
+            "with @contextlib.asynccontextmanager, and yield once"
+        )
     return None
+
+
+def warn_of_misspelled(engine: Engine) -> None:
+    """Warn of an attribute of ``engine`` that looks like a misspelled optional one."""
+    from difflib import get_close_matches  # slow to import, and only few engines need it
+
+    missing = [name for name in _OPTIONAL if not hasattr(engine, name)]
+    for name in dir(engine):
+        if name.startswith("_") or name in _OPTIONAL:
+            continue
+        if near := get_close_matches(name, missing, n=1, cutoff=0.8):
+            warn(f"the server does not use the engine's {name!r}; did you mean {near[0]}?")
 
 
 class ReplayEngine:

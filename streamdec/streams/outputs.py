@@ -212,7 +212,7 @@ class OutputReader:
         self._first_index: int | None = None
         self._num_seen = 0
         self._last_seen: Sequence[SupportsIndex] = ()
-        self._growth = GrowthWatch("give cumulative=True, or make the engine return only new ids")
+        self._growth = GrowthWatch("make the engine return only new ids, or give the stream cumulative=True")
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.
@@ -345,9 +345,10 @@ class OutputReader:
         known = ids[seen - len(last_seen) : seen]
         if list(known) != list(last_seen):
             raise SourceError(
-                "cumulative=True expects each output to begin with all earlier ids: these end with "
-                f"{list(last_seen)}, but this output of {len(ids)} has {list(known)} there. If "
-                "outputs have only new ids, remove cumulative=True"
+                "cumulative=True expects each output to begin with all earlier ids: the "
+                f"{seen} ids so far end with {list(last_seen)}, but an output of {len(ids)} ids "
+                f"has {list(known)} in their place. If outputs have only new ids, remove "
+                "cumulative=True"
             )
         self._num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]

@@ -73,6 +73,54 @@ def test_what_is_no_hook_is_refused_and_so_is_one_that_is_there() -> None:
         add_hook(hook)
 
 
+class Misspelled(Hook):
+    """Its method would never be called."""
+
+    def stream_end(self, event: StreamEnded) -> None:
+        raise AssertionError
+
+    def loaded(self, event: Any) -> None:
+        pass
+
+
+class Renamed(Hook):
+    """It has a method of its own, and none of a Hook."""
+
+    def on_event(self, event: StreamEnded) -> None:
+        raise AssertionError
+
+
+class WithHelper(Hook):
+    """The name of a helper may be close to the name of a method that it has."""
+
+    def stream_ended(self, event: StreamEnded) -> None:
+        self.stream_ended_at(event.tokens)
+
+    def stream_ended_at(self, tokens: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        (Misspelled(), "a Hook has no method 'stream_end'; did you mean stream_ended?"),
+        (Renamed(), "Renamed overrides no method of Hook: stream_ended, called, loaded, fell_back"),
+    ],
+)
+def test_a_hook_that_would_never_be_called(hook: Hook, told: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        add_hook(hook)
+    assert str(raised.value) == told
+    assert hook not in hooks.installed
+
+
+def test_a_hook_may_have_other_methods() -> None:
+    add_hook(WithHelper())()
+    set_on_the_object = Renamed()
+    set_on_the_object.called = print  # type: ignore[assignment, method-assign]
+    add_hook(set_on_the_object)()
+
+
 class Failing(Hook):
     """Fails whenever it is told of a stream."""
 

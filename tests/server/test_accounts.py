@@ -14,6 +14,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from streamdec import SourceError, StreamdecWarning
 from streamdec.server import ServerLimits, accounts, create_app
 from streamdec.server.engines import mistake_in
 from tests.server.serving import EchoEngine, served, until
@@ -127,6 +128,50 @@ def test_openais_client_gets_its_own_error(tokenizer: Any) -> None:
                 client.completions.create(model="model", prompt="One")
 
 
+class NotCallable:
+    def __repr__(self) -> str:
+        return "NotCallable"
+
+
+class WithLifespan(EchoEngine):
+    def __init__(self, lifespan: Any) -> None:
+        super().__init__()
+        self.lifespan = lifespan
+
+
+async def awaited() -> None:
+    pass
+
+
+async def yielding() -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("most", ["8", 8.0, True, 0])
+def test_a_number_of_streams_that_is_none(tokenizer: Any, most: Any) -> None:
+    engine = EchoEngine()
+    engine.max_concurrency = most  # type: ignore[attr-defined]
+    told = f"max_concurrency of the engine must be an integer of at least 1 (streams), not {most!r}"
+    with pytest.raises(SourceError, match=f"^{re.escape(told)}$"):
+        create_app(tokenizer, engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("max_concurency", "max_concurrency"),
+        ("max_concurrent", "max_concurrency"),
+        ("life_span", "lifespan"),
+    ],
+)
+def test_a_misspelled_attribute_of_an_engine(tokenizer: Any, name: str, meant: str) -> None:
+    engine = EchoEngine()
+    setattr(engine, name, 5)
+    told = f"the server does not use the engine's '{name}'; did you mean {meant}?"
+    with pytest.warns(StreamdecWarning, match=f"^{re.escape(told)}$"):
+        create_app(tokenizer, engine)
+
+
 def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="need api_keys"):
         create_app(tokenizer, EchoEngine(), limits=ServerLimits(key_tokens=5))
@@ -146,6 +191,31 @@ def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
                 "an engine must be callable with (prompt_token_ids, params), "
                 "but this one has the parameters (prompt)"
             ),
+        ),
+        (
+            {"engine": EchoEngine},
+            "an engine must be an object, got the class; write EchoEngine()",
+        ),
+        (
+            {"engine": NotCallable()},
+            (
+                "an engine must be callable with (prompt_token_ids, params), not NotCallable; "
+                "give its class a method __call__ with these parameters"
+            ),
+        ),
+        (
+            {"engine": WithLifespan(lifespan=5)},
+            "lifespan of an engine must be a method, not 5",
+        ),
+        *(
+            (
+                {"engine": WithLifespan(lifespan=lifespan)},
+                (
+                    "lifespan() of an engine must return an asynchronous context manager; "
+                    "decorate it with @contextlib.asynccontextmanager, and yield once"
+                ),
+            )
+            for lifespan in (awaited, yielding)
         ),
         ({"models": "my-model"}, "models must be a list of names, not 'my-model'"),
     ],

@@ -195,7 +195,10 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "./mine.py:number"], "not a file: write mine:number"),
         (["--engine", "/a/b/mine.py:number"], "write mine:number, and run in the folder '/a/b'"),
         (["--tokenizer", "not_there"], "not_there"),
-        (["--engine", "mine:NoRoom"], "max_concurrency must be at least 1 (streams), not 0"),
+        (
+            ["--engine", "mine:NoRoom"],
+            "max_concurrency of the engine must be an integer of at least 1 (streams), not 0",
+        ),
         (["--rate", "nan"], "nan is not finite"),
         (["--grace", "inf"], "inf is not finite"),
         (["--model", " "], "not empty"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -88,6 +89,24 @@ async def test_an_engine_that_quits_does_not_end_the_server(engine: Callable[[],
 async def test_outputs_without_ids() -> None:
     with pytest.raises(SourceError):
         await ids_of(EngineRun(lambda: iter(["text"])))
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "told"),
+    [
+        (0.5, "logprobs of an engine's output must be a list, not 0.5"),
+        ({5: -0.5}, "logprobs of an engine's output must be a list, not {5: -0.5}"),
+        (
+            [-0.5],
+            "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not -0.",
+        ),
+        ([(5,)], "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not (5"),
+    ],
+)
+async def test_log_probabilities_that_are_none(logprobs: Any, told: str) -> None:
+    run = EngineRun(lambda: iter([{"token_ids": [5], "logprobs": logprobs}]), lambda _: None)
+    with pytest.raises(SourceError, match=re.escape(told)):
+        await ids_of(run)
 
 
 async def test_nobody_waits_for_the_thread_of_a_run_that_was_abandoned() -> None:

@@ -96,6 +96,21 @@ def test_the_answer_is_complete_and_the_error_is_logged(
     assert "One two" not in caplog.text
 
 
+async def text(_prompt: list[int], _params: SamplingParams) -> AsyncIterator[Any]:
+    yield "a text"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_the_log_says_what_an_engine_must_yield(
+    tokenizer: Any, is_streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"prompt": TEXT, "stream": is_streamed}
+    with served(create_app(tokenizer, text)) as url:
+        httpx.post(f"{url}/v1/completions", json=body)
+        until(lambda: "no token ids in 'a text'" in caplog.text)
+    assert "an engine must yield new token ids: an id, a list of ids, or an object" in caplog.text
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_an_error_before_the_end_is_the_answer(tokenizer: Any, is_streamed: bool) -> None:
     async def breaks(prompt: list[int], _params: SamplingParams) -> AsyncIterator[Any]:

@@ -416,13 +416,13 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
 @pytest.mark.parametrize(
     ("outputs", "problem"),
     [
-        ([[0, 1], [0]], r"these end with \[0, 1\], but this output of 1 has \[0\]"),
-        ([[0, 1], [2]], r"this output of 1 has \[2\]"),
-        ([[0, 1], [0, 2, 1]], r"these end with \[0, 1\], but this output of 3 has \[0, 2\]"),
-        ([[0, 1], []], r"this output of 0 has \[\]"),
-        ([0, 1], r"this output of 1 has \[1\]"),
-        ([sglang(0, 1), sglang(2)], r"this output of 1 has \[2\]"),
-        ([[*range(20)], [*range(19), 7, 7]], r"this output of 21 has \[.*18, 7\]"),
+        ([[0, 1], [0]], r"so far end with \[0, 1\], but an output of 1 ids has \[0\]"),
+        ([[0, 1], [2]], r"an output of 1 ids has \[2\]"),
+        ([[0, 1], [0, 2, 1]], r"so far end with \[0, 1\], but an output of 3 ids has \[0, 2\]"),
+        ([[0, 1], []], r"an output of 0 ids has \[\]"),
+        ([0, 1], r"an output of 1 ids has \[1\]"),
+        ([sglang(0, 1), sglang(2)], r"an output of 1 ids has \[2\]"),
+        ([[*range(20)], [*range(19), 7, 7]], r"an output of 21 ids has \[.*18, 7\]"),
     ],
 )
 def test_what_does_not_only_grow_is_refused(outputs: list[Any], problem: str) -> None:
@@ -634,7 +634,7 @@ def outputs_of(counts: Sequence[int]) -> list[Any]:
 @pytest.mark.parametrize("shape", [lambda ids: ids, lambda ids: {"token_ids": ids}])
 def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) -> None:
     outputs = [shape(ids) for ids in outputs_of([1, 2, 4, 5, 6])]
-    with pytest.warns(StreamdecWarning, match="give cumulative=True") as warned:
+    with pytest.warns(StreamdecWarning, match="or give the stream cumulative=True") as warned:
         text = "".join(chunk.text for chunk in iter_chunks(outputs, LETTERS))
     assert len(warned) == 1
     assert text == "aababcdabcdeabcdef"

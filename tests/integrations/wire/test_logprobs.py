@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -363,3 +364,29 @@ def test_those_of_a_prompt() -> None:
     assert [(each.token, each.logprob, each.text_offset) for each in found] == [
         *(("Hello", None, 0), (" world", -1.0, 5)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "put() takes a list of TokenLogprob, not {}"),
+        (None, "put() takes a list of TokenLogprob, not None"),
+        (TokenLogprob(0, -0.1), "put() takes a list of TokenLogprob, not TokenLogprob(token_id=0"),
+        ([(0, -0.1)], "expected TokenLogprob(token_id, logprob, top) with .*; got (0, -0.1)"),
+        ([-0.1], "expected TokenLogprob(token_id, logprob, top) with .*; got -0.1"),
+        ([TokenLogprob(0, "x")], "expected TokenLogprob(token_id, logprob, top) with .*'x'"),  # type: ignore[arg-type]
+        ([TokenLogprob(0, -0.1, [1])], "expected TokenLogprob(token_id, logprob, top) with .*[1]"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_log_probability(given: Any, told: str) -> None:
+    tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
+    with pytest.raises(TypeError, match=".*".join(map(re.escape, told.split(".*")))):
+        tracker.put(given)
+
+
+def test_none_is_taken_where_one_is_wrong() -> None:
+    tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
+    with pytest.raises(ValueError, match="NaN"):
+        tracker.put([TokenLogprob(1, -0.5), TokenLogprob(2, math.nan)])
+    with pytest.raises(ValueError, match="expected a log probability of the id 1, got none"):
+        tracker.step(1)
