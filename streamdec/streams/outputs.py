@@ -212,7 +212,9 @@ class OutputReader:
         self._first_index: int | None = None
         self._num_seen = 0
         self._last_seen: Sequence[SupportsIndex] = ()
-        self._growth = GrowthWatch("make the engine return only new ids, or give the stream cumulative=True")
+        self._growth = GrowthWatch(
+            "make the engine return only new ids, or give the stream cumulative=True"
+        )
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.

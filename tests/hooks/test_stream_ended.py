@@ -17,6 +17,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextIterator,
     TokenIdError,
     iter_chunks,
@@ -340,7 +341,8 @@ def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
         assert "".join(chunk.text for chunk in iter_chunks([OH, 0, 1], decoder=again)) == "STOab"
     (event,) = hook.streams
     assert (event.tokens, event.unknown_tokens, event.characters, event.chunks) == (3, 0, 5, 2)
-    with recording() as hook:  # it has ended: there is nothing to tell of it once more
+    ended_already = pytest.warns(StreamdecWarning, match="has already ended")
+    with recording() as hook, ended_already:  # there is nothing to tell of it once more
         assert not [chunk for chunk in iter_chunks([0], decoder=again) if chunk.text]
     assert hook.streams == []
 

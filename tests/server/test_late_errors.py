@@ -107,7 +107,7 @@ def test_the_log_says_what_an_engine_must_yield(
     body = {"prompt": TEXT, "stream": is_streamed}
     with served(create_app(tokenizer, text)) as url:
         httpx.post(f"{url}/v1/completions", json=body)
-        until(lambda: "no token ids in 'a text'" in caplog.text)
+        until(lambda: "no token ids in a str of length 6" in caplog.text)
     assert "an engine must yield new token ids: an id, a list of ids, or an object" in caplog.text
 
 
