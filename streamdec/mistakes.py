@@ -5,8 +5,10 @@ A call that is right never gets here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Any
 
 _MOST_LISTED = 10
 """The most options that a message lists."""
@@ -52,3 +54,19 @@ def unknown_option(
     else:
         advice = f"; it has {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     return TypeError(f"{what} has no option {name!r}{advice}")
+
+
+def wrong_parameters(call: Callable[..., Any], *arguments: object) -> str | None:
+    """Return the parameters of ``call`` if it cannot take ``arguments``.
+
+    Returns None if it can, or if its parameters are not known.
+    """
+    try:
+        signature = inspect.signature(call, follow_wrapped=False)
+    except Exception:  # noqa: BLE001 (a function written in C, or a property that raises)
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return f"{signature!s:.200}"
+    return None

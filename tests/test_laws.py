@@ -363,6 +363,12 @@ def test_window_law_15_bounds(subject: Subject, data: st.DataObject, skip: bool)
 # --- what they were tried on ----------------------------------------------------------------------
 
 
+def test_a_law_that_fails_shows_what_it_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "whole", lambda *_, **__: "expected")
+    with pytest.raises(AssertionError, match="'Hello' == 'expected'"):
+        laws.whole_decode(subject_named("mock_words"), [1])
+
+
 def test_subjects_are_what_the_laws_are_about() -> None:
     """The draws reach partial characters, specials and unknown ids where a tokenizer has them."""
     assert all(subject_named(name).unknown for name in [*MOCKS, *ZOO])

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import anyio
 
 from streamdec.errors import SourceError, warn
+from streamdec.mistakes import wrong_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,14 +175,8 @@ def mistake_in(engine: Any) -> str | None:
         is_own = type(engine).__module__ != "builtins"
         hint = "; give its class a method __call__ with these parameters" if is_own else ""
         return f"{expected}, not {engine!r:.80}{hint}"
-    try:
-        signature = inspect.signature(engine, follow_wrapped=False)
-    except Exception:  # noqa: BLE001 (a function written in C, or a property that raises)
-        return None
-    try:
-        signature.bind([], None)
-    except TypeError:
-        return f"{expected}, but this one has the parameters {signature!s:.200}"
+    if wrong := wrong_parameters(engine, [], None):
+        return f"{expected}, but this one has the parameters {wrong}"
     lifespan = getattr(engine, "lifespan", None)
     if lifespan is not None and not callable(lifespan):
         return f"lifespan of an engine must be a method, not {lifespan!r:.80}"

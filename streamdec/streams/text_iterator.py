@@ -230,7 +230,8 @@ def iter_chunks(
 
     Returns:
         The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output.
+        ``finish_reason``. The source is closed before the last chunk is output. They can be read
+        once: a second loop yields nothing.
 
     Raises the errors that :func:`~streamdec.stream` raises. While it is read, it raises
     SourceError, and all errors of the source and the decoder.

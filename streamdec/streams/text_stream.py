@@ -428,7 +428,8 @@ def stream(
 
     Returns:
         The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output.
+        ``finish_reason``. The source is closed before the last chunk is output. They can be read
+        once: a second loop yields nothing.
 
     Raises TypeError if both a decoder and its parts are given, or neither. Also raises the errors
     of :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder.

@@ -17,6 +17,7 @@ from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, Unsatisfiable
 
+from streamdec.mistakes import unknown_option, wrong_parameters
 from streamdec.testing.bug_cases import BugCase, bug_cases
 from streamdec.testing.conformance_report import Report, Result
 from streamdec.testing.detokenizers import ConformanceError, MakeDetokenizer, Request
@@ -85,9 +86,9 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
             NotImplementedError, which skips the checks that need the feature.
         options: The options of :func:`checks`.
 
-    Raises TypeError if ``make`` cannot be called, ValueError and TypeError for invalid options. By
-    default a run has about 5,000 streams, and takes at most half a minute with a fast detokenizer.
-    If a detokenizer hangs, the run hangs.
+    Raises TypeError if ``make`` cannot be called with two arguments, ValueError and TypeError for
+    invalid options. By default a run has about 5,000 streams, and takes at most half a minute with
+    a fast detokenizer. If a detokenizer hangs, the run hangs.
 
     >>> from streamdec.testing import check_detokenizer
     >>> class OneByOne:
@@ -103,6 +104,12 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
     """
     if not callable(make):
         raise TypeError(f"make must be a callable that returns detokenizers, not {make!r:.80}")
+    if wrong := wrong_parameters(make, None, Request()):
+        told = "make must be callable with (tokenizer, request)"
+        raise TypeError(f"{told}, but this one has the parameters {wrong}")
+    for name in options:
+        if name not in _OPTIONS:
+            raise unknown_option("check_detokenizer()", name, _OPTIONS)
     return Report(tuple(check.run(make) for check in checks(**options)))
 
 
@@ -129,15 +136,22 @@ def checks(
         max_examples: The number of examples of each law on each tokenizer.
 
     Raises ValueError for an unknown name in ``only`` or ``max_examples`` below 1, TypeError for an
-    object that is not a tokenizer, and TokenizerLoadError for a path that cannot be loaded. This
-    function runs no check; call :meth:`Check.run`.
+    argument of a wrong type or an object that is not a tokenizer, and TokenizerLoadError for a path
+    that cannot be loaded. This function runs no check; call :meth:`Check.run`.
 
     >>> from streamdec.testing import checks
     >>> [check.name for check in checks(only=["prompt"])]
     ['prompt[byte_level]', 'prompt[byte_fallback]', 'prompt[wordpiece]']
     """
+    if type(max_examples) is not int:
+        raise TypeError(f"max_examples must be an integer, not {max_examples!r:.40}")
     if max_examples < 1:
         raise ValueError(f"max_examples must be at least 1, not {max_examples}")
+    if isinstance(only, str):
+        raise TypeError(f"only must be a list of names, not {only!r:.40}; write [{only!r:.40}]")
+    if tokenizers is not None and not isinstance(tokenizers, Mapping):
+        told = "tokenizers must be a dict from names to tokenizers, such as {'mine': tokenizer}"
+        raise TypeError(f"{told}, not {tokenizers!r:.80}")
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
         raise ValueError(f"only has unknown names: {strange}; the names are {sorted(names)}")
@@ -148,6 +162,10 @@ def checks(
     limits = _settings(max_examples)
     found += [_check_of_law(law, subject, seed, limits) for subject in subjects for law in laws]
     return found
+
+
+_OPTIONS = ("tokenizers", "strict", "only", "seed", "max_examples")
+"""The options of ``checks``."""
 
 
 def _is_in(name: str, only: Collection[str]) -> bool:

@@ -32,7 +32,8 @@ _SPELLED: dict[str | bytes, tuple[type, int]] = {
 class Subject:
     """A tokenizer to test laws with, and its ids by kind.
 
-    The constructor computes all fields but the first three.
+    The constructor computes all fields but the first three. It raises TypeError if ``tokenizer`` is
+    not a tokenizer of streamdec.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.testing import Subject
@@ -72,6 +73,13 @@ class Subject:
         printer.text(self.name)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError("a Subject has the name first, then the tokenizer")
+        if not hasattr(self.tokenizer, "sample_ids"):
+            raise TypeError(
+                "the tokenizer of a Subject must be one that load_tokenizer returns, or another "
+                f"with its methods, not {self.tokenizer!r:.80}"
+            )
         sample = list(self.tokenizer.sample_ids())
         known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]
         self.usual = list(dict.fromkeys(known[:: max(len(known) // 200, 1)] + sample))

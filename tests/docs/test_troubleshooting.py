@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import re
@@ -88,6 +89,17 @@ def test_the_files_of_a_folder_say_what_is_special(folder: Path, tmp_path: Path)
     (tmp_path / "tokenizer_config.json").write_text(config, encoding="utf-8")
     shown = [load_tokenizer(path).decode([2]) for path in (tmp_path / "tokenizer.json", tmp_path)]
     assert shown == ["<|im_end|>", ""]
+
+
+def test_a_plain_stream_in_an_asynchronous_loop(tokenizer: Any) -> None:
+    says("'async for' requires an object with __aiter__ method, got TextIterator")
+
+    async def main() -> None:
+        async for _ in iter_chunks([41], tokenizer):  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError, match="requires an object with __aiter__ method, got TextIter"):
+        asyncio.run(main())
 
 
 def test_an_output_of_another_shape_is_named(tokenizer: Any) -> None:

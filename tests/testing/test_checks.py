@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 import streamdec
 from streamdec import HuggingFaceTokenizer, MockTokenizer
@@ -348,3 +349,47 @@ def test_strict_laws_are_asked_for() -> None:
     assert [check.name for check in checks(only=["least_hold"], tokenizers=BYTE_LEVEL)] == [
         "least_hold[byte_level]"
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"tokenizers": [1]},
+            "tokenizers must be a dict from names to tokenizers, such as {'mine':",
+        ),
+        (
+            {"tokenizers": "path"},
+            "tokenizers must be a dict from names to tokenizers, such as {'mi",
+        ),
+        ({"only": "prompt"}, "only must be a list of names, not 'prompt'; write ['prompt']"),
+        ({"max_examples": "5"}, "max_examples must be an integer, not '5'"),
+        (
+            {"examples": 5},
+            "check_detokenizer() has no option 'examples'; did you mean max_examples?",
+        ),
+        (
+            {"tokenizer": 5},
+            "check_detokenizer() has no option 'tokenizer'; did you mean tokenizers?",
+        ),
+    ],
+)
+def test_options_of_another_kind_are_named(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+        check_detokenizer(adapters.Stopping, **options)
+
+
+def test_a_maker_with_other_parameters_is_told_once() -> None:
+    told = (
+        r"make must be callable with \(tokenizer, request\), but this one has the parameters \(t\)$"
+    )
+    with pytest.raises(TypeError, match=told):
+        check_detokenizer(lambda t: t)  # type: ignore[arg-type, misc]
+
+
+def test_arguments_of_a_subject_that_are_swapped_or_no_tokenizers() -> None:
+    with pytest.raises(TypeError, match="the name first, then the tokenizer"):
+        Subject(MockTokenizer(), "words")  # type: ignore[arg-type]
+    for wrong in ("path", None, Tokenizer(models.BPE())):
+        with pytest.raises(TypeError, match="must be one that load_tokenizer returns, or another"):
+            Subject("words", wrong)  # type: ignore[arg-type]
