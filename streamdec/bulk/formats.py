@@ -6,10 +6,12 @@ A block is a row group, or a part of it if the rows are long. Memory does not gr
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
@@ -27,6 +29,11 @@ SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+GZIP_SUFFIX = ".gz"
+"""JSONL whose name ends in it, such as ``.jsonl.gz``, is compressed."""
+GZIP_LEVEL = 6
+"""The level that gzip itself uses."""
+SUFFIXES_SHOWN = f"{', '.join(SUFFIXES)} (or .jsonl{GZIP_SUFFIX})"
 
 BLOCK_BYTES = 2**24
 """The size of a block in memory; its text has about the same size."""
@@ -48,16 +55,32 @@ class Block(NamedTuple):
     """The part of the file that was read, from 0 to 1."""
 
 
+def known_format(path: Path) -> Format | None:
+    """Return the format by the suffix of ``path``; None for another suffix."""
+    suffix = without_gzip(path).suffix.lower()
+    found = SUFFIXES.get(suffix)
+    return None if is_gzip(path) and found != "jsonl" else found
+
+
 def format_of(path: Path) -> Format:
     """Return the format by the suffix of ``path``.
 
     Raises SourceError for another suffix.
     """
-    found = SUFFIXES.get(path.suffix.lower())
+    found = known_format(path)
     if found is None:
-        known = ", ".join(SUFFIXES)
-        raise SourceError(f"{path}: unknown suffix; expected {known}")
+        raise SourceError(f"{path}: unknown suffix; expected {SUFFIXES_SHOWN}")
     return found
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether ``path``, if it is JSONL, is compressed."""
+    return path.suffix.lower() == GZIP_SUFFIX
+
+
+def without_gzip(path: Path) -> Path:
+    """Return ``path`` without the suffix of compression."""
+    return path.with_suffix("") if is_gzip(path) else path
 
 
 @contextlib.contextmanager
@@ -66,7 +89,7 @@ def _about(path: Path) -> Iterator[None]:
     pa = pyarrow()
     try:
         yield
-    except (pa.lib.ArrowException, OSError) as error:
+    except (pa.lib.ArrowException, OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the system, which names the file
         raise SourceError(f"{path}: {' '.join(str(error).split())}") from error
@@ -165,7 +188,7 @@ def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
 
 def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with path.open("rb") as raw, _lines_of(path, raw) as file:
         lines: list[tuple[int, bytes]] = []
         held = read = 0
         for number, line in enumerate(file, 1):
@@ -175,11 +198,17 @@ def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
             lines.append((number, line))
             held += len(line)
             if held >= BLOCK_BYTES:
+                done = raw.tell() if file is not raw else read
                 # A pipe has no size.
-                yield _jsonl_block(path, lines, column, read / size if size else 0.0)
+                yield _jsonl_block(path, lines, column, done / size if size else 0.0)
                 lines, held = [], 0
         if lines:
             yield _jsonl_block(path, lines, column, 1.0)
+
+
+def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
+    """Return the file with the lines of ``raw``, which may be compressed."""
+    return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
 def _jsonl_block(path: Path, lines: Sequence[tuple[int, bytes]], column: str, read: float) -> Block:
@@ -244,10 +273,10 @@ class Sink(Protocol):
         ...
 
 
-def open_sink(path: Path, file_format: Format, schema: Any) -> Sink:
-    """Return a new file for rows of ``schema``."""
+def open_sink(path: Path, file_format: Format, schema: Any, *, compressed: bool) -> Sink:
+    """Return a new file for rows of ``schema``; ``compressed`` is for JSONL."""
     if file_format == "jsonl":
-        return _JsonlSink(path)
+        return _JsonlSink(path, compressed=compressed)
     pa = pyarrow()
     try:
         if file_format == "parquet":
@@ -305,8 +334,12 @@ def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
 
 
 class _JsonlSink:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
+    def __init__(self, path: Path, *, compressed: bool) -> None:
+        self._raw = path.open("wb")
+        self._file: Any = self._raw
+        if compressed:
+            # No name and no time: equal rows give equal files.
+            self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
 
     def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
         if objects is None:
@@ -320,7 +353,10 @@ class _JsonlSink:
         self._file.writelines(map(_json_line, rows))
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        finally:
+            self._raw.close()
 
 
 def _objects(batch: Any) -> list[dict[str, Any]]:

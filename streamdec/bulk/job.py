@@ -20,6 +20,7 @@ from streamdec.bulk.formats import (
     Block,
     Format,
     Sink,
+    is_gzip,
     open_sink,
     read_blocks,
     schema_of,
@@ -134,7 +135,7 @@ class Job:
                 if sink is None:
                     # The other columns of JSONL are known after its first rows were read.
                     known = schema if block.objects is None else table.schema
-                    sink = open_sink(part, self.target_format, known)
+                    sink = self._open(part, known)
                 sink.write(table, block.objects)
                 ids = block.table.column(column)
                 status = Status(
@@ -144,7 +145,7 @@ class Job:
                     status.unknown_tokens + unknown,
                 )
                 progress(status)
-            sink = sink or open_sink(part, self.target_format, schema)
+            sink = sink or self._open(part, schema)
         except BaseException:
             if sink is not None:
                 with contextlib.suppress(Exception):  # closing may fail for the same reason
@@ -152,6 +153,9 @@ class Job:
             raise
         sink.close()
         return status._replace(read=1.0)
+
+    def _open(self, part: Path, schema: Any) -> Sink:
+        return open_sink(part, self.target_format, schema, compressed=is_gzip(self.target))
 
     def _decoded(self, block: Block, first_row: int) -> DecodedTable:
         for name in self.decoder.columns:

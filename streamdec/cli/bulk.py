@@ -5,20 +5,20 @@ It reads one file at a time, and one row group at a time.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from streamdec.bulk.batches import BulkDecoder
-from streamdec.bulk.formats import FORMATS, SUFFIXES, Format, format_of
+from streamdec.bulk.formats import FORMATS, Format
 from streamdec.bulk.job import Existing, Job, Status
+from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
-from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
+from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_options
 from streamdec.errors import TokenIdError
 from streamdec.stops.conditions import StopConditions
@@ -86,12 +86,15 @@ def bulk(
 ) -> None:
     """Decode a column of token ids in the files INPUT, and keep all other columns.
 
-    INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (each line an object, or a list of
-    ids), or a folder of such files. OUTPUT is a file. If INPUT is a folder or several files, OUTPUT
-    is a folder, in which the files keep their names (with the suffix of --output-format). Each text
-    equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id with
-    --unknown-ids error, the command names the row and ends with exit status 1. With other values of
-    --unknown-ids, the last line on stdout has the number of unknown ids.
+    INPUT is Parquet, Arrow (.arrow, .feather, .ipc) or JSONL (.jsonl, .ndjson, or compressed as
+    .jsonl.gz; each line an object, or a list of ids), or a folder of such files. OUTPUT is a file.
+    If INPUT is a folder or several files, OUTPUT is a folder, in which the files keep their names
+    (with the suffix of --output-format). A folder is read with its sub-folders and links. Names
+    that begin with "." or "_" are left out; other files that are not read are named on stderr.
+
+    Each text equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id
+    with --unknown-ids error, the command names the row and ends with exit status 1. With other
+    values of --unknown-ids, the last line on stdout has the number of unknown ids.
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
@@ -112,7 +115,7 @@ def bulk(
     """
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite cannot be combined.")
-    pairs = list(_pairs(inputs, output, input_format, output_format))
+    pairs = list(pairs_of(inputs, output, input_format, output_format))
     decoder = _decoder(
         load(tokenizer, fast="off"),
         column,
@@ -175,58 +178,3 @@ class _Bar:
             f"{'█' * cells}{'░' * (BAR - cells)} {status.read:4.0%} {self._file}"
             f"{counted(status.rows, 'row')}, {speed:.1f} M tokens/s"
         )
-
-
-# --- input and output files -----------------------------------------------------------------------
-
-
-def _pairs(
-    inputs: Sequence[Path],
-    output: str,
-    input_format: Format | None,
-    output_format: Format | None,
-) -> Iterator[tuple[Path, Path, Format, Format]]:
-    """Yield each file to read and the one to write, with their formats."""
-    target = Path(output)
-    is_folder = (
-        len(inputs) > 1 or inputs[0].is_dir() or target.is_dir() or output.endswith(("/", os.sep))
-    )
-    if is_folder and target.exists() and not target.is_dir():
-        raise CannotBeginError(f"{output} is a file; several files go into a folder")
-    seen: dict[Path, Path] = {}
-    for source, name in _files(inputs, input_format, target):
-        read = input_format or format_of(source)
-        if is_folder:
-            write = output_format or read
-            path = target / (name if write == read else name.with_suffix(f".{write}"))
-        else:
-            write, path = output_format or format_of(target), target
-        if path in seen:
-            raise CannotBeginError(f"{seen[path]} and {source} would both become {path}")
-        seen[path] = source
-        yield source, path, read, write
-
-
-def _files(
-    inputs: Sequence[Path], input_format: Format | None, target: Path
-) -> Iterator[tuple[Path, Path]]:
-    """Yield each file, and its name in a folder of outputs."""
-    for given in inputs:
-        if not given.exists():
-            raise CannotBeginError(f"{given}: no such file or folder")
-        if not given.is_dir():
-            yield given, Path(given.name)
-            continue
-        found = [
-            path
-            for path in sorted(given.rglob("*"))
-            if path.suffix.lower() in SUFFIXES
-            and path.is_file()
-            and (given == target or target not in path.parents)  # what an earlier run wrote
-            and input_format in (None, SUFFIXES[path.suffix.lower()])
-        ]
-        if not found:
-            what = f"{input_format} files" if input_format else f"files ({', '.join(SUFFIXES)})"
-            raise CannotBeginError(f"{given}: no {what} in this folder")
-        for path in found:
-            yield path, path.relative_to(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -96,6 +97,104 @@ def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
     assert bulk("data", "data/out").out.startswith("36 rows of 1 file ")
     assert bulk("data", "data/out", "--overwrite").out.startswith("36 rows of 1 file ")
     assert objects("data/out/in.jsonl") == EXPECTED
+
+
+def names(folder: str) -> list[str]:
+    """The files under a folder."""
+    return sorted(
+        path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()
+    )
+
+
+def test_linked_folders_are_read_and_loops_end(bulk: Bulk) -> None:
+    Path("data").mkdir()
+    Path("elsewhere/deep").mkdir(parents=True)
+    Path("in.jsonl").rename("elsewhere/deep/in.jsonl")
+    Path("data/link").symlink_to(Path("elsewhere").resolve(), target_is_directory=True)
+    Path("data/again").symlink_to(Path("elsewhere").resolve(), target_is_directory=True)
+    Path("elsewhere/up").symlink_to(Path("elsewhere").resolve(), target_is_directory=True)
+    Path("data/loop").symlink_to(Path("data").resolve(), target_is_directory=True)
+    Path("data/one.parquet").symlink_to(Path("in.parquet").resolve())
+    done = bulk("data", "out")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("108 rows of 3 files in ")
+    assert names("out") == ["again/deep/in.jsonl", "link/deep/in.jsonl", "one.parquet"]
+    Path("data/gone.jsonl").symlink_to("nowhere")
+    refused = bulk("data", "other")
+    assert (refused.status, Path("other").exists()) == (2, False)
+    assert refused.err == "Error: data/gone.jsonl: a link to a file that does not exist\n"
+
+
+def test_outputs_behind_a_link_or_another_spelling_are_no_inputs(bulk: Bulk) -> None:
+    Path("data").mkdir()
+    Path("in.jsonl").rename("data/in.jsonl")
+    for _ in range(2):
+        done = bulk("data", Path("data/out").resolve(), "--overwrite")
+        assert done.out.startswith("36 rows of 1 file ")
+
+
+def test_files_that_are_not_data_are_left_out_and_other_files_are_named(bulk: Bulk) -> None:
+    rows = Path("in.jsonl").read_bytes()
+    for name in (".hidden.jsonl", ".git/a.jsonl", "_temporary/0/a.jsonl", "_SUCCESS", "b.jsonl"):
+        Path("data", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("data", name).write_bytes(rows)
+    Path("data/_day=1").mkdir()
+    Path("data/_day=1/c.jsonl").write_bytes(rows)
+    done = bulk("data", "quiet")
+    assert (done.status, done.err) == (0, "")
+    assert names("quiet") == ["_day=1/c.jsonl", "b.jsonl"]
+    for name in ("_x.jsonl", "a.json", "a.jsonl.zst"):
+        Path("data", name).write_bytes(rows)
+    done = bulk("data", "told")
+    assert done.err == (
+        "data: 3 files are not read, because of the name: data/_x.jsonl, data/a.json, "
+        "data/a.jsonl.zst\n"
+    )
+    assert names("told") == names("quiet")
+    for number in range(4):
+        Path(f"data/{number}.txt").touch()
+    assert bulk("data", "many").err.endswith("data/3.txt, data/_x.jsonl and 2 more\n")
+    assert bulk("data", "asked", "--input-format=jsonl").err == ""
+    # A file that is given itself is read, whatever its name.
+    assert bulk("data/_x.jsonl", "one.jsonl").status == 0
+
+
+def test_compressed_jsonl_is_read_and_written(bulk: Bulk) -> None:
+    Path("data").mkdir()
+    Path("data/a.jsonl.gz").write_bytes(gzip.compress(Path("in.jsonl").read_bytes()))
+    Path("data/b.NDJSON.GZ").write_bytes(gzip.compress(b""))
+    assert bulk("data", "out").out.startswith("36 rows of 2 files in ")
+    assert names("out") == ["a.jsonl.gz", "b.NDJSON.GZ"]
+    lines = gzip.decompress(Path("out/a.jsonl.gz").read_bytes()).splitlines()
+    assert [json.loads(line) for line in lines] == EXPECTED
+    assert gzip.decompress(Path("out/b.NDJSON.GZ").read_bytes()) == b""
+    before = Path("out/a.jsonl.gz").read_bytes()
+    assert bulk("data", "out", "--overwrite").status == 0
+    assert Path("out/a.jsonl.gz").read_bytes() == before
+    assert bulk("data", "tables", "--output-format=parquet").status == 0
+    assert names("tables") == ["a.parquet", "b.parquet"]
+    assert parquet.read_table("tables/a.parquet").to_pylist() == EXPECTED
+    assert bulk("in.parquet", "texts.jsonl.gz").status == 0
+    lines = gzip.decompress(Path("texts.jsonl.gz").read_bytes()).splitlines()
+    assert [json.loads(line) for line in lines] == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"token_ids": []}\n', "Not a gzipped file"),
+        (gzip.compress(b'{"token_ids": []}\n' * 999)[:-20], "ended before the end"),
+        (gzip.compress(b'{"token_ids": []}\n' * 999)[:12] + b"\xff" * 99, "rror"),
+    ],
+    ids=["plain", "cut", "damaged"],
+)
+def test_a_bad_compressed_file_is_named(bulk: Bulk, data: bytes, told: str) -> None:
+    Path("bad.jsonl.gz").write_bytes(data)
+    refused = bulk("bad.jsonl.gz", "out.jsonl")
+    assert refused.err.startswith("Error: bad.jsonl.gz: ")
+    assert told in refused.err
+    assert refused.out == ""
+    assert not Path("out.jsonl").exists()
 
 
 def test_several_files_go_into_a_folder(bulk: Bulk) -> None:

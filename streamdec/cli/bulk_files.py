@@ -1,0 +1,122 @@
+"""The files that ``streamdec bulk`` reads and writes.
+
+In: the paths of the command line. Out: each file to read, and the one to write. Of a folder, files
+are read whose suffix is known, also in its sub-folders and behind links. As in Spark and Arrow,
+names that begin with "." or "_" are left out. Other files that are not read are named on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from streamdec.bulk.formats import SUFFIXES_SHOWN, Format, format_of, known_format, without_gzip
+from streamdec.cli.progress import counted, say
+from streamdec.cli.statuses import CannotBeginError
+
+MOST_NAMED = 5
+"""The most files that are named as not read."""
+
+
+def pairs_of(
+    inputs: Sequence[Path],
+    output: str,
+    input_format: Format | None,
+    output_format: Format | None,
+) -> Iterator[tuple[Path, Path, Format, Format]]:
+    """Yield each file to read and the one to write, with their formats."""
+    target = Path(output)
+    is_folder = (
+        len(inputs) > 1 or inputs[0].is_dir() or target.is_dir() or output.endswith(("/", os.sep))
+    )
+    if is_folder and target.exists() and not target.is_dir():
+        raise CannotBeginError(f"{output} is a file; several files go into a folder")
+    seen: dict[Path, Path] = {}
+    for source, name in _files(inputs, input_format, target):
+        read = input_format or format_of(source)
+        if is_folder:
+            write = output_format or read
+            if write != read:
+                name = without_gzip(name).with_suffix(f".{write}")
+            path = target / name
+        else:
+            write, path = output_format or format_of(target), target
+        if path in seen:
+            raise CannotBeginError(f"{seen[path]} and {source} would both become {path}")
+        seen[path] = source
+        yield source, path, read, write
+
+
+def _files(
+    inputs: Sequence[Path], input_format: Format | None, target: Path
+) -> Iterator[tuple[Path, Path]]:
+    """Yield each file, and its name in a folder of outputs."""
+    for given in inputs:
+        if not given.exists():
+            raise CannotBeginError(f"{given}: no such file or folder")
+        if not given.is_dir():
+            yield given, Path(given.name)
+            continue
+        found, unread = _in_folder(given, input_format, target)
+        if not found:
+            what = f"{input_format} files" if input_format else f"files ({SUFFIXES_SHOWN})"
+            raise CannotBeginError(f"{given}: no {what} in this folder")
+        if unread and input_format is None:
+            more = len(unread) - MOST_NAMED
+            names = ", ".join(map(str, unread[:MOST_NAMED])) + (f" and {more:,} more" * (more > 0))
+            is_or_are = "is" if len(unread) == 1 else "are"
+            say(
+                f"{given}: {counted(len(unread), 'file')} {is_or_are} not read, because of the "
+                f"name: {names}"
+            )
+        for path in found:
+            yield path, path.relative_to(given)
+
+
+def _in_folder(
+    folder: Path, input_format: Format | None, target: Path
+) -> tuple[list[Path], list[Path]]:
+    """Return the files to read, and the other files."""
+    found: list[Path] = []
+    unread: list[Path] = []
+    # What an earlier run wrote is not an input, unless it wrote beside the inputs.
+    outputs = {target.resolve()} - {folder.resolve()}
+    for path in _walk(folder, outputs):
+        known = known_format(path)
+        if known is None or _is_marked(path.name):
+            # Such as _SUCCESS and _metadata of Spark, which have no rows.
+            if known is not None or not _is_marked(path.name):
+                unread.append(path)
+        elif not path.exists():
+            raise CannotBeginError(f"{path}: a link to a file that does not exist")
+        elif path.is_file() and input_format in (None, known):
+            found.append(path)
+        else:
+            unread.append(path)
+    return found, unread
+
+
+def _walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
+    """Yield the files in ``folder`` and its sub-folders in the order of their names.
+
+    Links are followed. A link to a folder that contains it is left out: it has no other files.
+    """
+    here = folder.resolve()
+    if here in left_out:
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if not path.is_dir():
+            yield path
+        elif not _is_marked(path.name):
+            yield from _walk(path, left_out | {here})
+
+
+def _is_marked(name: str) -> bool:
+    """Whether the name is one for files that are not data, such as ``_temporary``.
+
+    A folder ``_day=1`` is a part of a data set.
+    """
+    return name.startswith("_") and "=" not in name
