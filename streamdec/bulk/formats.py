@@ -5,16 +5,18 @@ A block is a row group, or a part of it if the rows are long. Memory does not gr
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
-import json
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
+from streamdec.bulk.json_rows import json_line, json_text, parse_json, with_fields
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library
@@ -44,13 +46,24 @@ BATCH_ROWS = 2**10
 conversion copies a dictionary's value for each use."""
 
 
+class Line(NamedTuple):
+    """A row of JSONL."""
+
+    number: int
+    """The number of its line, from 1."""
+    text: str
+    """The object as it is spelled in the file. A list of ids became an object."""
+    row: dict[str, Any]
+    """The parsed object."""
+
+
 class Block(NamedTuple):
     """Consecutive rows."""
 
     table: Any
     """A pyarrow Table; for JSONL only the column of token ids."""
-    objects: list[dict[str, Any]] | None
-    """The parsed rows of JSONL."""
+    lines: list[Line] | None
+    """The rows of JSONL."""
     read: float
     """The part of the file that was read, from 0 to 1."""
 
@@ -214,33 +227,36 @@ def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
 def _jsonl_block(path: Path, lines: Sequence[tuple[int, bytes]], column: str, read: float) -> Block:
     pa = pyarrow()
     rows = [_parsed(path, number, line, column) for number, line in lines]
-    found = [row[column] for row in rows]
+    found = [line.row[column] for line in rows]
     try:
         ids = pa.array(found)
         if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
             ids = ids.cast(pa.list_(pa.int64()))
         column_of(ids)
     except (pa.ArrowException, OverflowError, TokenIdError):
-        for (number, _), each in zip(lines, found, strict=True):
-            _check_ids(f"{path}: line {number}", each, column)
+        for line in rows:
+            _check_ids(f"{path}: line {line.number}", line.row[column], column)
         raise
     return Block(pa.table({column: ids}), rows, read)
 
 
-def _parsed(path: Path, number: int, line: bytes, column: str) -> dict[str, Any]:
+def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
     try:
-        row = json.loads(line)
+        text = line.decode().strip()
+        row = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{path}: line {number}: not JSON: {error}") from error
     if isinstance(row, list):
-        return {column: row}
+        return Line(number, f"{{{json_text(column)}: {text}}}", {column: row})
     if not isinstance(row, dict):
         told = f"expected an object or a list of token ids, got {_kind(row)}"
         raise SourceError(f"{path}: line {number}: {told}")
     if column not in row:
         keys = ", ".join(map(repr, row)) or "none"
         raise SourceError(f"{path}: line {number}: no column {column!r}; there are: {keys}")
-    return row
+    return Line(number, text, row)
 
 
 def _check_ids(where: str, ids: object, column: str) -> None:
@@ -264,8 +280,12 @@ def _kind(value: object) -> str:
 class Sink(Protocol):
     """A file that is written block by block."""
 
-    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
-        """Append rows; ``objects`` as they were read, if they are of JSONL."""
+    def write(self, table: Any, lines: Sequence[Line] | None) -> None:
+        """Append rows.
+
+        From JSONL to JSONL, the rows are ``lines``, and ``table`` has only their new columns.
+        Otherwise ``table`` has all columns.
+        """
         ...
 
     def close(self) -> None:
@@ -276,6 +296,7 @@ class Sink(Protocol):
 def open_sink(path: Path, file_format: Format, schema: Any, *, compressed: bool) -> Sink:
     """Return a new file for rows of ``schema``; ``compressed`` is for JSONL."""
     if file_format == "jsonl":
+        _check_json(schema)
         return _JsonlSink(path, compressed=compressed)
     pa = pyarrow()
     try:
@@ -295,42 +316,15 @@ class _TableSink:
         self._writer = writer
         self._schema = schema
 
-    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
+    def write(self, table: Any, _lines: Sequence[Line] | None) -> None:
         pa = pyarrow()
         try:
-            if sorted(table.column_names) != sorted(self._schema.names):
-                raise KeyError(", ".join(map(repr, table.column_names)))
-            if table.column_names != self._schema.names:
-                table = table.select(self._schema.names)  # objects of JSON have no order
-            table = table.cast(self._schema)
-        except (KeyError, ValueError, pa.ArrowException) as error:
-            told = "rows of other columns or types than the first rows of the file"
-            raise SourceError(f"{told}: {error}; write JSONL instead") from error
-        try:
-            self._writer.write_table(table.combine_chunks())
-        except pa.ArrowNotImplementedError as error:
+            self._writer.write_table(table.cast(self._schema).combine_chunks())
+        except (ValueError, pa.ArrowException) as error:
             raise SourceError(f"the format cannot store these rows: {error}") from error
 
     def close(self) -> None:
         self._writer.close()
-
-
-def table_of(objects: list[dict[str, Any]], table: Any) -> Any:
-    """Return rows of JSONL as a table, with the columns of ``table``."""
-    pa = pyarrow()
-    columns = {}
-    for name in dict.fromkeys(name for row in objects for name in row):
-        if name in table.column_names:
-            columns[name] = table.column(name)
-            continue
-        try:
-            name.encode()
-            columns[name] = pa.array([row.get(name) for row in objects])
-        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            told = f"column {name!r} has values of different types: {error}; write JSONL instead"
-            raise SourceError(told) from error
-    new = {name: table.column(name) for name in table.column_names if name not in columns}
-    return pa.table(columns | new)
 
 
 class _JsonlSink:
@@ -341,16 +335,15 @@ class _JsonlSink:
             # No name and no time: equal rows give equal files.
             self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
 
-    def write(self, table: Any, objects: list[dict[str, Any]] | None) -> None:
-        if objects is None:
+    def write(self, table: Any, lines: Sequence[Line] | None) -> None:
+        if lines is None:
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                 self._file.writelines(map(_json_line, _objects(batch)))
             return
-        # The parsed rows are written, because JSON has more numbers than Arrow.
-        new = [name for name in table.column_names if name not in objects[0]]
-        found = table.select(new).to_pylist()
-        rows = ({**old, **row} for old, row in zip(objects, found, strict=True))
-        self._file.writelines(map(_json_line, rows))
+        new = table.to_pylist()
+        self._file.writelines(
+            with_fields(line.text, fields) for line, fields in zip(lines, new, strict=True)
+        )
 
     def close(self) -> None:
         try:
@@ -359,33 +352,142 @@ class _JsonlSink:
             self._raw.close()
 
 
+# --- from JSON to tables --------------------------------------------------------------------------
+
+
+def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
+    """Return rows of JSONL as a table, with the columns of ``table`` and of the objects.
+
+    ``schema`` is the schema of the first rows of the file; None for the first rows. Raises
+    SourceError, which names the line, for a value that does not fit the rows before it.
+    """
+    pa = pyarrow()
+    columns = {}
+    for name in dict.fromkeys(name for line in lines for name in line.row):
+        if name in table.column_names:
+            columns[name] = table.column(name)
+            continue
+        if schema is not None and name not in schema.names:
+            number = next(line.number for line in lines if name in line.row)
+            raise SourceError(
+                f"{path}: line {number}: the first rows have no column {name!r}, and a table needs "
+                "the same columns in all rows; write JSONL instead"
+            )
+        kind = None if schema is None else schema.field(name).type
+        columns[name] = _column_of(path, name, lines, kind)
+    columns |= {name: table.column(name) for name in table.column_names if name not in columns}
+    if schema is None:
+        return pa.table(columns)
+    for field in schema:
+        if field.name not in columns:
+            columns[field.name] = pa.nulls(len(lines), field.type)
+    return pa.table({name: columns[name] for name in schema.names})
+
+
+def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
+    """Return one column of objects, of the type ``kind`` if it is not None."""
+    values = [line.row.get(name) for line in lines]
+    errors = (pyarrow().ArrowException, ValueError, OverflowError)
+
+    def error_of(some: Sequence[Any], kind: Any = None) -> Exception | None:
+        try:
+            _array(name, some, kind)
+        except errors as error:
+            return error  # type: ignore[no-any-return]
+        return None
+
+    if error_of(values, kind) is None:
+        return _array(name, values, kind)
+    place = bisect_left(
+        range(len(values)), True, key=lambda last: error_of(values[: last + 1], kind) is not None
+    )
+    alone = error_of(values[place : place + 1])
+    if alone is not None:
+        told = f"a table cannot store this value: {alone}"
+    else:
+        before = kind or _array(name, values[:place], None).type
+        told = f"{values[place]!r:.60} does not fit the rows before, whose type is {before}"
+    where = f"{path}: line {lines[place].number}: column {name!r}"
+    raise SourceError(f"{where}: {told}; write JSONL instead")
+
+
+def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
+    pa = pyarrow()
+    name.encode()  # a lone surrogate is an error here, and a crash in Arrow
+    found = pa.array(values)
+    if kind is None or found.type == kind:
+        return found
+    if not _fits(found.type, kind):
+        raise ValueError(f"{found.type} does not fit {kind}")
+    return pa.array(values, kind)
+
+
+def _fits(found: Any, kind: Any) -> bool:
+    """Whether the values of a type are the same in another type.
+
+    Arrow itself would leave out fields of objects, and turn numbers into strings.
+    """
+    types = pyarrow().types
+    if found == kind or types.is_null(found):
+        return True
+    if types.is_integer(found) or types.is_floating(found):
+        return bool(types.is_floating(kind))
+    if types.is_list(found) and types.is_list(kind):
+        return _fits(found.value_type, kind.value_type)
+    if types.is_struct(found) and types.is_struct(kind):
+        theirs = {field.name: field.type for field in kind}
+        return all(
+            field.name in theirs and _fits(field.type, theirs[field.name]) for field in found
+        )
+    return False
+
+
+# --- from tables to JSON --------------------------------------------------------------------------
+
+_INSTEAD = "write Parquet or Arrow instead, or convert the column to strings first"
+
+
+def _check_json(schema: Any) -> None:
+    """Raise SourceError for a column whose type JSON does not have, such as a time."""
+    for field in schema:
+        if not _has_json(field.type):
+            raise SourceError(
+                f"column {field.name!r} has the type {field.type}, which JSON does not have; "
+                f"{_INSTEAD}"
+            )
+
+
+def _has_json(kind: Any) -> bool:
+    types = pyarrow().types
+    if types.is_dictionary(kind):
+        return _has_json(kind.value_type)
+    binary = ("binary", "large_binary", "fixed_size_binary", "binary_view")
+    if any(getattr(types, f"is_{each}")(kind) for each in (*binary, "temporal", "decimal")):
+        return False
+    return all(_has_json(kind.field(place).type) for place in range(kind.num_fields))
+
+
 def _objects(batch: Any) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if name in columns:
             raise SourceError(f"two columns are called {name!r}; JSONL needs different names")
-        try:
-            columns[name] = values.to_pylist()
-        except ValueError as error:  # a time of nanoseconds
-            raise SourceError(
-                f"column {name!r} has a value that JSON cannot store: {error}"
-            ) from error
+        columns[name] = values.to_pylist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _json_line(row: dict[str, Any]) -> bytes:
     try:
-        # A lone surrogate in another field becomes its JSON escape.
-        return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-    except TypeError as error:
-        names = [name for name, value in row.items() if not _is_json(value)]
-        told = f"column {names[0]!r} has a value that JSON cannot store: {row[names[0]]!r:.60}"
-        raise SourceError(told) from error
+        return json_line(row)
+    except (TypeError, ValueError) as error:
+        name = next(name for name, value in row.items() if not _is_json(value))
+        told = f"column {name!r} has a value that JSON does not have: {row[name]!r:.60}"
+        raise SourceError(f"{told}; {_INSTEAD}") from error
 
 
 def _is_json(value: object) -> bool:
     try:
-        json.dumps(value)
-    except TypeError:
+        json_text(value)
+    except (TypeError, ValueError):
         return False
     return True

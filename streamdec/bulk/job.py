@@ -131,12 +131,13 @@ class Job:
         sink: Sink | None = None
         try:
             for block in read_blocks(self.source, self.source_format, column):
-                table, unknown = self._decoded(block, status.rows)
-                if sink is None:
-                    # The other columns of JSONL are known after its first rows were read.
-                    known = schema if block.objects is None else table.schema
-                    sink = self._open(part, known)
-                sink.write(table, block.objects)
+                table, unknown = self._decoded(block, status.rows, schema if sink else None)
+                with _about(self.source):
+                    if sink is None:
+                        # The other columns of JSONL are known after its first rows were read.
+                        schema = schema if block.lines is None else table.schema
+                        sink = self._open(part, schema)
+                    sink.write(table, block.lines)
                 ids = block.table.column(column)
                 status = Status(
                     block.read,
@@ -157,14 +158,22 @@ class Job:
     def _open(self, part: Path, schema: Any) -> Sink:
         return open_sink(part, self.target_format, schema, compressed=is_gzip(self.target))
 
-    def _decoded(self, block: Block, first_row: int) -> DecodedTable:
-        for name in self.decoder.columns:
-            if block.objects and any(name in row for row in block.objects):
-                raise SourceError(f"{self.source}: there is a column {name!r} already")
+    def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
+        """Return the rows of ``block`` to write.
+
+        ``schema`` is that of the first rows; None for the first rows.
+        """
+        for line in block.lines or ():
+            for name in self.decoder.columns:
+                if name in line.row:
+                    told = f"line {line.number}: there is a column {name!r} already"
+                    raise SourceError(f"{self.source}: {told}")
         with _about(self.source):
             table, unknown = self.decoder.decode(block.table, first_row)
-        if block.objects is not None and self.target_format != "jsonl":
-            table = table_of(block.objects, table)
+        if block.lines is not None and self.target_format == "jsonl":
+            table = table.select(self.decoder.columns)
+        elif block.lines is not None:
+            table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
 
 

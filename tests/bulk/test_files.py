@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import os
@@ -353,6 +354,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(forks: dict[str, Any]) -> No
 
 BAD_LINES = {
     "{": "not JSON: ",
+    '{"token_ids": [0], "a": [NaN]}': "not JSON: NaN is not a number of JSON; write null or ",
+    '{"token_ids": [0], "a": -Infinity}': "not JSON: -Infinity is not a number of JSON; write ",
     "7": "expected an object or a list of token ids, got a number",
     '{"a": 1, "b": 2}': "no column 'token_ids'; there are: 'a', 'b'",
     "{}": "no column 'token_ids'; there are: none",
@@ -372,8 +375,7 @@ def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str) -
     source.write_text(f'{{"token_ids": [0]}}\n\n{line}\n{{"token_ids": [1]}}\n', "utf-8")
     with pytest.raises((SourceError, TokenIdError)) as caught:
         job(source, target).run()
-    where = "" if "column 'text'" in BAD_LINES[line] else "line 3: "
-    assert str(caught.value).startswith(f"{source}: {where}{BAD_LINES[line]}")
+    assert str(caught.value).startswith(f"{source}: line 3: {BAD_LINES[line]}")
     assert not target.exists()
 
 
@@ -420,41 +422,118 @@ def test_an_empty_file_and_a_truncated_one_are_told(tmp_path: Path) -> None:
                 job(source, tmp_path / "out.parquet").run("overwrite")
 
 
+ONES = [{"a": 1}] * 60
+MIXED: dict[str, tuple[int, str, list[dict[str, Any]]]] = {
+    "another number": (61, "0.5 does not fit the", [*ONES, {"a": 0.5}, {"a": 1}]),
+    "a float": (61, "1.0 does not fit the rows before, whose type is int64", [*ONES, {"a": 1.0}]),
+    "a string": (3, "'1' does not fit the rows", [{"a": 1}, {"a": None}, {"a": "1"}]),
+    "a string in later rows": (61, "'1' does not fit the rows before", [*ONES, {"a": "1"}]),
+    "a number in later rows": (61, "1 does not fit the", [{"a": "1"}] * 60 + [{"a": 1}]),
+    "more fields": (61, "{'c': 1} does not", [{"a": {"b": 1}}] * 60 + [{"a": {"c": 1}}]),
+    "a value after nulls": (61, "whose type is null", [{"a": None}] * 60 + [{"a": 1}]),
+    "a huge number": (2, "column 'a': a table cannot store this", [{"a": 1}, {"a": 10**30}]),
+    "a lone surrogate": (2, "surrogates not allowed", [{"a": "x"}, {"a": "\ud800"}]),
+    "its name": (1, "surrogates not allowed", [{"\ud800": 1}]),
+    "a new column": (62, "the first rows have no column 'b'", [*ONES, {"a": 1}, {"a": 1, "b": 2}]),
+}
+"""Rows of which one does not fit those before it: its line, and what is told."""
+
+
 @pytest.mark.usefixtures("small")
-def test_other_types_than_in_the_first_rows_are_told(tmp_path: Path) -> None:
-    """JSONL may have them, a table cannot."""
-    lines = [{"token_ids": [0], "a": 1}] * 60 + [{"token_ids": [0], "a": 0.5}]
+@pytest.mark.parametrize("kind", MIXED)
+def test_a_value_that_does_not_fit_a_table_is_named(tmp_path: Path, kind: str) -> None:
+    """JSONL may have it, a table cannot."""
+    line, told, found = MIXED[kind]
     source = tmp_path / "in.jsonl"
-    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    with pytest.raises(SourceError, match="rows of other columns or types than the first rows"):
+    source.write_text("".join(f"{json.dumps({'token_ids': [0], **x})}\n" for x in found), "utf-8")
+    with pytest.raises(SourceError) as raised:
         job(source, tmp_path / "out.parquet").run()
+    assert str(raised.value).startswith(f"{source}: line {line}: ")
+    assert told in str(raised.value)
+    assert str(raised.value).endswith("; write JSONL instead")
+    assert [*tmp_path.iterdir()] == [source]
     job(source, tmp_path / "out.jsonl").run()
-    mixed = '{"token_ids": [0], "a": 1}\n{"token_ids": [0], "a": "one"}'
-    (tmp_path / "mixed.jsonl").write_text(mixed, "utf-8")
-    with pytest.raises(SourceError, match="column 'a' has values of different types: "):
-        job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
-    assert not (tmp_path / "mixed.parquet.part").exists()
-    for surrogate in ({"a": "\ud800"}, {"\ud800": 1}):
-        (tmp_path / "mixed.jsonl").write_text(json.dumps({"token_ids": [0], **surrogate}), "utf-8")
-        with pytest.raises(SourceError, match="surrogates not allowed; write JSONL instead"):
-            job(tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet").run()
-    lines[-1] = {"token_ids": [0], "a": 1, "b": 2}
-    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-    with pytest.raises(SourceError, match="rows of other columns or types than the first rows"):
-        job(source, tmp_path / "out.parquet").run("overwrite")
+    expected = [{"token_ids": [0], **row, "text": "Hi"} for row in found]
+    assert content(tmp_path / "out.jsonl", "jsonl") == expected
 
 
-def test_what_json_cannot_say_is_told(tmp_path: Path) -> None:
+def test_the_line_of_a_misfit_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    lines = ['{"token_ids": [0], "a": 1}', "", *['{"token_ids": [0], "a": 2}'] * 20]
+    lines[9] = '{"token_ids": [0], "a": "x"}'
+    source.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(SourceError, match=r"in.jsonl: line 10: column 'a': 'x' does not fit"):
+        job(source, tmp_path / "out.parquet").run()
+
+
+@pytest.mark.usefixtures("small")
+def test_later_rows_of_a_table_may_lack_fields_and_have_wider_numbers(tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = [{"a": 0.5, "b": {"c": [1.5], "d": "x"}}] * 60
+    found += [{"a": 7, "b": {"c": []}}] * 30 + [{"a": 1}] * 30
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(f"{json.dumps({'token_ids': [0], **x})}\n" for x in found), "utf-8")
+    job(source, tmp_path / "out.parquet").run()
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table["a"].to_pylist() == [row["a"] for row in found]
+    assert table["b"].to_pylist()[::30] == [found[0]["b"]] * 2 + [{"c": [], "d": None}, None]
+
+
+def test_rows_of_jsonl_keep_the_spelling_of_their_fields(tmp_path: Path) -> None:
+    lines = [
+        '{"token_ids": [0], "n": [1.10, 1e5, -0, 1E400, 123456789012345678901234567890.0]}',
+        ' { "x" : "\\u00e9\\ud800" , "token_ids" : [ 0 ] } \r',
+        '{"a": 1, "a": 2, "token_ids": [0]}',
+        "\t[0,  1]",
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(codecs.BOM_UTF8 + "\n".join(lines).encode())
+    job(source, tmp_path / "out.jsonl").run()
+    assert (tmp_path / "out.jsonl").read_text("utf-8").splitlines() == [
+        f'{lines[0][:-1]}, "text": "Hi"}}',
+        '{ "x" : "\\u00e9\\ud800" , "token_ids" : [ 0 ], "text": "Hi"}',
+        f'{lines[2][:-1]}, "text": "Hi"}}',
+        '{"token_ids": [0,  1], "text": "Hi there"}',
+    ]
+
+
+INSTEAD = "write Parquet or Arrow instead, or convert the column to strings first"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("ns", "UTC"),
+        pa.date32(),
+        pa.binary(),
+        pa.list_(pa.struct({"x": pa.large_binary()})),
+        pa.decimal128(5),
+        pa.dictionary(pa.int8(), pa.binary()),
+        pa.map_(pa.string(), pa.duration("s")),
+    ],
+    ids=str,
+)
+def test_a_type_that_json_does_not_have_is_told_before_the_rows(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    source = tmp_path / "in.arrow"
+    table = pa.table({"token_ids": [[0]], "a": pa.nulls(1, kind)})
+    with pa.ipc.new_file(str(source), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(SourceError) as raised:
+        job(source, tmp_path / "out.jsonl").run()
+    told = f"{source}: column 'a' has the type {kind}, which JSON does not have; {INSTEAD}"
+    assert str(raised.value) == told
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_have_is_told(tmp_path: Path, value: float) -> None:
     source = tmp_path / "in.parquet"
-    parquet.write_table(pa.table({"token_ids": [[0]], "a": [b"\xff"]}), source)
-    with pytest.raises(
-        SourceError, match=r"column 'a' has a value that JSON cannot store: b'.xff'"
-    ):
+    parquet.write_table(pa.table({"token_ids": [[0]], "a": [{"b": [value]}]}), source)
+    with pytest.raises(SourceError) as raised:
         job(source, tmp_path / "out.jsonl").run()
-    times = pa.array([1], pa.timestamp("ns"))
-    parquet.write_table(pa.table({"token_ids": [[0]], "a": times}), source)
-    with pytest.raises(SourceError, match=r"column 'a' has a value that JSON cannot store: "):
-        job(source, tmp_path / "out.jsonl").run()
+    told = f"column 'a' has a value that JSON does not have: {{'b': [{value}]}}; {INSTEAD}"
+    assert str(raised.value) == f"{source}: {told}"
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
