@@ -448,7 +448,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "SourceError",
-            "no column 'tokens'; the columns are: 'token_ids'",
+            "no column 'tokens'; the columns are: 'token_ids'; choose one with column=",
             "Name the column of ids.",
             DATASET,
         ),

@@ -146,9 +146,7 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     file = next((file for file in spec.files if file.url), RankFile(""))
     reason = "it cannot be downloaded, because no address of it is known"
     if file.url:
-        reason = (
-            "downloads are not allowed (allow them with allow_download=True or --allow-download)"
-        )
+        reason = "downloads are not allowed (allow them with allow_download=True)"
         if allow_download:
             try:
                 return _download(file), file.url

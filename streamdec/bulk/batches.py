@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
+from streamdec.bulk.column import check_new, no_column
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.loading.factory import load_tokenizer
@@ -58,6 +59,8 @@ class BulkDecoder:
             once; or a tokenizer, which is pickled with this object.
         column: the column of token ids.
         to: the name of the column of texts.
+        prefix: text before the names of all new columns, for tables that have a column of such a
+            name: with ``"new_"``, the columns are ``new_text``, ``new_finish_reason`` and so on.
         skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
         unknown_ids: as for :func:`~streamdec.bulk.decode_arrow`.
         conditions: as for :func:`~streamdec.bulk.decode_arrow`.
@@ -86,6 +89,7 @@ class BulkDecoder:
         column: str = "token_ids",
         *,
         to: str = "text",
+        prefix: str = "",
         skip_special_tokens: bool = True,
         unknown_ids: UnknownIds = "skip",
         conditions: StopConditions | None = None,
@@ -107,14 +111,18 @@ class BulkDecoder:
         if conditions is not None and not isinstance(conditions, StopConditions):
             raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
         self.column = column
-        self.to = to
+        self.to: str = f"{prefix}{to}"
+        self._prefix = prefix
         self._tokenizer = os.fspath(tokenizer) if is_path else tokenizer  # type: ignore[arg-type]
         self._loading = {"fast": "off", **loading}
         self._options = Options(skip_special_tokens, unknown_ids=unknown_ids)
         self._options.check()
         self._conditions = conditions
-        if to in self.columns[1:] or column in self.columns:
-            raise ValueError(f"two columns would be called {to!r}; rename the column of texts")
+        twice = [name for name in self.columns if [*self.columns, column].count(name) > 1]
+        if twice:
+            raise ValueError(
+                f"two columns would be called {twice[0]!r}; choose another name with to="
+            )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.column!r} to {self.to!r}, {self._tokenizer!r:.80}>"
@@ -130,7 +138,7 @@ class BulkDecoder:
         """
         if self._conditions is None:
             return [self.to]
-        return [self.to, *(each.name for each in list(stopped_type())[1:])]
+        return [self.to, *(f"{self._prefix}{each.name}" for each in list(stopped_type())[1:])]
 
     @property
     def tokenizer(self) -> Decoder:
@@ -202,14 +210,12 @@ class BulkDecoder:
             )
             raise TypeError(told)
         names = batch.schema.names
-        if names.count(self.column) != 1:
-            there = ", ".join(map(repr, names)) or "none"
-            raise SourceError(f"no column {self.column!r}; the columns are: {there}")
-        for name in self.columns:
-            if name in names:
-                raise SourceError(
-                    f"the column {name!r} already exists; choose another name for the texts (to)"
-                )
+        count = names.count(self.column)
+        if not count:
+            raise no_column(self.column, names)
+        if count > 1:
+            raise SourceError(f"{count} columns are called {self.column!r}; rename the others")
+        check_new(self.columns, names)
         return batch.column(self.column)
 
     def _parts(self, found: Any) -> list[Any]:

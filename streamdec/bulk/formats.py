@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
-from streamdec.bulk.column import column_of
+from streamdec.bulk.column import column_of, no_column
 from streamdec.bulk.json_rows import json_line, json_text, parse_json, with_fields
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
@@ -254,8 +254,7 @@ def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
         told = f"expected an object or a list of token ids, got {_kind(row)}"
         raise SourceError(f"{path}: line {number}: {told}")
     if column not in row:
-        keys = ", ".join(map(repr, row)) or "none"
-        raise SourceError(f"{path}: line {number}: no column {column!r}; there are: {keys}")
+        raise SourceError(f"{path}: line {number}: {no_column(column, row)}")
     return Line(number, text, row)
 
 
@@ -356,10 +355,11 @@ class _JsonlSink:
 
 
 def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
-    """Return rows of JSONL as a table, with the columns of ``table`` and of the objects.
+    """Return rows of JSONL as a table.
 
-    ``schema`` is the schema of the first rows of the file; None for the first rows. Raises
-    SourceError, which names the line, for a value that does not fit the rows before it.
+    It has the columns of ``table`` and of the objects. ``schema`` is the schema of the first rows
+    of the file; None for the first rows. Raises SourceError, which names the line, for a value that
+    does not fit the rows before it.
     """
     pa = pyarrow()
     columns = {}
@@ -393,7 +393,7 @@ def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
         try:
             _array(name, some, kind)
         except errors as error:
-            return error  # type: ignore[no-any-return]
+            return error
         return None
 
     if error_of(values, kind) is None:

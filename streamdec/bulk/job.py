@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
-from streamdec.bulk.column import column_of
+from streamdec.bulk.column import check_new, column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
@@ -164,10 +164,9 @@ class Job:
         ``schema`` is that of the first rows; None for the first rows.
         """
         for line in block.lines or ():
-            for name in self.decoder.columns:
-                if name in line.row:
-                    told = f"line {line.number}: there is a column {name!r} already"
-                    raise SourceError(f"{self.source}: {told}")
+            if not line.row.keys().isdisjoint(self.decoder.columns):
+                with _about(f"{self.source}: line {line.number}"):
+                    check_new(self.decoder.columns, line.row)
         with _about(self.source):
             table, unknown = self.decoder.decode(block.table, first_row)
         if block.lines is not None and self.target_format == "jsonl":
@@ -193,10 +192,10 @@ def _bare(schema: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _about(path: Path) -> Iterator[None]:
-    """Return a context in which errors of streamdec name ``path``."""
+def _about(what: object) -> Iterator[None]:
+    """Return a context in which errors of streamdec begin with ``what``."""
     try:
         yield
     except StreamdecError as error:
-        error.args = (f"{path}: {error.args[0]}", *error.args[1:])
+        error.args = (f"{what}: {error.args[0]}", *error.args[1:])
         raise

@@ -1,4 +1,4 @@
-"""Rows of JSONL: parsed strictly, and written with the spelling of the fields that are kept.
+"""Rows of JSONL: parsed strictly, and written with the spelling that they had.
 
 JSON has more numbers than Python: ``1e400``, and ``1.10`` that is not ``1.1``. A row that is
 written again therefore keeps the text of its fields. NaN and Infinity are not JSON, although
@@ -39,7 +39,10 @@ def parse_json(text: str) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """Return ``value`` as JSON. Raises ValueError for NaN and infinity, and TypeError."""
+    """Return ``value`` as JSON.
+
+    Raises ValueError for NaN and infinity, and TypeError for other values that JSON does not have.
+    """
     return _ENCODER.encode(value)
 
 
@@ -54,7 +57,9 @@ def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> 
 
 
 def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
-    r"""Return the line of an object that is spelled ``text`` and not empty, and of new fields.
+    r"""Return a line: the object that is spelled ``text``, with new fields.
+
+    The object is not empty.
 
     >>> from streamdec.bulk.json_rows import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})
@@ -65,7 +70,7 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def raw_fields(text: str) -> dict[str, str]:
-    """Return the spelling of each field of ``text``, which is an object that was parsed before.
+    """Return the spelling of each field of ``text``, an object of valid JSON.
 
     >>> from streamdec.bulk.json_rows import raw_fields
     >>> raw_fields('{"n": 1.10, "a" : [1,2]}')

@@ -116,7 +116,7 @@ def _text(source: BufferedReader | None) -> _Text:
     given = Input(source, "text", "text")
     [(_, row)] = given.rows()
     try:
-        content, _ = given.parse_row(row, {})
+        content = given.parse_row(row, "text", str)
     except BadInputError as error:
         raise click.BadParameter(str(error), param_hint="'--text'") from error
     if not content:

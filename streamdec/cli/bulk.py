@@ -17,7 +17,9 @@ from streamdec.bulk.job import Existing, Job, Status
 from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
+from streamdec.cli.rows import prefix_option
 from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
+from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_options
 from streamdec.errors import TokenIdError
@@ -45,6 +47,7 @@ BAR = 24
     metavar="NAME",
     help="The name of the new column with the texts.",
 )
+@prefix_option
 @click.option(
     "--input-format",
     type=click.Choice(FORMATS),
@@ -73,6 +76,7 @@ def bulk(
     tokenizer: str,
     column: str,
     to: str,
+    prefix: str,
     input_format: Format | None,
     output_format: Format | None,
     skip_special_tokens: bool,
@@ -120,6 +124,7 @@ def bulk(
         load(tokenizer, fast="off"),
         column,
         to=to,
+        prefix=prefix,
         skip_special_tokens=skip_special_tokens,
         unknown_ids=unknown_ids,
         # Without conditions the output has no columns about ends.
@@ -136,7 +141,7 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
     try:
         return BulkDecoder(*arguments, **options)  # type: ignore[arg-type]
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(spelled(str(error))) from error
 
 
 def _run(jobs: Sequence[Job], existing: Existing) -> None:
@@ -147,7 +152,7 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
             try:
                 status = job.run(existing, bar)
             except TokenIdError as error:
-                say(f"Error: {error}")
+                say(f"Error: {spelled(str(error))}")
                 click.get_current_context().exit(NOT_ALL_IS_WELL)
             if status is None:
                 found_done += 1

@@ -21,7 +21,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from streamdec.cli.progress import say
-from streamdec.cli.statuses import CANNOT_BEGIN, INTERRUPTED, OUTPUT_CLOSED, STATUS_LINE
+from streamdec.cli.spelling import spelled
+from streamdec.cli.statuses import (
+    CANNOT_BEGIN,
+    INTERRUPTED,
+    OUTPUT_CLOSED,
+    STATUS_LINE,
+    CannotBeginError,
+)
 from streamdec.errors import StreamdecError, StreamdecWarning
 
 COMMANDS: Mapping[str, str] = {
@@ -94,9 +101,13 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """See click."""
-        with _cut_off():
-            result = super().invoke(ctx)
-            sys.stdout.flush()
+        try:
+            with _cut_off():
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+        except StreamdecError as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            raise CannotBeginError(spelled(" ".join(str(error).split()), command)) from error
         return result
 
 
@@ -139,7 +150,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
-    except (StreamdecError, OSError) as error:
+    except OSError as error:
         say(f"Error: {' '.join(str(error).split())}")
         _give_up_output()
         return CANNOT_BEGIN
@@ -193,7 +204,7 @@ def _plain_warnings() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, StreamdecWarning):
-                say(f"Warning: {message}")
+                say(f"Warning: {spelled(str(message))}")
             else:
                 usual(message, category, filename, lineno, file, line)
 

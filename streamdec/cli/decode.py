@@ -12,20 +12,23 @@ from typing import Any, TypeVar
 
 import click
 
+from streamdec.bulk.json_rows import json_line
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
     Input,
     InputFormat,
+    check_new,
+    column_option,
     input_format_option,
-    json_line,
     numbered_words,
+    prefix_option,
     source_argument,
 )
 from streamdec.cli.shared_options import decoding_options
-from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.errors import TokenIdError
 from streamdec.protocols import ByteFallback, Tokenizer
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.byte_table import ByteTable
@@ -39,21 +42,26 @@ Line = TypeVar("Line")
 @tokenizer_option
 @loading_options
 @input_format_option("ids")
+@column_option("token_ids", "the token ids")
 @click.option(
     "--output",
     type=click.Choice(["text", "jsonl"]),
     default="text",
     show_default=True,
-    help="text: the text and a newline. jsonl: for each row an object with 'line' (its number), "
-    "'text' and the row's other fields; for plain ids, an object for each piece of text.",
+    help="text: the text and a newline. jsonl: for each row an object with 'line' (its number, "
+    "unless the row has this field), 'text' and the row's other fields; for plain ids, an object "
+    "for each piece of text.",
 )
+@prefix_option
 @decoding_options
 @stop_options
 @source_argument
 def decode(
     tokenizer: str,
     input_format: InputFormat | None,
+    column: str,
     output: str,
+    prefix: str,
     source: BufferedReader,
     load: Loader,
     conditions: StopConditions,
@@ -62,8 +70,12 @@ def decode(
     """Decode the token ids in FILE (or stdin, "-"): write their text.
 
     FILE contains the token ids of one text, with white space or commas between; or JSONL, each line
-    a list of ids or an object with 'token_ids'. A bad line, or a bad plain id, is named on stderr
-    and left out. The exit status is then 1.
+    a list of ids or an object with the field --column. A bad line, or a bad plain id, is named on
+    stderr and left out. The exit status is then 1. After 20 such messages they are only counted.
+
+    With --output jsonl, the other fields of a row are written as they are spelled. A row that has a
+    field with the name of a new one is a bad line; see --prefix. If the ids are null, so is the
+    text (an empty line in plain text).
 
     --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
     For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
@@ -81,14 +93,13 @@ def decode(
     # This command does not encode, so it does not build the fast encoder.
     loaded = load(tokenizer, fast="off")
     given = Input(source, input_format, "ids")
-    job = _Job(loaded, conditions, options, given, output)
+    job = _Job(loaded, conditions, options, given, column, None if output == "text" else prefix)
     with Progress.beside_output() as progress:
         cause = job.run(progress)
     sys.stdout.buffer.flush()
     if cause is not None and output == "text":
         say(f"{given.name}: ended by {cause}; later ids are not read")
-    if given.complaints.count:
-        click.get_current_context().exit(NOT_ALL_IS_WELL)
+    given.complaints.exit_if_any()
 
 
 # --- ids to text ----------------------------------------------------------------------------------
@@ -103,13 +114,18 @@ class _Job:
         conditions: StopConditions,
         options: dict[str, Any],
         given: Input,
-        output: str,
+        column: str,
+        prefix: str | None,
     ) -> None:
+        """``prefix`` is that of new fields; None writes text."""
         self._tokenizer = tokenizer
         self._conditions = conditions
         self._options = options
         self._given = given
-        self._is_text = output == "text"
+        self._column = column
+        self._is_text = prefix is None
+        self._prefix = prefix or ""
+        self._num_words = 0
         self._table = None if conditions != StopConditions() else _whole_rows(tokenizer, options)
         self._known: set[int] = set()
         """Ids of earlier rows that the tokenizer has."""
@@ -125,16 +141,19 @@ class _Job:
     def _decode_rows(self, rows: Iterable[tuple[int, bytes]]) -> None:
         for number, row in rows:
             with self._given.complaints.about(number):
-                token_ids, fields = self._given.parse_row(row, {"token_ids": list})
+                token_ids = self._given.parse_row(row, self._column, list)
+                if token_ids is None:
+                    self._write(number, None, self._no_end(), row)
+                    continue
                 whole = self._whole_text(token_ids)
                 if whole is not None:
-                    self._write(number, whole, fields, {})
+                    self._write(number, whole, {}, row)
                     continue
                 stream = self._new_stream()
                 chunk = stream.step_batch(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text
                 end = self._end(stream, unread_tokens=chunk.unread_tokens)
-                self._write(number, text, fields, end)
+                self._write(number, text, end, row)
 
     def _whole_text(self, token_ids: list[Any]) -> str | None:
         """Decode a row with the tokenizer's own ``decode``; None if a stream must do it.
@@ -165,15 +184,20 @@ class _Job:
             text, end = stream.flush(RAN_OUT).text, self._end(stream)
             # Do not write an object without text, unless it has the end.
             if self._is_text or text or end:
-                self._write(number, text, {}, end)
+                self._write(number, text, end)
         return cause
 
     def _step_words(self, stream: StopSequenceDecoder, number: int, words: list[bytes]) -> str:
         """Return the text of the ``words`` that are ids, and report the other words."""
         texts = []
         for word in words:
+            place, self._num_words = self._num_words, self._num_words + 1
             with self._given.complaints.about(number):
-                chunk = stream.step(self._given.parse_id(word))
+                try:
+                    chunk = stream.step(self._given.parse_id(word, place))
+                except TokenIdError as error:
+                    # The stream did not count the bad ids before.
+                    raise error.at(place) from None
                 texts.append(chunk.text)
                 if chunk.finish_reason is not None:
                     break
@@ -184,18 +208,29 @@ class _Job:
         if self._is_text:
             self._out.write(text.encode())
         elif text:
-            self._write(line, text, {}, {})
+            self._write(line, text, {})
 
-    def _write(self, line: int, text: str, fields: dict[str, Any], end: dict[str, Any]) -> None:
-        """Write a complete text: a row with its ``fields``, or the rest of the stream."""
+    def _write(
+        self, line: int, text: str | None, end: dict[str, Any], row: bytes | None = None
+    ) -> None:
+        """Write a complete text: that of a ``row``, or the rest of the stream."""
         if self._is_text:
-            self._out.write(f"{text}\n".encode())
-        else:
-            ours = {"line": line, "text": text, **end}
-            self._out.write(json_line(ours | fields | ours))
+            self._out.write(f"{text or ''}\n".encode())
+            return
+        new = {f"{self._prefix}{name}": value for name, value in {"text": text, **end}.items()}
+        fields = {} if row is None else self._given.other_fields(row, self._column)
+        check_new(new, fields)
+        new = new if "line" in fields else {"line": line, **new}
+        self._out.write(json_line(new, fields))
 
     def _new_stream(self) -> StopSequenceDecoder:
         return StopSequenceDecoder(self._tokenizer, self._conditions, **self._options)
+
+    def _no_end(self) -> dict[str, Any]:
+        """Return the fields for the end of a row without ids, if stops were given."""
+        if self._conditions == StopConditions():
+            return {}
+        return dict.fromkeys(("finish_reason", "stop_reason", "unread_tokens"))
 
     def _end(self, stream: StopSequenceDecoder, **more: Any) -> dict[str, Any]:
         """Return the fields for the end of ``stream``, and ``more``, if stops were given."""

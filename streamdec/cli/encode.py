@@ -7,17 +7,18 @@ from io import BufferedReader
 
 import click
 
+from streamdec.bulk.json_rows import json_line
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes, tokenizer_option
 from streamdec.cli.progress import Progress
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    field_option,
+    check_new,
+    column_option,
     input_format_option,
-    json_line,
+    prefix_option,
     source_argument,
 )
-from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.encoding import Special
 
 
@@ -25,15 +26,16 @@ from streamdec.encoding import Special
 @tokenizer_option
 @loading_options
 @input_format_option("text")
-@field_option
+@column_option("text", "the text")
 @click.option(
     "--output",
     type=click.Choice(["ids", "jsonl"]),
     default="ids",
     show_default=True,
-    help="A line for each text: its ids, or an object with 'line', 'token_ids' and the row's other "
-    "fields.",
+    help="A line for each text: its ids, or an object with 'line' (its number, unless the row has "
+    "this field), 'token_ids' and the row's other fields.",
 )
+@prefix_option
 @click.option(
     "--add-special-tokens",
     is_flag=True,
@@ -51,8 +53,9 @@ from streamdec.encoding import Special
 def encode(
     tokenizer: str,
     input_format: InputFormat | None,
-    field: str,
+    column: str,
     output: str,
+    prefix: str,
     source: BufferedReader,
     load: Loader,
     add_special_tokens: bool,
@@ -61,8 +64,13 @@ def encode(
     """Encode the text in FILE (or stdin, "-"): write its token ids.
 
     FILE contains one text, including the newline at its end; or JSONL, each line a string or an
-    object with the field --field. A bad line is named on stderr and left out, and the exit status
-    is then 1. A line on stderr says which library encodes, and why.
+    object with the field --column. A bad line is named on stderr and left out, and the exit status
+    is then 1. After 20 such messages they are only counted. A line on stderr says which library
+    encodes, and why.
+
+    With --output jsonl, the other fields of a row are written as they are spelled. A row that has a
+    field with the name of a new one is a bad line; see --prefix. If the text is null, so are the
+    ids (an empty line in plain ids).
 
     'streamdec decode' can read the output. For several texts, use --output jsonl here and
     --input-format jsonl there. Otherwise it reads all ids as one text.
@@ -70,7 +78,7 @@ def encode(
     \b
     Examples:
       echo -n "Hello world" | streamdec encode --tokenizer ./model
-      streamdec encode --tokenizer ./model --field prompt --output jsonl prompts.jsonl
+      streamdec encode --tokenizer ./model --column prompt --output jsonl prompts.jsonl
       streamdec encode --tokenizer ./model --fast off prompt.txt
     """
     loaded = load(tokenizer)
@@ -80,16 +88,20 @@ def encode(
     with Progress.beside_output() as progress:
         for number, row in given.rows():
             with given.complaints.about(number):
-                text, fields = given.parse_row(row, {field: str})
-                encoding = loaded.encode(
-                    text, add_special_tokens=add_special_tokens, special=special
-                )
+                text = given.parse_row(row, column, str)
+                ids = None
+                if text is not None:
+                    ids = loaded.encode(
+                        text, add_special_tokens=add_special_tokens, special=special
+                    ).ids
                 if output == "ids":
-                    out.write(" ".join(map(str, encoding.ids)).encode() + b"\n")
+                    out.write(" ".join(map(str, ids or ())).encode() + b"\n")
                 else:
-                    ours = {"line": number, "token_ids": list(encoding.ids)}
-                    out.write(json_line(ours | fields | ours))
+                    new = {f"{prefix}token_ids": None if ids is None else list(ids)}
+                    fields = given.other_fields(row, column)
+                    check_new(new, fields)
+                    head = {} if "line" in fields else {"line": number}
+                    out.write(json_line(head | new, fields))
             progress(f"line {number:,}")
     out.flush()
-    if given.complaints.count:
-        click.get_current_context().exit(NOT_ALL_IS_WELL)
+    given.complaints.exit_if_any()

@@ -7,10 +7,12 @@ stderr. Memory: one line of JSONL, one text, or one chunk of a stream of token i
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Container, Iterable, Iterator
 from io import BufferedReader
 from itertools import islice
 from types import TracebackType
@@ -18,18 +20,33 @@ from typing import Any, Literal, Self
 
 import click
 
+from streamdec.bulk.json_rows import parse_json, raw_fields
 from streamdec.cli.progress import say
+from streamdec.cli.spelling import spelled
+from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
 from streamdec.errors import StreamdecError
+from streamdec.tables.token_ids import check_token_id
 
 InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""
 
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
+GZIP_SUFFIX = ".gz"
+"""A FILE with this suffix is compressed."""
 CHUNK_BYTES = 65_536
 LONGEST_WORD = 64
 """Bytes kept of a word that continues. A token id has at most ten digits."""
 MOST_KEYS = 12
 """Keys of an object that an error names."""
+MOST_COMPLAINTS = 20
+"""The most errors of lines that are shown; the others are counted."""
+
+_TABLES = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
+"""The first bytes of formats that ``streamdec bulk`` reads."""
+_NUMPY = b"\x93NUMPY"
+_GZIP = b"\x1f\x8b"
+_OTHERS = {b"PK\x03\x04": "zip (as .npz and .pt are)", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
+_JSONL_OF_NUMPY = "import numpy; print(*numpy.atleast_2d(numpy.load({!r})).tolist(), sep='\\n')"
 
 _KINDS: dict[type, str] = {list: "a list of token ids", str: "a string"}
 _FORMATS = {
@@ -59,16 +76,29 @@ def input_format_option(*plain: InputFormat) -> Callable[[Callable[..., Any]], C
         "--input-format",
         type=click.Choice(formats),
         help=f"What FILE contains: {meanings}. The default is jsonl if the name of FILE ends in "
-        f"{' or '.join(JSONL_SUFFIXES)}, otherwise {otherwise}.",
+        f"{' or '.join(JSONL_SUFFIXES)} (with or without {GZIP_SUFFIX}), otherwise {otherwise}.",
     )
 
 
-field_option = click.option(
-    "--field",
-    default="text",
-    show_default=True,
-    metavar="NAME",
-    help="The field of a JSONL object that contains the text.",
+def column_option(
+    default: str | None, what: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--column``: the field of an object with ``what``."""
+    return click.option(
+        "--column",
+        default=default,
+        show_default=default is not None,
+        metavar="NAME",
+        help=f"The field of a JSONL object that contains {what}.",
+    )
+
+
+prefix_option = click.option(
+    "--prefix",
+    default="",
+    metavar="TEXT",
+    help="Text before the names of all new columns (fields of JSONL), if the rows have columns of "
+    "these names: new_ for 'new_text'.",
 )
 
 
@@ -97,10 +127,62 @@ class Input:
     ) -> None:
         """``plain`` is the format of a FILE whose name does not end in ``.jsonl``."""
         self.name = click.format_filename(getattr(source, "name", "<stdin>"))
-        is_jsonl = self.name.endswith(JSONL_SUFFIXES)
+        is_jsonl = self.name.removesuffix(GZIP_SUFFIX).endswith(JSONL_SUFFIXES)
         self.format = input_format or ("jsonl" if is_jsonl else plain)
-        self.chunks = without_bom(_chunks(source))
+        self.chunks = without_bom(self._chunks(source))
         self.complaints = Complaints(self.name)
+
+    def _chunks(self, source: Any) -> Iterator[bytes]:
+        """Yield the bytes that have arrived at ``source``.
+
+        stdout is flushed before each wait for more. Raises CannotBeginError if the file has another
+        format.
+        """
+        if source.isatty():
+            say("Reading from the terminal; press Ctrl-D on an empty line to end.")
+        if self.name.endswith(GZIP_SUFFIX):
+            source = gzip.GzipFile(fileobj=source)
+        is_begun = False
+        while chunk := self._read(source):
+            if not is_begun:
+                self._check_format(chunk)
+                is_begun = True
+            yield chunk
+            sys.stdout.buffer.flush()
+
+    def _read(self, source: Any) -> bytes:
+        try:
+            found: bytes = source.read1(CHUNK_BYTES)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise BadFileError(f"{self.name}: {error}") from error
+        return found
+
+    def _check_format(self, begin: bytes) -> None:
+        """Raise CannotBeginError if ``begin`` begins a file that is not text."""
+        context = click.get_current_context(silent=True)
+        command = context.command_path if context else "streamdec"
+        for mark, name in _TABLES.items():
+            if begin.startswith(mark):
+                raise CannotBeginError(
+                    f"{self.name}: this is a file of {name}, which {command!r} does not read; "
+                    "'streamdec bulk' decodes it, and can write JSONL, which this command reads"
+                )
+        if begin.startswith(_NUMPY):
+            code = _JSONL_OF_NUMPY.format(self.name)
+            raise CannotBeginError(
+                f"{self.name}: this is a file of NumPy, which {command!r} does not read; write its "
+                f'rows as JSONL: python -c "{code}" > rows.jsonl'
+            )
+        if begin.startswith(_GZIP):
+            raise CannotBeginError(
+                f"{self.name}: this is compressed with gzip; give it a name that ends in "
+                f"{GZIP_SUFFIX}, or pipe it through gunzip"
+            )
+        for mark, name in _OTHERS.items():
+            if begin.startswith(mark):
+                raise CannotBeginError(
+                    f"{self.name}: this is a file of {name}; expected {_FORMATS[self.format]}"
+                )
 
     def rows(self) -> Iterator[tuple[int, bytes]]:
         """Yield each line of JSONL with its number, or all of a plain FILE as line 1."""
@@ -109,43 +191,46 @@ class Input:
         else:
             yield 1, b"".join(self.chunks)
 
-    def parse_row(self, row: bytes, fields: Mapping[str, type]) -> tuple[Any, dict[str, Any]]:
-        """Return the value of one of :meth:`rows`, and the other fields of its object.
+    def parse_row(self, row: bytes, column: str, kind: type) -> Any:
+        """Return the value of one of :meth:`rows`.
 
         The value of a plain text is the text. For JSONL see :func:`parse_row`.
         """
-        return parse_row(row, fields) if self.format == "jsonl" else (decode_text(row), {})
+        return parse_row(row, column, kind) if self.format == "jsonl" else decode_text(row)
 
-    def parse_id(self, word: bytes) -> int:
+    def other_fields(self, row: bytes, column: str) -> dict[str, str]:
+        """Return the spelling of the fields of a parsed row, without ``column``, by name."""
+        if self.format != "jsonl" or not row.lstrip().startswith(b"{"):
+            return {}
+        fields = raw_fields(row.decode())
+        del fields[column]
+        return fields
+
+    def parse_id(self, word: bytes, place: int) -> int:
         """Return the token id that ``word`` spells.
 
-        Raises BadInputError if it is not an id.
+        Raises BadInputError if it is not an integer, and TokenIdError, with ``place``, if it is out
+        of range.
         """
         try:
-            return parse_id(word)
+            token_id = parse_id(word)
         except BadInputError as error:
             if word[:1] in (b"[", b"{"):
                 raise BadInputError(f"{error}; for JSON use --input-format jsonl") from error
             raise
+        return check_token_id(token_id, place)
 
-    def ids(self) -> Iterator[tuple[int, int]]:
-        """Yield each token id with its line, and report the words that are not ids."""
+    def ids(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the line and the place of each token id, and the id.
+
+        Words that are not ids are reported. The place counts all words of the input from 0.
+        """
+        place = 0
         for number, words in numbered_words(self.chunks):
             for word in words:
                 with self.complaints.about(number):
-                    yield number, self.parse_id(word)
-
-
-def _chunks(source: BufferedReader) -> Iterator[bytes]:
-    """Yield the bytes that have arrived at ``source``.
-
-    stdout is flushed before each wait for more.
-    """
-    if source.isatty():
-        say("Reading from the terminal; press Ctrl-D on an empty line to end.")
-    while chunk := source.read1(CHUNK_BYTES):
-        yield chunk
-        sys.stdout.buffer.flush()
+                    yield number, place, self.parse_id(word, place)
+                place += 1
 
 
 def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -188,8 +273,17 @@ class Complaints:
         if not isinstance(error, BadInputError | StreamdecError):
             return False
         self.count += 1
-        say(f"{self.source_name}: line {self._line}: {error}")
+        if self.count <= MOST_COMPLAINTS:
+            say(f"{self.source_name}: line {self._line}: {spelled(str(error))}")
         return True
+
+    def exit_if_any(self) -> None:
+        """End the command if there were errors; say how many were not shown."""
+        if self.count > MOST_COMPLAINTS:
+            more = self.count - MOST_COMPLAINTS
+            say(f"{self.source_name}: {more:,} more errors are not shown; {self.count:,} in all")
+        if self.count:
+            click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
 # --- plain ids and texts --------------------------------------------------------------------------
@@ -257,40 +351,50 @@ def numbered_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def parse_row(line: bytes, fields: Mapping[str, type]) -> tuple[Any, dict[str, Any]]:
-    """Return the value of a line of JSONL, and the other fields of its object.
+def parse_row(line: bytes, column: str, kind: type) -> Any:
+    """Return the value of a line of JSONL.
 
     Args:
-        line: A value itself, or an object with one of ``fields``.
-        fields: The names of the fields that may contain the value, each with its type: list for
-            token ids (whose items are not checked), str for a text.
+        line: A value itself, or an object.
+        column: The field of an object that contains the value. A null there is returned as None.
+        kind: The type of the value: list for token ids (whose items are not checked), str for a
+            text.
 
     Raises BadInputError if the line is not UTF-8, not JSON, or contains no such value.
     """
     row = _parse_json(line)
-    kinds = tuple(fields.values())
-    if isinstance(row, kinds):
-        return row, {}
+    if isinstance(row, kind):
+        return row
     if not isinstance(row, dict):
-        expected = ", ".join(_KINDS[kind] for kind in kinds)
-        raise BadInputError(f"expected {expected} or an object, got {_kind_of(row)}")
-    for name, kind in fields.items():
-        if name in row:
-            value = row.pop(name)
-            if not isinstance(value, kind):
-                raise BadInputError(f"{name!r} must be {_KINDS[kind]}, got {_kind_of(value)}")
-            return value, row
-    expected = " or ".join(map(repr, fields))
+        raise BadInputError(f"expected {_KINDS[kind]} or an object, got {_kind_of(row)}")
+    if column in row:
+        value = row[column]
+        if value is not None and not isinstance(value, kind):
+            told = f"{column!r} must be {_KINDS[kind]} or null, got {_kind_of(value)}"
+            raise BadInputError(told)
+        return value
     keys = ", ".join(f"{key!a:.40}" for key in islice(row, MOST_KEYS)) or "none"
     more = f", and {len(row) - MOST_KEYS:,} more" if len(row) > MOST_KEYS else ""
-    raise BadInputError(f"the object has no {expected}; its keys: {keys}{more}")
+    raise BadInputError(
+        f"no column {column!r}; the columns are: {keys}{more}; choose one with --column"
+    )
+
+
+def check_new(new: Iterable[str], fields: Container[str]) -> None:
+    """Raise BadInputError if a row already has one of the ``new`` fields."""
+    for name in new:
+        if name in fields:
+            raise BadInputError(
+                f"there is a column {name!r} already; choose other names for the new columns with "
+                "--prefix new_"
+            )
 
 
 def _parse_json(line: bytes) -> Any:
     try:
-        return json.loads(decode_text(line))
+        return parse_json(decode_text(line))
     except json.JSONDecodeError as error:
-        raise BadInputError(f"not JSON: {error.msg} (column {error.colno})") from error
+        raise BadInputError(f"not JSON: {error.msg} (character {error.colno})") from error
     except BadInputError:
         raise
     except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
@@ -312,9 +416,3 @@ def _kind_of(value: object) -> str:
             return "a list"
         case _:
             return "an object"
-
-
-def json_line(row: dict[str, Any]) -> bytes:
-    """Return ``row`` as UTF-8 JSON and a newline."""
-    # A lone surrogate in a field becomes its JSON escape.
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"

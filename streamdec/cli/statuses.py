@@ -32,6 +32,12 @@ STATUS_LINE = (
 )
 
 
+class BadFileError(click.ClickException):
+    """A file of the input is bad, and the command ends."""
+
+    exit_code = NOT_ALL_IS_WELL
+
+
 class CannotBeginError(click.ClickException):
     """The input is invalid, and the command cannot continue without it."""
 

@@ -21,9 +21,11 @@ from streamdec.chunks import FinishReason, StopReason
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import write_line
 from streamdec.cli.rows import (
+    BadInputError,
     Complaints,
     Input,
     InputFormat,
+    column_option,
     input_format_option,
     parse_id,
     source_argument,
@@ -32,7 +34,7 @@ from streamdec.cli.shared_options import decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, stop_options
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.errors import TokenizerLoadError
+from streamdec.errors import TokenIdError, TokenizerLoadError
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.token_ids import check_token_id
 from streamdec.trace import TokenRecord, Trace, Tracer
@@ -68,6 +70,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 @tokenizer_option
 @loading_options
 @input_format_option("ids")
+@column_option("token_ids", "the token ids")
 @click.option(
     "--line",
     type=click.IntRange(min=1),
@@ -97,6 +100,7 @@ def trace(
     source: BufferedReader,
     load: Loader,
     input_format: InputFormat | None,
+    column: str,
     line: int | None,
     prompt_ids: tuple[int, ...],
     conditions: StopConditions,
@@ -131,7 +135,7 @@ def trace(
         StopSequenceDecoder(loaded, conditions, prompt_ids, **options), prompt_ids or None
     )
     if given.format == "jsonl":
-        ids = _row(given, line)
+        ids = _row(given, column, line)
     elif line is not None:
         raise click.UsageError("--line needs JSONL; FILE contains plain ids (see --input-format)")
     else:
@@ -139,17 +143,18 @@ def trace(
     _step(tracer, ids, complaints)
     result = tracer.trace()
     _write(result, as_jsonl=as_jsonl, html_file=html_file)
-    if complaints.count or result.verdict.equal is False:
+    complaints.exit_if_any()
+    if result.verdict.equal is False:
         context.exit(NOT_ALL_IS_WELL)
 
 
 # --- ids ------------------------------------------------------------------------------------------
 
-Numbered = tuple[int, Any]
-"""A line, and a token id in it."""
+Numbered = tuple[int, int, Any]
+"""A line, a place, and the token id there."""
 
 
-def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
+def _row(given: Input, column: str, wanted: int | None) -> Iterator[Numbered]:
     """Yield the ids of one row.
 
     It is the first row that can be read, or the row in the wanted line. Raises UsageError if that
@@ -161,8 +166,10 @@ def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
     for number, row in given.rows():
         if taken is None and wanted in (None, number):
             with complaints.about(number):
-                token_ids, _ = given.parse_row(row, {"token_ids": list})
-                taken = number
+                found = given.parse_row(row, column, list)
+                if found is None:
+                    raise BadInputError(f"{column!r} is null; expected a list of token ids")
+                token_ids, taken = found, number
         else:
             left += 1
     if taken is None:
@@ -171,8 +178,8 @@ def _row(given: Input, wanted: int | None) -> Iterator[Numbered]:
         _end_without(complaints, "row")
     if wanted is None and left:
         click.echo(f"line {taken} is traced; --line N traces another row ({left} more)", err=True)
-    for token_id in token_ids:
-        yield taken, token_id
+    for place, token_id in enumerate(token_ids):
+        yield taken, place, token_id
 
 
 def _words(given: Input) -> Iterator[Numbered]:
@@ -186,8 +193,7 @@ def _words(given: Input) -> Iterator[Numbered]:
 
 def _end_without(complaints: Complaints, what: str) -> NoReturn:
     """End the command: the input is empty, or was bad and is named on stderr."""
-    if complaints.count:
-        click.get_current_context().exit(NOT_ALL_IS_WELL)
+    complaints.exit_if_any()
     raise TokenizerLoadError(f"{complaints.source_name}: no {what} to trace")
 
 
@@ -195,9 +201,13 @@ def _step(
     tracer: Tracer[StopSequenceDecoder], ids: Iterator[Numbered], complaints: Complaints
 ) -> None:
     """Step ``ids`` until the stream ends; name bad ids on stderr and leave them out."""
-    for line, token_id in ids:
+    for line, place, token_id in ids:
         with complaints.about(line):
-            tracer.step(token_id)
+            try:
+                tracer.step(token_id)
+            except TokenIdError as error:
+                # The stream did not count the bad ids before.
+                raise error.at(place) from None
         if tracer.finished:
             return
     tracer.flush(RAN_OUT)

@@ -28,7 +28,7 @@ from streamdec.cli.progress import Progress, counted, wipe
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    field_option,
+    column_option,
     input_format_option,
     source_argument,
 )
@@ -59,7 +59,7 @@ _MOST_IDS = 400
     help="Compare the ids that both encoders of a tokenizer.json give for texts.",
 )
 @input_format_option("ids", "text")
-@field_option
+@column_option(None, "the row. The default is token_ids, or text with --encode")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -74,7 +74,7 @@ def verify(
     tokenizer: str,
     of_encoders: bool,
     input_format: InputFormat | None,
-    field: str,
+    column: str | None,
     seed: int,
     source: BufferedReader,
     load: Loader,
@@ -82,7 +82,7 @@ def verify(
     """Compare streamed text with the full decode, for each row of FILE.
 
     Without FILE, or with "-", the rows are read from stdin. FILE contains token ids; or JSONL, each
-    line a list of ids or an object with 'token_ids'.
+    line a list of ids or an object with the field --column. Rows with null there are left out.
 
     Each row is streamed in several ways: id by id, in random batches, restored from snapshots at
     random places, and with its first ids as the prompt. Each way is tried with and without stops,
@@ -93,7 +93,7 @@ def verify(
 
     With --encode, the ids from fastokens are compared with those from huggingface: with and without
     added special tokens, and with the text of special tokens as ordinary text. FILE is then one
-    text; or JSONL, each line a string or an object with the field --field. Both are compared even
+    text; or JSONL, each line a string or an object with the field --column. Both are compared even
     if fastokens is not used for this tokenizer. Texts that always go to huggingface are left out.
 
     The exit status is 1 if there is a difference or a bad row, which is named on stderr; 2 if FILE
@@ -110,13 +110,17 @@ def verify(
     loaded = load(tokenizer) if of_encoders else load(tokenizer, fast="off")
     given = Input(source, input_format, "text" if of_encoders else "ids")
     kind: Any = _Encoders(loaded, tokenizer) if of_encoders else _Streams(loaded, seed)
-    fields: dict[str, type] = {field: str} if of_encoders else {"token_ids": list}
+    column = column or ("text" if of_encoders else "token_ids")
     rows = differing = 0
     with Progress() as progress:
         for number, row in _rows(given):
             rows += 1
             with given.complaints.about(number):
-                value = given.parse_row(row, fields)[0] if isinstance(row, bytes) else row
+                value: Any = row
+                if isinstance(row, bytes):
+                    value = given.parse_row(row, column, str if of_encoders else list)
+                if value is None:  # a row without ids
+                    continue
                 told = kind.difference(number, value, is_shown=differing < MOST_SHOWN)
                 if told is not None:
                     differing += 1
@@ -126,7 +130,8 @@ def verify(
     if not rows and not given.complaints.count:
         raise TokenizerLoadError(f"{given.name}: no row to verify")
     _write(kind.summary(differing))
-    if differing or given.complaints.count:
+    given.complaints.exit_if_any()
+    if differing:
         click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
@@ -138,7 +143,7 @@ def _rows(given: Input) -> Iterator[tuple[int, bytes | list[int]]]:
     if given.format == "ids":
         ids = given.ids()
         while part := [*islice(ids, IDS_AT_ONCE)]:
-            yield part[0][0], [token_id for _, token_id in part]
+            yield part[0][0], [token_id for _, _, token_id in part]
         return
     yield from ((number, row) for number, row in given.rows() if row)
 

@@ -67,8 +67,8 @@ def find_snapshot(
         what += f", revision {revision!r:.80}"
     if not allow_download:
         raise TokenizerLoadError(
-            f"{what}: {reason}, and downloads are not allowed; pass allow_download=True (on the "
-            "command line: --allow-download), or the path of a folder with its tokenizer files"
+            f"{what}: {reason}, and downloads are not allowed; pass allow_download=True, or the "
+            "path of a folder with its tokenizer files"
         )
     found = _snapshot(repo_id, revision, local_files_only=False)
     if isinstance(found, str):

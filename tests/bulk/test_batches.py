@@ -84,6 +84,18 @@ def test_the_schema_is_known_before_any_row() -> None:
         BulkDecoder(TOKENIZER).schema(pa.schema({"x": pa.int64()}))
 
 
+def test_rollouts_with_columns_of_our_names_are_cut_too() -> None:
+    table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
+    with pytest.raises(SourceError, match=r"already; choose other names .* with prefix='new_'$"):
+        BulkDecoder(TOKENIZER, conditions=STOPS)(table)
+    decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
+    assert decoder.columns == [f"new_{name}" for name in ("text", *COLUMNS)]
+    found = decoder(table)
+    assert found.select(table.column_names) == table
+    assert found["new_finish_reason"].to_pylist() == [None, None, "stop"]
+    assert BulkDecoder(TOKENIZER, to="said", prefix="a.").columns == ["a.said"]
+
+
 def test_special_tokens_are_shown_if_asked_for() -> None:
     ids = pa.table({"token_ids": [LIBRARY.encode("a<|im_end|>").ids]})
     shown = BulkDecoder(TOKENIZER, skip_special_tokens=False)(ids)
@@ -96,17 +108,18 @@ def test_special_tokens_are_shown_if_asked_for() -> None:
 
 def test_a_missing_or_doubled_column_is_told() -> None:
     with pytest.raises(
-        SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'$"
+        SourceError,
+        match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose ",
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
-    with pytest.raises(SourceError, match=r"^the column 'more' already exists"):
+    with pytest.raises(SourceError, match=r"^there is a column 'more' already; choose o"):
         BulkDecoder(TOKENIZER, to="more")(TABLE)
-    with pytest.raises(SourceError, match=r"^the column 'token_index' already exists"):
+    with pytest.raises(SourceError, match=r"^there is a column 'token_index' already"):
         BulkDecoder(TOKENIZER, conditions=STOPS)(
             TABLE.rename_columns(["id", "token_ids", "token_index"])
         )
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
-    with pytest.raises(SourceError, match="no column 'token_ids'"):
+    with pytest.raises(SourceError, match=r"^2 columns are called 'token_ids'; rename the o"):
         BulkDecoder(TOKENIZER)(twice)
 
 

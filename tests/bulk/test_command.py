@@ -76,6 +76,19 @@ def test_stops_give_the_columns_of_decode_arrow(bulk: Bulk) -> None:
     assert [row["finish_reason"] for row in found[:4]] == [None, None, "stop", "stop"]
 
 
+def test_rows_with_columns_of_our_names_are_cut_with_a_prefix(bulk: Bulk) -> None:
+    Path("ids.jsonl").write_text(jsonl({"token_ids": IDS[2], "stop_reason": "theirs"}), "utf-8")
+    refused = bulk("ids.jsonl", "out.jsonl", "--stop", r"\nUser:")
+    assert refused.err == (
+        "Error: ids.jsonl: line 1: there is a column 'stop_reason' already; choose other names for "
+        "the new columns with --prefix new_\n"
+    )
+    assert bulk("ids.jsonl", "out.jsonl", "--stop", r"\nUser:", "--prefix=new_").status == 0
+    (row,) = objects("out.jsonl")
+    assert (row["stop_reason"], row["new_stop_reason"]) == ("theirs", "\nUser:")
+    assert row["new_text"] == "Useful."
+
+
 def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
     Path("data/deep").mkdir(parents=True)
     for name in ("data/a.jsonl", "data/deep/b.parquet", "data/notes.txt"):
@@ -272,9 +285,18 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["none", "out"], "none: no files (.parquet, .arrow, "),
         (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
         (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
-        (["in.jsonl", "out.jsonl", "--column=ids"], "line 1: no column 'ids'; there are: 'id', "),
-        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: the column 'id' already exists"),
-        (["in.jsonl", "out.jsonl", "--to=token_ids"], "two columns would be called 'token_ids'"),
+        (
+            ["in.jsonl", "out.jsonl", "--column=ids"],
+            "columns are: 'id', 'token_ids'; choose one with --column",
+        ),
+        (
+            ["in.parquet", "out.jsonl", "--to=id"],
+            "in.parquet: there is a column 'id' already; choose",
+        ),
+        (
+            ["in.jsonl", "out.jsonl", "--to=token_ids"],
+            "called 'token_ids'; choose another name with --to",
+        ),
         (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot be combined"),
         (["in.jsonl"], "Missing argument"),
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),

@@ -357,15 +357,15 @@ BAD_LINES = {
     '{"token_ids": [0], "a": [NaN]}': "not JSON: NaN is not a number of JSON; write null or ",
     '{"token_ids": [0], "a": -Infinity}': "not JSON: -Infinity is not a number of JSON; write ",
     "7": "expected an object or a list of token ids, got a number",
-    '{"a": 1, "b": 2}': "no column 'token_ids'; there are: 'a', 'b'",
-    "{}": "no column 'token_ids'; there are: none",
+    '{"a": 1, "b": 2}': "no column 'token_ids'; the columns are: 'a', 'b'; choose one with column=",
+    "{}": "no column 'token_ids'; the columns are: none",
     '{"token_ids": "0 1"}': "'token_ids' must be a list of integers or null, got a string",
     '{"token_ids": [1, 2.0]}': "token 1 is of type float: 2.0; a token id is an integer from 0",
     '{"token_ids": [true]}': "token 0 is a bool: True; a token id is an integer from 0",
     '{"token_ids": [1, null]}': "token 1 is of type NoneType: None; a token id is an integer",
     '{"token_ids": [-1]}': "token 0 is out of range: -1; a token id is an integer from 0",
     '{"token_ids": [99999999999999999999]}': "token 0 is out of range: 99999999999999999999; a ",
-    '{"token_ids": [0], "text": "x"}': "there is a column 'text' already",
+    '{"token_ids": [0], "text": "x"}': "there is a column 'text' already; choose other names",
 }
 
 
@@ -394,7 +394,7 @@ def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"ids": [[1.5]]}), source)
     with pytest.raises(
-        SourceError, match=r"in.parquet: no column 'token_ids'; the columns are: 'ids'$"
+        SourceError, match=r"in.parquet: no column 'token_ids'; the columns are: 'ids'; choose one"
     ):
         job(source, tmp_path / "out.parquet").run()
     with pytest.raises(TokenIdError, match=r"in.parquet: column 'ids': expected lists of int"):

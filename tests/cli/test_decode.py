@@ -70,9 +70,60 @@ def test_jsonl_out_has_the_line_the_text_and_the_other_fields(decode: Decoding) 
     assert "世界" in result.out  # readable, not escaped
 
 
-def test_fields_of_our_own_names_are_ours(decode: Decoding) -> None:
+def test_a_field_of_the_row_is_never_replaced(decode: Decoding) -> None:
     row = {"line": "x", "text": "y", "token_ids": ROWS[0]}
-    assert objects(decode.rows(jsonl(row), "--output=jsonl")) == [{"line": 1, "text": TEXTS[0]}]
+    refused = decode.rows(jsonl(row, ROWS[1]), "--output=jsonl")
+    assert refused.status == 1
+    assert refused.err == (
+        "<stdin>: line 1: there is a column 'text' already; choose other names for the new columns "
+        "with --prefix new_\n"
+    )
+    assert objects(refused) == [{"line": 2, "text": TEXTS[1]}]
+    kept = decode.rows(jsonl(row), "--output=jsonl", "--prefix=new_")
+    assert objects(kept) == [{"new_text": TEXTS[0], "line": "x", "text": "y"}]
+    assert decode.rows(jsonl(row)).out == f"{TEXTS[0]}\n"  # no field is written
+
+
+def test_the_other_fields_keep_their_spelling(decode: Decoding) -> None:
+    row = '{"n":[1.10, 1e400, -0,{"a" : "\\u00e9"}] , "token_ids": [], "b": 2,"b": 1E5}'
+    assert decode.rows(row, "--output=jsonl").out == (
+        '{"line": 1, "text": "", "n": [1.10, 1e400, -0,{"a" : "\\u00e9"}], "b": 1E5}\n'
+    )
+
+
+def test_ids_are_in_the_column_that_is_named(decode: Decoding) -> None:
+    row = jsonl({"ids": ROWS[0], "token_ids": "mine"}, ROWS[1])
+    result = decode.rows(row, "--column=ids", "--output=jsonl")
+    assert objects(result) == [
+        {"line": 1, "text": TEXTS[0], "token_ids": "mine"},
+        {"line": 2, "text": TEXTS[1]},
+    ]
+
+
+def test_null_ids_have_a_null_text(decode: Decoding) -> None:
+    rows = jsonl({"token_ids": None, "id": 7}, ROWS[0])
+    assert decode.rows(rows) == Run(0, f"\n{TEXTS[0]}\n", "")
+    assert objects(decode.rows(rows, "--output=jsonl"))[0] == {"line": 1, "text": None, "id": 7}
+    assert objects(decode.rows(rows, "--output=jsonl", "--max-tokens=1"))[0] == {
+        "line": 1,
+        "text": None,
+        "id": 7,
+        "finish_reason": None,
+        "stop_reason": None,
+        "unread_tokens": None,
+    }
+
+
+def test_what_encode_writes_keeps_the_numbers_of_its_lines(
+    decode: Decoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("encode", "--tokenizer", TOKENIZER, "--input-format=jsonl", "--output=jsonl")
+    texts = f"\n{jsonl(TEXTS[0], {'text': None})}".encode()
+    encoded = run(monkeypatch, *given, stdin=texts).out
+    assert objects(decode.rows(encoded, "--output=jsonl")) == [
+        {"line": 2, "text": TEXTS[0]},
+        {"line": 3, "text": None},
+    ]
 
 
 def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> None:
@@ -159,8 +210,9 @@ def test_an_empty_input_gives_nothing(decode: Decoding, options: tuple[str, ...]
 BAD_LINES = {
     "[1, 2": "not JSON",
     "7": "got a number",
-    '{"ids": [1]}': "no 'token_ids'; its keys: 'ids'",
-    '{"token_ids": null}': "got null",
+    '{"ids": [1]}': "no column 'token_ids'; the columns are: 'ids'; choose one with --column",
+    '{"token_ids": 3}': "'token_ids' must be a list of token ids or null, got a number",
+    '{"token_ids": [1], "a": NaN}': "not JSON that can be read: NaN is not a number of JSON; ",
     "[1, true]": "True",
     "[1, 2.0]": "2.0",
     '[1, "2"]': "'2'",
@@ -244,7 +296,7 @@ def test_the_format_is_said_and_not_guessed(decode: Decoding) -> None:
         "--input-format jsonl\n"
     )
     assert decode("1 2\n", "--input-format=jsonl").err == (
-        "<stdin>: line 1: not JSON: Extra data (column 3)\n"
+        "<stdin>: line 1: not JSON: Extra data (character 3)\n"
     )
 
 

@@ -73,12 +73,12 @@ def test_a_file_of_jsonl_is_known_by_its_name(encode: Encoding, tmp_path: Path) 
 
 
 def test_rows_keep_their_other_fields(encode: Encoding) -> None:
-    rows = jsonl("one", {"text": "two", "id": 7, "token_ids": None})
+    rows = jsonl("one", {"text": "two", "id": 7})
     assert objects(encode(rows, "--input-format=jsonl", "--output=jsonl")) == [
         {"line": 1, "token_ids": ids_of("one")},
         {"line": 2, "token_ids": ids_of("two"), "id": 7},
     ]
-    result = encode(jsonl({"prompt": "two"}), "--input-format=jsonl", "--field=prompt")
+    result = encode(jsonl({"prompt": "two"}), "--input-format=jsonl", "--column=prompt")
     assert plain_ids(result) == [ids_of("two")]
 
 
@@ -89,12 +89,12 @@ def test_bad_rows_are_named_and_left_out(encode: Encoding) -> None:
     assert result.status == 1
     complaints = result.err.splitlines()[1:]
     assert [line.partition(": line ")[2] for line in complaints] == [
-        "3: the object has no 'text'; its keys: 'x'",
+        "3: no column 'text'; the columns are: 'x'; choose one with --column",
         "4: a lone surrogate cannot be encoded: U+D800 at index 0",
         "5: expected a string or an object, got a list",
-        "6: not JSON: Expecting property name enclosed in double quotes (column 2)",
+        "6: not JSON: Expecting property name enclosed in double quotes (character 2)",
         "7: not UTF-8: byte 0xff at position 2",
-        "8: 'text' must be a string, got a number",
+        "8: 'text' must be a string or null, got a number",
     ]
 
 
@@ -165,4 +165,4 @@ def test_an_encoding_is_only_for_rank_files(monkeypatch: pytest.MonkeyPatch) -> 
     arguments = ("encode", "--tokenizer", TOKENIZER, "--encoding", "cl100k_base")
     result = run(monkeypatch, *arguments, stdin=b"one")
     assert result.status == 2
-    assert "encoding=, which is only for rank files" in result.err
+    assert "--encoding, which is only for rank files" in result.err

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamdec.cli import command_group
 from streamdec.cli.rows import (
     LONGEST_WORD,
+    MOST_COMPLAINTS,
     BadInputError,
     Input,
     InputFormat,
@@ -25,11 +31,12 @@ from streamdec.cli.rows import (
     parse_row,
     without_bom,
 )
+from streamdec.cli.spelling import spelled
+from tests.cli.running import TOKENIZER, run
 
 BOM = b"\xef\xbb\xbf"
-IDS = {"token_ids": list}
-TEXTS = {"text": str}
-BOTH = {"token_ids": list, "prompt": str}
+IDS = ("token_ids", list)
+TEXTS = ("text", str)
 
 reads = st.lists(st.binary(max_size=6) | st.sampled_from([b"12", b"\n", b", ", b"\r\n", BOM, b"["]))
 
@@ -63,17 +70,17 @@ def test_stdin_is_plain_whatever_it_begins_with() -> None:
 @pytest.mark.parametrize(
     ("input_format", "rows", "value"),
     [
-        ("jsonl", [(1, b'{"text": "a"}'), (3, b'"b"')], ("a", {})),
-        ("text", [(1, b'{"text": "a"}\n\n"b"')], ('{"text": "a"}\n\n"b"', {})),
+        ("jsonl", [(1, b'{"text": "a"}'), (3, b'"b"')], "a"),
+        ("text", [(1, b'{"text": "a"}\n\n"b"')], '{"text": "a"}\n\n"b"'),
     ],
 )
 def test_rows_are_lines_of_jsonl_or_one_text(
-    input_format: InputFormat, rows: list[tuple[int, bytes]], value: tuple[str, dict[str, Any]]
+    input_format: InputFormat, rows: list[tuple[int, bytes]], value: str
 ) -> None:
     content = BOM + b'{"text": "a"}\n\n"b"'
     found = Input(io.BufferedReader(io.BytesIO(content)), input_format, "text")
     assert [*found.rows()] == rows
-    assert found.parse_row(rows[0][1], TEXTS) == value
+    assert found.parse_row(rows[0][1], *TEXTS) == value
 
 
 @given(reads)
@@ -146,43 +153,74 @@ def test_a_text_that_is_not_utf_8_is_bad() -> None:
 
 
 def test_a_row_is_a_value_or_an_object_with_other_fields() -> None:
-    assert parse_row(b" [1, 2]\r", IDS) == ([1, 2], {})
-    line = b'{"id": "a", "token_ids": [3], "n": null}'
-    assert parse_row(line, IDS) == ([3], {"id": "a", "n": None})
-    assert parse_row(b'{"token_ids": []}', IDS) == ([], {})
-    assert parse_row(b'"a"', TEXTS) == ("a", {})
-    assert parse_row(b'{"text": "a", "n": 1}', TEXTS) == ("a", {"n": 1})
+    assert parse_row(b" [1, 2]\r", *IDS) == [1, 2]
+    assert parse_row(b'{"id": "a", "token_ids": [3], "n": null}', *IDS) == [3]
+    assert parse_row(b'{"token_ids": []}', *IDS) == []
+    assert parse_row(b'{"token_ids": null}', *IDS) is None
+    assert parse_row(b'"a"', *TEXTS) == "a"
+    assert parse_row(b'{"text": "a", "n": 1}', *TEXTS) == "a"
 
 
-def test_a_row_of_either_kind() -> None:
-    lines = [b"[1, 2]", b'{"token_ids": [3], "prompt": "x"}', b'"a"', b'{"prompt": "b"}']
-    assert [parse_row(line, BOTH)[0] for line in lines] == [[1, 2], [3], "a", "b"]
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists
+        ),
+    ),
+    st.sampled_from([None, 0, 2]),
+    st.booleans(),
+)
+def test_fields_are_spelled_as_they_were(row: dict[str, Any], indent: int, ascii: bool) -> None:  # noqa: A002
+    text = json.dumps({"token_ids": [], **row}, indent=indent, ensure_ascii=ascii)
+    found = Input(io.BufferedReader(io.BytesIO(b"")), "jsonl", "ids").other_fields(
+        text.encode(errors="surrogatepass"), "token_ids"
+    )
+    row.pop("token_ids", None)
+    assert {name: json.loads(value) for name, value in found.items()} == row
+    assert all(value in text for value in found.values())
+
+
+NO_LIST = "'token_ids' must be a list of token ids or null"
 
 
 @pytest.mark.parametrize(
     ("line", "fields", "complaint"),
     [
-        (b"[1, 2", IDS, "not JSON: Expecting ',' delimiter (column 6)"),
-        (b"[1] 2", IDS, "not JSON: Extra data (column 5)"),
+        (b"[1, 2", IDS, "not JSON: Expecting ',' delimiter (character 6)"),
+        (b"[1] 2", IDS, "not JSON: Extra data (character 5)"),
         (b"5", IDS, "expected a list of token ids or an object, got a number"),
         (b'"5"', IDS, "expected a list of token ids or an object, got a string"),
         (b"true", IDS, "expected a list of token ids or an object, got a boolean"),
         (b"null", IDS, "expected a list of token ids or an object, got null"),
         (b"[1]", TEXTS, "expected a string or an object, got a list"),
-        (b"7", BOTH, "expected a list of token ids, a string or an object, got a number"),
-        (b'{"ids": [1], "n": 2}', IDS, "the object has no 'token_ids'; its keys: 'ids', 'n'"),
-        (b"{}", BOTH, "the object has no 'token_ids' or 'prompt'; its keys: none"),
-        (b'{"token_ids": 5}', IDS, "'token_ids' must be a list of token ids, got a number"),
-        (b'{"token_ids": {}}', IDS, "'token_ids' must be a list of token ids, got an object"),
-        (b'{"token_ids": "1"}', BOTH, "'token_ids' must be a list of token ids, got a string"),
-        (b'{"text": ["a"]}', TEXTS, "'text' must be a string, got a list"),
+        (
+            b'{"ids": [1], "n": 2}',
+            IDS,
+            "no column 'token_ids'; the columns are: 'ids', 'n'; choose one with --column",
+        ),
+        (b"{}", IDS, "no column 'token_ids'; the columns are: none; choose one with --column"),
+        (b'{"token_ids": 5}', IDS, "'token_ids' must be a list of token ids or null, got a number"),
+        (
+            b'{"token_ids": {}}',
+            IDS,
+            "'token_ids' must be a list of token ids or null, got an object",
+        ),
+        (
+            b'{"token_ids": "1"}',
+            IDS,
+            "'token_ids' must be a list of token ids or null, got a string",
+        ),
+        (b'{"text": ["a"]}', TEXTS, "'text' must be a string or null, got a list"),
         (b"[\xff]", IDS, "not UTF-8: byte 0xff at position 2"),
         (b'["\xe6\xb2"]', IDS, "not UTF-8: byte 0xe6 at position 3"),
     ],
 )
-def test_a_bad_row_says_what_is_wrong(line: bytes, fields: dict[str, type], complaint: str) -> None:
+def test_a_bad_row_says_what_is_wrong(
+    line: bytes, fields: tuple[str, type], complaint: str
+) -> None:
     with pytest.raises(BadInputError) as caught:
-        parse_row(line, fields)
+        parse_row(line, *fields)
     assert str(caught.value) == complaint
 
 
@@ -196,22 +234,115 @@ def test_a_bad_row_says_what_is_wrong(line: bytes, fields: dict[str, type], comp
 )
 def test_keys_are_printable_and_few(line: bytes, keys: str) -> None:
     with pytest.raises(BadInputError) as caught:
-        parse_row(line, IDS)
-    assert str(caught.value).endswith(keys)
+        parse_row(line, *IDS)
+    assert str(caught.value).endswith(f"{keys}; choose one with --column")
     assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b"[" + b"9" * 5000 + b"]"])
 def test_json_beyond_the_limits_of_the_reader_is_a_bad_row(line: bytes) -> None:
     with pytest.raises(BadInputError, match="not JSON that can be read"):
-        parse_row(line, IDS)
+        parse_row(line, *IDS)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_any_json_is_a_row_or_a_bad_row(value: Any) -> None:
     line = json.dumps(value).encode()
     if isinstance(value, list):
-        assert parse_row(line, IDS) == (value, {})
+        assert parse_row(line, *IDS) == value
     else:
         with pytest.raises(BadInputError):
-            parse_row(line, IDS)
+            parse_row(line, *IDS)
+
+
+# --- files of other formats -----------------------------------------------------------------------
+
+GZIPPED = gzip.compress(b"1 2", mtime=0)
+NPY = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("a.parquet", b"PAR1\x15\x04", "a file of Parquet, which {command} does not read; "),
+        ("a.arrow", b"ARROW1\0\0", "a file of Arrow, which {command} does not read; 'streamdec"),
+        ("a.ids", b"\xff\xff\xff\xff\x10", "a file of Arrow, which"),
+        ("a.npy", NPY, "a file of NumPy, which {command} does not read; write its rows as JSONL"),
+        ("a.ids", GZIPPED, "compressed with gzip; give it a name that ends in .gz"),
+        ("a.jsonl.gz", b"[1]\n", "Not a gzipped file"),
+        ("a.jsonl.gz", GZIPPED[:14], "ended before the end-of-stream"),
+        ("a.npz", b"PK\x03\x04", "a file of zip (as .npz and .pt are); expected token ids with"),
+        ("a.jsonl", b"(\xb5/\xfd", "a file of zstd; expected a JSON value in each line"),
+    ],
+)
+@pytest.mark.parametrize("command", ["decode", "trace", "verify"])
+def test_a_file_of_another_format_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    name: str,
+    data: bytes,
+    told: str,
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    result = run(monkeypatch, command, "--tokenizer", TOKENIZER, tmp_path / name)
+    status = 1 if name.endswith(".gz") else 2  # it is the format of the name, but damaged
+    assert (result.status, result.out, result.err.count("\n")) == (status, "", 1)
+    assert result.err.startswith(f"Error: {tmp_path / name}: ")
+    assert told.format(command=f"'streamdec {command}'") in result.err
+
+
+def test_what_is_told_of_a_file_of_numpy_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import numpy as np
+
+    np.save(tmp_path / "ids.npy", np.array([[20, 21], [22, 23]]))
+    arguments = ("--tokenizer", TOKENIZER)
+    told = run(monkeypatch, "decode", *arguments, tmp_path / "ids.npy").err
+    code = told.partition("python -c ")[2].partition(" > ")[0].strip('"')
+    written = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    (tmp_path / "rows.jsonl").write_bytes(written.stdout)
+    (tmp_path / "same.jsonl.gz").write_bytes(gzip.compress(b"[20, 21]\n[22, 23]\n"))
+    shown = run(monkeypatch, "decode", *arguments, tmp_path / "rows.jsonl")
+    assert shown.status == 0
+    assert shown == run(monkeypatch, "decode", *arguments, tmp_path / "same.jsonl.gz")
+
+
+@pytest.mark.parametrize("command", ["decode", "trace", "verify"])
+def test_many_errors_are_counted(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    result = run(monkeypatch, command, "--tokenizer", TOKENIZER, stdin=b"x " * 1_020 + b"20")
+    assert result.status == 1
+    *lines, last = result.err.splitlines()
+    assert [line.partition("; ")[0] for line in lines] == [
+        "<stdin>: line 1: 'x' is not a token id"
+    ] * MOST_COMPLAINTS
+    assert last == "<stdin>: 1,000 more errors are not shown; 1,020 in all"
+
+
+def test_the_place_of_a_bad_id_counts_all_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = b"20 x -1\n40000"
+    for command in ("decode", "trace"):
+        arguments = (command, "--tokenizer", TOKENIZER, "--unknown-ids=error")
+        _, negative, unknown = run(monkeypatch, *arguments, stdin=given).err.splitlines()
+        assert negative.startswith("<stdin>: line 1: token 2 is out of range: -1; ")
+        assert unknown == (
+            "<stdin>: line 2: token 3: the tokenizer has no id 40000; check that tokenizer and "
+            "model match, or pass --unknown-ids skip, which outputs nothing for it"
+        )
+
+
+def test_options_of_python_are_spelled_for_the_command() -> None:
+    command = command_group.commands.get_command(click.Context(command_group.commands), "bulk")
+    for python, shell in {
+        "pass unknown_ids='skip', which": "pass --unknown-ids skip, which",
+        "choose another name with to=": "choose another name with --to",
+        'pass prefix="new_"; or': "pass --prefix new_; or",
+        "pass allow_download=True (or not)": "pass --allow-download (or not)",
+        "apply_tokenizer_config=False loads": "--no-apply-tokenizer-config loads",
+        "stop_token_ids=": "--stop-id",
+        "batch_format='pyarrow'": "batch_format='pyarrow'",
+        "to=StopConditions(stop=5)": "to=StopConditions(stop=5)",
+    }.items():
+        assert spelled(python, command) == shell
+        assert spelled(python) == python  # no command is running

@@ -123,19 +123,23 @@ def test_jsonl_out_says_why_each_row_ended(decode: Decoding) -> None:
     assert result.err == ""
 
 
-def test_a_row_s_own_finish_reason_is_kept_only_where_no_stop_was_asked_for(
+def test_a_row_s_own_finish_reason_is_kept_beside_ours(
     decode: Decoding,
 ) -> None:
     row = jsonl({"token_ids": IDS, "finish_reason": "theirs"})
     (kept,) = objects(decode.rows(row, "--output=jsonl"))
     assert kept == {"line": 1, "text": TEXT, "finish_reason": "theirs"}
-    (ours,) = objects(decode.rows(row, "--output=jsonl", "--max-tokens=1"))
-    assert ours == {
+    refused = decode.rows(row, "--output=jsonl", "--max-tokens=1")
+    assert (refused.status, refused.out) == (1, "")
+    assert "there is a column 'finish_reason' already; " in refused.err
+    (both,) = objects(decode.rows(row, "--output=jsonl", "--max-tokens=1", "--prefix=cut_"))
+    assert both == {
         "line": 1,
-        "text": "O",
-        "finish_reason": "length",
-        "stop_reason": None,
-        "unread_tokens": len(IDS) - 1,
+        "cut_text": "O",
+        "cut_finish_reason": "length",
+        "cut_stop_reason": None,
+        "cut_unread_tokens": len(IDS) - 1,
+        "finish_reason": "theirs",
     }
 
 

@@ -144,7 +144,7 @@ def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
     assert result.status == 1
     assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:3]]
     assert "line 1: 'x' is not a token id" in result.err
-    assert "line 2: token 2 is out of range" in result.err
+    assert "line 2: token 3 is out of range" in result.err
     grouped = trace(jsonl([IDS[0], True, IDS[1], -1, IDS[2]]), JSONL)
     assert grouped.status == 1
     assert [row["id"] for row in table(grouped)] == [str(each) for each in IDS[:3]]

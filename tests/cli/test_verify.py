@@ -199,9 +199,11 @@ def test_bad_rows_are_named_and_the_others_verified(monkeypatch: pytest.MonkeyPa
     result = verified(monkeypatch, TOKENIZER, stdin=b'[1]\n{"x": 1}\n[1, -2]\nnope\n[2, 3]\n')
     assert result.status == 1
     object_, negative, text = result.err.splitlines()
-    assert object_.endswith("line 2: the object has no 'token_ids'; its keys: 'x'")
+    assert object_.endswith(
+        "line 2: no column 'token_ids'; the columns are: 'x'; choose one with --column"
+    )
     assert "line 3: token 1 is out of range: -2; a token id is an integer from 0" in negative
-    assert text == "<stdin>: line 4: not JSON: Expecting value (column 1)"
+    assert text == "<stdin>: line 4: not JSON: Expecting value (character 1)"
     assert result.out.startswith("2 rows of 3 ids, ")
 
 

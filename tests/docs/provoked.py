@@ -479,7 +479,7 @@ def _(folder: Path) -> Any:
     inspect(folder / "gone")
 
 
-@gives("no column 'tokens'; the columns are: 'token_ids'")
+@gives("no column 'tokens'; the columns are: 'token_ids'; choose one with column=")
 def _(_: Path) -> Any:
     BulkDecoder(WORDS, column="tokens")(pa.table({"token_ids": [[1]]}))
 
