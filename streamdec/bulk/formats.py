@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import gzip
+import os
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -97,14 +98,29 @@ def without_gzip(path: Path) -> Path:
 
 
 @contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Return a context in which errors of the system name a file.
+
+    The file is ``path`` where the system does not name one, as for a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+@contextlib.contextmanager
 def _about(path: Path) -> Iterator[None]:
     """Raise errors of Arrow in the block as a SourceError that names ``path``."""
     pa = pyarrow()
     try:
-        yield
+        with naming(path):
+            yield
     except (pa.lib.ArrowException, OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # an error of the system, which names the file
+            raise  # an error of the system
         raise SourceError(f"{path}: {' '.join(str(error).split())}") from error
 
 

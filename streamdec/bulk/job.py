@@ -1,8 +1,9 @@
 """Decode one file of token ids into one file with texts.
 
-The rows are written to ``OUT.part``, beside the output. That file is renamed to the output in one
-step, when it is complete and on the disk, so an output is never incomplete. ``OUT.part`` is locked
-while a job writes it. A job that was killed leaves it behind, and the next job replaces it.
+The rows are written to ``OUT.streamdec-part``, beside the output. That file is renamed to the
+output in one step, when it is complete and on the disk, so an output is never incomplete. It is
+locked while a job writes it, and deleted after an error. A job that was killed leaves it behind,
+and the next job replaces it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from streamdec.bulk.formats import (
     Format,
     Sink,
     is_gzip,
+    naming,
     open_sink,
     read_blocks,
     schema_of,
@@ -32,6 +34,9 @@ try:
     import fcntl
 except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
+
+PART_SUFFIX = ".streamdec-part"
+"""The suffix of an incomplete output, which no file of the user has."""
 
 Existing = Literal["refuse", "overwrite", "resume"]
 """What to do if the output exists; ``"resume"`` leaves it unchanged."""
@@ -72,7 +77,7 @@ class Job:
         if existing == "resume" and self.target.exists():
             return None
         before = self._modified()
-        with self._part() as part:
+        with self._part() as part, naming(part):
             status = self._decode(part, progress or (lambda _: None))
             if self.source.is_file() and self._modified() != before:
                 raise SourceError(f"{self.source}: the file changed while it was read")
@@ -88,11 +93,21 @@ class Job:
             raise SourceError(f"{self.target}: the input and the output are the same file")
         if not self.target.is_file():
             raise SourceError(f"{self.target}: exists and is not a file")
+        if existing == "resume" and self._is_stale():
+            raise SourceError(
+                f"{self.source} changed after {self.target} was written; delete the output, or "
+                "pass --overwrite"
+            )
         if existing == "refuse":
             raise SourceError(
                 f"{self.target}: the file exists; pass --overwrite or --resume, or choose another "
                 "name"
             )
+
+    def _is_stale(self) -> bool:
+        """Whether the input was written after the output."""
+        written = self.target.stat().st_mtime_ns
+        return self.source.is_file() and self.source.stat().st_mtime_ns > written
 
     def _modified(self) -> tuple[int, int]:
         there = self.source.stat()
@@ -105,7 +120,7 @@ class Job:
         Raises SourceError if another job writes it. On Windows, and on file systems without locks,
         this is not checked.
         """
-        part = self.target.with_name(f"{self.target.name}.part")
+        part = self.target.with_name(f"{self.target.name}{PART_SUFFIX}")
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab") as handle:
             try:

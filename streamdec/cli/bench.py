@@ -18,6 +18,7 @@ from streamdec.bench.measure import Difference, Findings, measure
 from streamdec.cli.loading import Loader, data_file, loading_options, tokenizer_argument
 from streamdec.cli.progress import Progress, counted, write_line
 from streamdec.cli.rows import BadInputError, Input
+from streamdec.cli.shared_options import UserFile
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_option
 from streamdec.tables.shared_tables import route_of
@@ -36,7 +37,7 @@ MOST_STOPS_SHOWN = 6
 @click.option(
     "--text",
     "source",
-    type=click.File("rb"),
+    type=UserFile("rb"),
     metavar="FILE",
     help='The text to stream ("-" is stdin), at most its first 50,000 characters. The default is a '
     "built-in text.",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -18,11 +17,11 @@ from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.rows import prefix_option
-from streamdec.cli.shared_options import special_tokens_option, unknown_ids_option
+from streamdec.cli.shared_options import UserPath, special_tokens_option, unknown_ids_option
 from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_options
-from streamdec.errors import TokenIdError
+from streamdec.errors import SourceError, TokenIdError
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.decode_options import UnknownIds
 
@@ -69,9 +68,9 @@ BAR = 24
     metavar="INPUT...",
     nargs=-1,
     required=True,
-    type=click.Path(path_type=Path),
+    type=UserPath(),
 )
-@click.argument("output", metavar="OUTPUT", type=click.Path())
+@click.argument("output", metavar="OUTPUT", type=UserPath())
 def bulk(
     tokenizer: str,
     column: str,
@@ -83,7 +82,7 @@ def bulk(
     unknown_ids: UnknownIds,
     resume: bool,
     overwrite: bool,
-    inputs: Sequence[Path],
+    inputs: Sequence[str],
     output: str,
     load: Loader,
     conditions: StopConditions,
@@ -97,8 +96,9 @@ def bulk(
     that begin with "." or "_" are left out; other files that are not read are named on stderr.
 
     Each text equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id
-    with --unknown-ids error, the command names the row and ends with exit status 1. With other
-    values of --unknown-ids, the last line on stdout has the number of unknown ids.
+    with --unknown-ids error, the command names the row and ends. The exit status is then 1, also
+    for other rows and files that cannot be read. With other values of --unknown-ids, the last line
+    on stdout has the number of unknown ids.
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
@@ -107,14 +107,15 @@ def bulk(
     columns count ids: 'tokens_before' (before the stop), 'unread_tokens' (after the end) and
     'unknown_tokens' (before the end, missing in the tokenizer).
 
-    Each output is written to OUTPUT.part and renamed when it is complete. After an interruption,
-    --resume decodes the files whose outputs do not exist. Memory does not grow with the files.
-    Needs the extra bulk.
+    Each output is written to OUTPUT.streamdec-part and renamed when it is complete. After an
+    interruption, --resume decodes the files whose outputs do not exist. An output that is
+    older than its input is an error. The tokenizer and the options of an earlier run are not known.
+    Memory does not grow with the files. Needs the extra bulk.
 
     \b
     Examples:
       streamdec bulk answers.parquet texts.parquet --tokenizer ./model
-      streamdec bulk rollouts/ texts/ --tokenizer ./model --eos-id 2 --resume
+      streamdec bulk rollouts/ cut/ --tokenizer ./model --eos-id 2 --resume
       streamdec bulk ids.jsonl texts.parquet --tokenizer ./model --column ids
     """
     if resume and overwrite:
@@ -151,7 +152,7 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
             bar = _Bar(progress, number, len(jobs))
             try:
                 status = job.run(existing, bar)
-            except TokenIdError as error:
+            except (SourceError, TokenIdError) as error:
                 say(f"Error: {spelled(str(error))}")
                 click.get_current_context().exit(NOT_ALL_IS_WELL)
             if status is None:

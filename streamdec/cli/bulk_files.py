@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
+
 from streamdec.bulk.formats import SUFFIXES_SHOWN, Format, format_of, known_format, without_gzip
 from streamdec.cli.progress import counted, say
 from streamdec.cli.statuses import CannotBeginError
@@ -20,20 +22,28 @@ MOST_NAMED = 5
 
 
 def pairs_of(
-    inputs: Sequence[Path],
+    inputs: Sequence[str],
     output: str,
     input_format: Format | None,
     output_format: Format | None,
 ) -> Iterator[tuple[Path, Path, Format, Format]]:
     """Yield each file to read and the one to write, with their formats."""
+    if "-" in (*inputs, output):
+        raise click.UsageError(
+            "'bulk' reads and writes files, not stdin or stdout (-). For JSONL, use 'streamdec "
+            "decode --input-format jsonl --output jsonl'; for a file of this name, write ./-"
+        )
     target = Path(output)
     is_folder = (
-        len(inputs) > 1 or inputs[0].is_dir() or target.is_dir() or output.endswith(("/", os.sep))
+        len(inputs) > 1
+        or Path(inputs[0]).is_dir()
+        or target.is_dir()
+        or output.endswith(("/", os.sep))
     )
     if is_folder and target.exists() and not target.is_dir():
         raise CannotBeginError(f"{output} is a file; several files go into a folder")
     seen: dict[Path, Path] = {}
-    for source, name in _files(inputs, input_format, target):
+    for source, name in _files([*map(Path, inputs)], input_format, target):
         read = input_format or format_of(source)
         if is_folder:
             write = output_format or read

@@ -15,6 +15,7 @@ import click
 from streamdec.chat import sources
 from streamdec.chat._jinja import within
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes
+from streamdec.cli.shared_options import UserFile, UserPath
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import ChatTemplateError
 from streamdec.tokenizers._chat import ChatRenderer
@@ -44,16 +45,15 @@ def chat() -> None:
     "--messages",
     required=True,
     metavar="FILE",
-    type=click.File("rb"),
+    type=UserFile("rb"),
     help="A JSON list of messages, or an object with 'messages' (and 'tools'); '-' is stdin.",
 )
-@click.option("--tools", metavar="FILE", type=click.File("rb"), help="A JSON list of tools.")
-@click.option(
-    "--documents", metavar="FILE", type=click.File("rb"), help="A JSON list of documents."
-)
+@click.option("--tools", metavar="FILE", type=UserFile("rb"), help="A JSON list of tools.")
+@click.option("--documents", metavar="FILE", type=UserFile("rb"), help="A JSON list of documents.")
 @click.option(
     "--template",
     metavar="NAME|FILE",
+    type=UserPath(),
     help="The name of one of several templates, or the file of another template.",
 )
 @click.option(
@@ -101,7 +101,7 @@ def chat() -> None:
     help="The time for the template. The default is the current time.",
 )
 @click.option("--tokens", is_flag=True, help="Print a line for each token: its id and its text.")
-@click.argument("path", metavar="MODEL", type=click.Path())
+@click.argument("path", metavar="MODEL", type=UserPath())
 def render(
     path: str,
     load: Loader,

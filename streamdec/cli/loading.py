@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 import click
 
 from streamdec.cli.progress import say
-from streamdec.cli.shared_options import collected
+from streamdec.cli.shared_options import UserPath, collected
 from streamdec.fastpath.fast_path import MODES, VARIABLE
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -24,13 +24,13 @@ def data_file(name: str) -> Traversable:
     return files("streamdec.cli") / "data" / name
 
 
-tokenizer_argument = click.argument("tokenizer", type=click.Path())
+tokenizer_argument = click.argument("tokenizer", type=UserPath())
 
 tokenizer_option = click.option(
     "--tokenizer",
     required=True,
     metavar="PATH",
-    type=click.Path(),
+    type=UserPath(),
     help="A tokenizer file, its folder, or a name, as for 'info'.",
 )
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from streamdec.cli.preflight_sarif import sarif_log
 from streamdec.cli.preflight_text import printable, text_report
 from streamdec.cli.progress import Progress, say
+from streamdec.cli.shared_options import UserPath
 from streamdec.cli.statuses import CANNOT_BEGIN, NOT_ALL_IS_WELL
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import Report, inspect
@@ -60,7 +61,7 @@ def _engines(
 @click.option(
     "--output",
     "-o",
-    type=click.Path(dir_okay=False),
+    type=UserPath(dir_okay=False),
     metavar="FILE",
     help="Write to FILE instead of stdout.",
 )
@@ -70,7 +71,7 @@ def _engines(
     help="Whether to render chat templates (the default), in a child process with limited memory "
     "and time.",
 )
-@click.argument("paths", nargs=-1, required=True, metavar="DIR...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="DIR...", type=UserPath())
 def preflight(
     paths: tuple[str, ...],
     engines: tuple[str, ...],

@@ -22,6 +22,7 @@ import click
 
 from streamdec.bulk.json_rows import parse_json, raw_fields
 from streamdec.cli.progress import say
+from streamdec.cli.shared_options import UserFile
 from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
 from streamdec.errors import StreamdecError
@@ -102,7 +103,7 @@ prefix_option = click.option(
 )
 
 
-class _InputFile(click.File):
+class _InputFile(UserFile):
     """A FILE to read. The error of a missing one says how to give the input itself."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

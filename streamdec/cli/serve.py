@@ -14,7 +14,7 @@ import click
 
 from streamdec.cli.loading import Loader, data_file, loading_options
 from streamdec.cli.progress import say
-from streamdec.cli.shared_options import collected, unknown_ids_option
+from streamdec.cli.shared_options import UserPath, collected, unknown_ids_option
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
 from streamdec.cli.stop_options import markers_option
 from streamdec.preflight.snapshot import open_snapshot
@@ -104,7 +104,7 @@ def _check_names(
 @click.option(
     "--tokenizer",
     metavar="PATH",
-    type=click.Path(),
+    type=UserPath(),
     help="A tokenizer file, its folder, or a name, as for 'info'. The default is the demo's.",
 )
 @loading_options
@@ -117,7 +117,7 @@ def _check_names(
 @click.option(
     "--text",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=UserPath(dir_okay=False, path_type=Path),
     help="The text to replay. The default is the demo's.",
 )
 @click.option(
@@ -157,7 +157,7 @@ def _check_names(
 @click.option(
     "--chat-template",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=UserPath(dir_okay=False, path_type=Path),
     help="A chat template to use instead of the model's own.",
 )
 @click.option(

@@ -6,12 +6,38 @@ The decorator combines the options into one value.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 Command = Callable[..., Any]
+
+
+class UserPath(click.Path):
+    """A path in which ``~`` is the home folder.
+
+    Shells do not replace it everywhere: not in ``--text=~/a``.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click."""
+        return super().convert(with_home(value), param, ctx)
+
+
+class UserFile(click.File):
+    """A file that is opened, with the path of a :class:`UserPath`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click."""
+        return super().convert(with_home(value), param, ctx)
+
+
+def with_home(path: Any) -> Any:
+    """Return ``path`` with the home folder in place of ``~``, if it is a string."""
+    # pathlib would also remove the slash at the end, which says that a path is a folder.
+    return os.path.expanduser(path) if isinstance(path, str) else path  # noqa: PTH111
 
 
 def collected(

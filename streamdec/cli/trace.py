@@ -30,7 +30,7 @@ from streamdec.cli.rows import (
     parse_id,
     source_argument,
 )
-from streamdec.cli.shared_options import decoding_options
+from streamdec.cli.shared_options import UserPath, decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, stop_options
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
@@ -90,7 +90,7 @@ def _parse_ids(_context: click.Context, _option: click.Parameter, value: str) ->
 @click.option(
     "--html",
     "html_file",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    type=UserPath(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
     help="Write the trace as one HTML page, which works offline.",
 )

@@ -265,7 +265,10 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         with Path("data/b.jsonl").open("wb"):  # it has begun to read
             it.send_signal(signal.SIGKILL)
         assert it.wait() == -signal.SIGKILL
-    assert sorted(path.name for path in Path("out").iterdir()) == ["a.jsonl", "b.jsonl.part"]
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "a.jsonl",
+        "b.jsonl.streamdec-part",
+    ]
     Path("data/b.jsonl").unlink()
     Path("data/b.jsonl").write_text(jsonl(*ROWS), "utf-8")
     done = bulk("data", "out", "--resume")
@@ -278,6 +281,8 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["-", "out.jsonl"], "'bulk' reads and writes files, not stdin or stdout (-). For JSONL"),
+        (["in.jsonl", "-"], "for a file of this name, write ./-"),
         (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
         (["in.jsonl", "out.csv"], "out.csv: unknown suffix; expected .parquet, "),
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
@@ -285,14 +290,6 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["none", "out"], "none: no files (.parquet, .arrow, "),
         (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
         (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
-        (
-            ["in.jsonl", "out.jsonl", "--column=ids"],
-            "columns are: 'id', 'token_ids'; choose one with --column",
-        ),
-        (
-            ["in.parquet", "out.jsonl", "--to=id"],
-            "in.parquet: there is a column 'id' already; choose",
-        ),
         (
             ["in.jsonl", "out.jsonl", "--to=token_ids"],
             "called 'token_ids'; choose another name with --to",
@@ -313,6 +310,28 @@ def test_what_is_wrong_is_told_and_nothing_is_left(
     assert told in result.err
     assert "Traceback" not in result.err
     assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["in.jsonl", "out.jsonl", "--column=ids"], "'token_ids'; choose one with --column\n"),
+        (["in.parquet", "out.jsonl", "--column=ids"], "'token_ids'; choose one with --column\n"),
+        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: there is a column 'id' already; "),
+    ],
+)
+def test_rows_without_the_column_have_the_status_of_bad_rows(
+    bulk: Bulk, arguments: list[str], told: str
+) -> None:
+    result = bulk(*arguments)
+    assert (result.status, result.out) == (1, "")
+    assert told in result.err
+    assert not Path("out.jsonl").exists()
+
+
+def test_a_file_that_is_called_minus_is_written(bulk: Bulk) -> None:
+    assert bulk("in.jsonl", "./-", "--output-format=jsonl").status == 0
+    assert bulk("./-", "out.jsonl", "--input-format=jsonl", "--to=again").status == 0
 
 
 UNKNOWN = [IDS[0], [*IDS[2][:3], 77_777_777, *IDS[2][3:]], [88_888_888]]

@@ -66,7 +66,7 @@ def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
         made = run(monkeypatch, *arguments)
         assert made.status == 0, made.err
     assert parquet.read_table("texts.parquet")["text"].to_pylist() == SAID
-    assert parquet.read_table("texts/1.parquet")["stop_reason"].to_pylist() == [None] * 50
+    assert parquet.read_table("cut/1.parquet")["stop_reason"].to_pylist() == [None] * 50
 
 
 @pytest.mark.usefixtures("_here")

@@ -34,6 +34,10 @@ def model(tmp_path: Path) -> Path:
         (folder / name).write_text(json.dumps(content), "utf-8")
     (folder / "config.json").write_text("{}", "utf-8")
     (folder / "bad").write_bytes(b"nope\n\xff\n")
+    for name in ("bad.parquet", "bad.jsonl.gz"):
+        (folder / name).write_bytes(b"nope")
+    (folder / "rows.jsonl").write_text('{"token_ids": []}', "utf-8")
+    (folder / "numbers").write_bytes(b"\x93NUMPY")
     (folder / "empty").write_bytes(b"")
     return folder
 
@@ -60,6 +64,11 @@ OUTPUT = {name: arguments for name, arguments in ENDS.items() if name != "bench"
 """And but for what takes long and writes as the others do."""
 
 NOT_WELL = {
+    "bulk": ["bulk", "--tokenizer=.", "--input-format=jsonl", "bad", "texts.jsonl"],
+    "bulk: no file of the format": ["bulk", "--tokenizer=.", "bad.parquet", "texts.jsonl"],
+    "bulk: no column": ["bulk", "--tokenizer=.", "--column=ids", "rows.jsonl", "texts.jsonl"],
+    "decode: no column": ["decode", "--tokenizer=.", "--column=ids", "rows.jsonl"],
+    "decode: a damaged file": ["decode", "--tokenizer=.", "bad.jsonl.gz"],
     "decode": ["decode", "--tokenizer=.", "--input-format=jsonl", "bad"],
     "encode": ["encode", "--tokenizer=.", "--input-format=jsonl", "bad"],
     "preflight": ["preflight", "--fail-on=info", "."],
@@ -75,12 +84,12 @@ NOTHING = {
     "bench: no tokenizer": ["bench", NOWHERE],
     "bench: no text": ["bench", ".", "--text=empty"],
     "bulk: no file": ["bulk", "--tokenizer=.", NOWHERE, "texts.jsonl"],
-    "bulk: a bad row": ["bulk", "--tokenizer=.", "--input-format=jsonl", "bad", "texts.jsonl"],
     "bulk: an output that is there": ["bulk", "--tokenizer=.", "ids.jsonl", "ids.jsonl"],
     "bulk: no format": ["bulk", "--tokenizer=.", "ids.jsonl", "texts.csv"],
     "chat: no file": ["chat", "render", ".", "--messages", NOWHERE],
     "chat: no JSON": ["chat", "render", ".", "--messages=bad"],
     "decode: no tokenizer": ["decode", "--tokenizer", NOWHERE, "ids.jsonl"],
+    "decode: a file of NumPy": ["decode", "--tokenizer=.", "numbers"],
     "decode: no file": ["decode", "--tokenizer=.", NOWHERE],
     "decode: a folder": ["decode", "--tokenizer=.", "."],
     "encode: no file": ["encode", "--tokenizer=.", NOWHERE],
@@ -194,3 +203,27 @@ def test_help_has_a_line_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_misspelled_command_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Did you mean 'decode'?" in run(monkeypatch, "decoed").err
     assert "Did you mean" not in run(monkeypatch, "xyzzy").err
+
+
+@pytest.mark.parametrize("name", OUTPUT)
+def test_a_tilde_is_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, model: Path, name: str
+) -> None:
+    """No shell replaces it in ``--tokenizer=~/model``."""
+    monkeypatch.setenv("HOME", str(model))
+    monkeypatch.setenv("USERPROFILE", str(model))
+    (model / "elsewhere").mkdir()
+    arguments = [
+        option.replace("=.", "=~").replace("=messages", "=~/messages")
+        if option.startswith("--")
+        else {".": "~"}.get(option, f"~/{option}" if (model / option).exists() else option)
+        for option in ENDS[name]
+    ]
+    arguments = ["~/texts.jsonl" if each == "texts.jsonl" else each for each in arguments]
+    if name == "chat":
+        pytest.importorskip("jinja2")
+    monkeypatch.chdir(model / "elsewhere")
+    result = run(monkeypatch, *arguments)
+    assert (result.status, "Error" in result.err) == (statuses.DONE, False)
+    assert [*(model / "elsewhere").iterdir()] == []
+    assert name != "bulk" or (model / "texts.jsonl").exists()
