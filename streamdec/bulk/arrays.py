@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, Decoded, column_of, in_row
+from streamdec.bulk.column import Column, Decoded, column_of, in_row, what_to_write, wrong_option
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.decoders.decode_stream import DecodeStream
@@ -27,6 +27,7 @@ def decode_arrow(
     *,
     skip_special_tokens: bool = True,
     unknown_ids: UnknownIds = "skip",
+    **others: Never,
 ) -> pa.Array | pa.ChunkedArray:
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
@@ -47,6 +48,7 @@ def decode_arrow(
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
             ``"error"`` raises TokenIdError. The first unknown id of a tokenizer is logged.
+        **others: there are no other options; the error says what to write instead.
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
@@ -57,7 +59,8 @@ def decode_arrow(
         TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
         TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
             row.
-        TypeError: ``array`` is not an Arrow array, or ``tokenizer`` has no ``decode``.
+        TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or there is no
+            option of this name.
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
@@ -72,6 +75,10 @@ def decode_arrow(
     >>> decode_arrow(pyarrow.array([[0, 1, 2], None, [3, 3]]), tokenizer).to_pylist()
     ['café', None, '!!']
     """
+    if others:
+        call = "decode_arrow(array, tokenizer, StopConditions(stop=...))"
+        known = ("conditions", "skip_special_tokens", "unknown_ids")
+        raise wrong_option("decode_arrow", next(iter(others)), known, call)
     options = Options(skip_special_tokens, unknown_ids=unknown_ids)
     return decoded(array, tokenizer, options, conditions).array
 
@@ -87,7 +94,7 @@ def decoded(
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
-        raise TypeError(told)
+        raise TypeError(f"{told}{what_to_write(array)}")
     table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:

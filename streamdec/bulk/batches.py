@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.column import check_new, no_column
+from streamdec.bulk.column import check_new, no_column, what_to_write, wrong_option
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
+from streamdec.fastpath.fast_path import MODES
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
@@ -71,9 +72,10 @@ class BulkDecoder:
     ``mapInArrow``. ``decoder.decode(table)`` also counts unknown ids. The object is picklable and
     thread-safe. A tokenizer that it loads is cached by path and options until the process ends.
 
-    Raises TypeError if ``tokenizer`` or ``conditions`` has the wrong type, or if there are options
-    of ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two columns
-    would have the same name, or for an unknown value of ``unknown_ids``.
+    Raises TypeError if an argument has the wrong type, for an unknown option, or if there are
+    options of ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two
+    columns would have the same name, or for an unknown value of ``unknown_ids`` or ``fast``. A path
+    is not checked: it may exist only where the object is called.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -95,15 +97,25 @@ class BulkDecoder:
         conditions: StopConditions | None = None,
         **loading: Any,
     ) -> None:
+        for name, value in (("column", column), ("to", to), ("prefix", prefix)):
+            if not isinstance(value, str):
+                hint = ""
+                if isinstance(value, StopConditions):
+                    hint = "; write conditions=StopConditions(...)"
+                raise TypeError(f"{name} must be a string, not {value!r:.80}{hint}")
+        if not to:
+            raise ValueError("to must be the name of a column, not ''")
         is_path = isinstance(tokenizer, (str, os.PathLike))
         if not is_path and not callable(getattr(tokenizer, "decode", None)):
             told = f"tokenizer must be a path, a name or a tokenizer, not {tokenizer!r:.80}"
             raise TypeError(told)
-        ends = loading.keys() & {each.name for each in fields(StopConditions)}
-        if ends:
-            name = min(ends)
-            told = f"BulkDecoder has no option {name!r}"
-            raise TypeError(f"{told}; pass conditions=StopConditions({name}=...)")
+        known = signature(load_tokenizer).parameters.keys() - {"path_or_name"}
+        for name in loading.keys() - known:
+            options = [*signature(BulkDecoder).parameters.keys() - {"tokenizer", "loading"}, *known]
+            call = f"conditions=StopConditions({name}=...)"
+            raise wrong_option("BulkDecoder", name, options, call)
+        if loading.get("fast") not in (None, *MODES):
+            raise ValueError(f"fast must be one of {', '.join(MODES)}, not {loading['fast']!r:.40}")
         if loading and not is_path:
             raise TypeError(
                 f"the tokenizer is already loaded; remove the options {', '.join(loading)}"
@@ -181,10 +193,17 @@ class BulkDecoder:
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield each of ``batches`` with the new columns; for Spark's ``mapInArrow``.
 
-        Raises the errors of ``decode``, which count rows from 0 in each batch.
+        Raises the errors of ``decode``, which count rows from 0 in each batch. Raises TypeError for
+        a table or one record batch.
         """
-        for batch in batches:
-            yield self(batch)
+        pa = pyarrow()
+        if isinstance(batches, (pa.Table, pa.RecordBatch)):
+            kind = type(batches).__name__
+            raise TypeError(
+                f"batches must be an iterable of record batches, not a {kind}; write "
+                "decoder(table), or decoder.batches(table.to_batches())"
+            )
+        return map(self, batches)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of a decoded batch of ``schema``.
@@ -204,11 +223,11 @@ class BulkDecoder:
     def _ids(self, batch: Any) -> Any:
         pa = pyarrow()
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
-            told = (
-                f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}; "
-                'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
+            told = f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}"
+            hint = what_to_write(batch) or (
+                '; pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
             )
-            raise TypeError(told)
+            raise TypeError(f"{told}{hint}")
         names = batch.schema.names
         count = names.count(self.column)
         if not count:

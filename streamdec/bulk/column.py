@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.stops.conditions import StopConditions
+from streamdec.streams.options import unknown_option
 from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
 
 BLOCK_TOKENS = 2**18
@@ -125,6 +127,32 @@ def no_column(name: str, names: Iterable[str]) -> SourceError:
     """The error for rows without the column of token ids."""
     there = ", ".join(map(repr, names)) or "none"
     return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
+
+
+def what_to_write(value: object) -> str:
+    """Return how to make an Arrow array or table of ``value``, for an error."""
+    pa, kind = pyarrow(), type(value).__name__
+    if isinstance(value, (pa.Table, pa.RecordBatch)):
+        return "; pass one column, table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return "; write pyarrow.table({'token_ids': array}), or call decode_arrow(array, tokenizer)"
+    if hasattr(value, "to_arrow"):  # Polars
+        return "; write .to_arrow() after it"
+    if kind == "DataFrame":
+        return "; write pyarrow.Table.from_pandas(frame)"
+    if kind in ("ndarray", "Series", "list", "tuple"):
+        return "; write pyarrow.array(list(rows)), where rows is this value"
+    return ""
+
+
+def wrong_option(what: str, name: str, known: Iterable[str], call: str) -> TypeError:
+    """Return the error for the option ``name``, which ``what`` does not have.
+
+    ``known`` are its options. ``call`` says how to pass stop conditions.
+    """
+    if name in StopConditions.__dataclass_fields__:
+        return TypeError(f"{what} has no option {name!r}; for stops, write {call}")
+    return unknown_option(what, name, known)
 
 
 def check_new(new: Iterable[str], names: Container[str]) -> None:

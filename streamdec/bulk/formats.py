@@ -308,15 +308,30 @@ class Sink(Protocol):
         ...
 
 
-def open_sink(path: Path, file_format: Format, schema: Any, *, compressed: bool) -> Sink:
-    """Return a new file for rows of ``schema``; ``compressed`` is for JSONL."""
+def codec_of(path: Path) -> str | None:
+    """Return the compression of a Parquet file; None if it has no rows."""
+    with library("pyarrow.parquet", "bulk", WHAT).ParquetFile(path) as file:
+        if not file.num_row_groups or not file.metadata.num_columns:
+            return None
+        found: str = file.metadata.row_group(0).column(0).compression
+        return "NONE" if found == "UNCOMPRESSED" else found
+
+
+def open_sink(
+    path: Path, file_format: Format, schema: Any, *, compressed: bool, codec: str | None
+) -> Sink:
+    """Return a new file for rows of ``schema``.
+
+    ``compressed`` is for JSONL, and ``codec`` for Parquet; None is the usual one.
+    """
     if file_format == "jsonl":
         _check_json(schema)
         return _JsonlSink(path, compressed=compressed)
     pa = pyarrow()
     try:
         if file_format == "parquet":
-            writer = library("pyarrow.parquet", "bulk", WHAT).ParquetWriter(path, schema)
+            parquet = library("pyarrow.parquet", "bulk", WHAT)
+            writer = parquet.ParquetWriter(path, schema, compression=codec or "SNAPPY")
         else:
             writer = library("pyarrow.ipc", "bulk", WHAT).new_file(str(path), schema)
     except pa.ArrowException as error:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +21,9 @@ from streamdec.bulk.column import check_new, column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
+    Line,
     Sink,
+    codec_of,
     is_gzip,
     naming,
     open_sink,
@@ -37,6 +40,8 @@ except ImportError:  # on Windows
 
 PART_SUFFIX = ".streamdec-part"
 """The suffix of an incomplete output, which no file of the user has."""
+
+_ROW = re.compile(r"\brow (\d+): ")
 
 Existing = Literal["refuse", "overwrite", "resume"]
 """What to do if the output exists; ``"resume"`` leaves it unchanged."""
@@ -171,7 +176,10 @@ class Job:
         return status._replace(read=1.0)
 
     def _open(self, part: Path, schema: Any) -> Sink:
-        return open_sink(part, self.target_format, schema, compressed=is_gzip(self.target))
+        codec = codec_of(self.source) if self.source_format == "parquet" else None
+        return open_sink(
+            part, self.target_format, schema, compressed=is_gzip(self.target), codec=codec
+        )
 
     def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
         """Return the rows of ``block`` to write.
@@ -182,7 +190,7 @@ class Job:
             if not line.row.keys().isdisjoint(self.decoder.columns):
                 with _about(f"{self.source}: line {line.number}"):
                     check_new(self.decoder.columns, line.row)
-        with _about(self.source):
+        with _about(self.source), _lines_in_errors(block.lines, first_row):
             table, unknown = self.decoder.decode(block.table, first_row)
         if block.lines is not None and self.target_format == "jsonl":
             table = table.select(self.decoder.columns)
@@ -204,6 +212,22 @@ def _bare(schema: Any) -> Any:
     """
     kept = {key: value for key, value in (schema.metadata or {}).items() if key != b"huggingface"}
     return schema.with_metadata(kept or None)
+
+
+@contextlib.contextmanager
+def _lines_in_errors(lines: Sequence[Line] | None, first_row: int) -> Iterator[None]:
+    """Return a context in which errors name the lines of JSONL, not the rows."""
+    try:
+        yield
+    except StreamdecError as error:
+        if lines is not None:
+            told = _ROW.sub(
+                lambda found: f"line {lines[int(found[1]) - first_row].number}: ",
+                error.args[0],
+                count=1,
+            )
+            error.args = (told, *error.args[1:])
+        raise
 
 
 @contextlib.contextmanager

@@ -95,7 +95,8 @@ def decode_rollouts(
     Each row equals the result of a StopSequenceDecoder, including its flush.
 
     Args:
-        rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens).
+        rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens);
+            or a column of lists of Arrow, pandas or Polars.
         tokenizer: the tokenizer.
         conditions: when a row ends; one for all rows, or one for each row. Name the
             ``eos_token_ids`` of the model: without them, padding after the end is text.
@@ -115,8 +116,8 @@ def decode_rollouts(
     Raises:
         TypeError: an argument has the wrong type, or is not an option of decoding.
         ValueError: ``mask``, ``logprobs``, ``per_token``, ``conditions`` or ``prompt_token_ids``
-            do not fit ``rows``; a mask has padding inside a row; the tokenizer does not support
-            ``spans``.
+            do not fit ``rows``; a mask has padding inside a row, or values other than 0 and 1; the
+            tokenizer does not support ``spans``.
 
     An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``), and an
     invalid id in a prompt, end only their own row: ``finish_reason`` is ``"error"``, and ``error``
@@ -320,9 +321,11 @@ def _rows(name: str, rows: Any) -> list[Any]:
     """Return ``rows`` as a list; an array or a tensor as a list of lists."""
     if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
         rows = rows.unbind()
-    if isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)) or (
-        hasattr(rows, "ndim") and rows.ndim < 2
-    ):
+    if hasattr(rows, "to_pylist"):  # an array of Arrow, or one of its columns
+        rows = rows.to_pylist()
+    # One dimension of objects is a column of pandas, whose rows may be lists.
+    is_flat = getattr(rows, "ndim", 2) < 2 and str(rows.dtype) != "object"
+    if is_flat or isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)):
         raise TypeError(f"{name} must be a list of rows or a 2-D array, not {rows!r:.60}")
     try:
         return list(rows)
@@ -365,7 +368,11 @@ def _parts(rows: list[list[Any]], mask: Any) -> list[slice]:
         return [slice(0, len(row)) for row in rows]
     parts = []
     for place, row in enumerate(_beside("mask", mask, rows)):
-        flags = [bool(each) for each in as_sequence(row)]
+        values = [*as_sequence(row)]
+        wrong = [each for each in values if each not in (0, 1)]
+        if wrong:
+            raise ValueError(f"mask has {wrong[0]!r:.40} in row {place}; expected only 0 and 1")
+        flags = [bool(each) for each in values]
         start = flags.index(True) if True in flags else 0
         part = slice(start, start + sum(flags))
         if not all(flags[part]):

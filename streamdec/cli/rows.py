@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator
 from io import BufferedReader
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -104,17 +105,29 @@ prefix_option = click.option(
 
 
 class _InputFile(UserFile):
-    """A FILE to read. The error of a missing one says how to give the input itself."""
+    """A FILE to read. Its errors say how to give the input itself, or the tokenizer."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            if ctx is None or not isinstance(error.__context__, FileNotFoundError):
+            cause = error.__context__
+            if ctx is None or not isinstance(cause, FileNotFoundError | IsADirectoryError):
                 raise
-            piped = f"echo -n ... | {ctx.command_path} ..."
-            told = f"{error.message}; FILE is a path. To give the input itself, pipe it: {piped}"
-            raise click.BadParameter(told, ctx, param) from error
+            if isinstance(cause, IsADirectoryError):
+                hint = "; FILE is a file with rows. For the tokenizer, write --tokenizer PATH"
+            elif _is_like_a_path(value):
+                hint = ""
+            else:
+                piped = f"echo -n ... | {ctx.command_path} ..."
+                hint = f"; FILE is a path. To give the input itself, pipe it: {piped}"
+            raise click.BadParameter(f"{error.message}{hint}", ctx, param) from error
+
+
+def _is_like_a_path(value: str) -> bool:
+    """Whether ``value`` is meant as a path, not as an input."""
+    path = Path(value)
+    return not re.search(r"\s", value) and (len(path.parts) > 1 or path.suffix != "")
 
 
 source_argument = click.argument("source", metavar="[FILE]", type=_InputFile("rb"), default="-")

@@ -249,8 +249,8 @@ class _Encoders:
 
     def summary(self, differing: int) -> str:
         """Return the summary in words."""
-        told = f"{self._compared} texts compared, {differing} with other ids"
-        left = f"; {self._left_out} left out, which huggingface encodes"
+        told = f"{counted(self._compared, 'text')} compared, {differing:,} with other ids"
+        left = f"; {self._left_out:,} left out, which huggingface encodes"
         return told + (left if self._left_out else "")
 
 

@@ -83,6 +83,9 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
     if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         kind = type(token_ids).__name__
         raise TypeError(f"token ids must be a list or an array, not {kind}{_hint(token_ids)}")
+    for convert in ("to_pylist", "as_py"):  # arrays and rows of Arrow
+        if hasattr(token_ids, convert):
+            return list(getattr(token_ids, convert)())
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
         check_dimensions(token_ids)
         if hasattr(token_ids, "tolist"):

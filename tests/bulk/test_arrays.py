@@ -10,6 +10,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -333,9 +334,31 @@ def test_what_a_library_raises_is_told_with_its_row() -> None:
         decode_arrow(pa.array([[0, 5], [1], []]), Failing())
 
 
+@pytest.mark.parametrize("name", ["stop", "eos_token_ids"])
+def test_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
+    told = f"has no option {name!r}; for stops, write decode_arrow"
+    with pytest.raises(TypeError, match=re.escape(f"{told}(array, tokenizer, StopConditions(")):
+        decode_arrow(pa.array([[1]]), TOKENIZER, **{name: 5})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no option 'unknown_id'; did you mean unknown_ids"):
+        decode_arrow(pa.array([[1]]), TOKENIZER, unknown_id="skip")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("array", "told"),
+    [
+        ([[1]], "not list; write pyarrow.array(list(rows))"),
+        (np.array([[1]]), "not ndarray; write pyarrow.array(list(rows)), where rows is this va"),
+        (pa.table({"a": [[1]]}), "not Table; pass one column, table.column('token_ids'), or "),
+        ("text", "not str"),
+    ],
+)
+def test_what_is_no_array_is_told_how_to_become_one(array: Any, told: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        decode_arrow(array, TOKENIZER)
+    assert str(raised.value).startswith(f"array must be a pyarrow Array or ChunkedArray, {told}")
+
+
 def test_what_is_no_array_is_told() -> None:
-    with pytest.raises(TypeError, match="array must be a pyarrow Array or ChunkedArray, not list"):
-        decode_arrow([[1]], TOKENIZER)
     with pytest.raises(TypeError, match=r"array must be .*, not MockTokenizer"):
         decode_arrow(TOKENIZER, pa.array([[1]]))
 

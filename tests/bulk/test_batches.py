@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,29 +135,85 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
         BulkDecoder(TOKENIZER, "ids")(table, first_row=70)
 
 
+class Polars:
+    """An object of Polars, as far as it is looked at."""
+
+    def to_arrow(self) -> None: ...
+
+
+class DataFrame:
+    """One of pandas, as far as it is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        (DataFrame(), "got DataFrame; write pyarrow.Table.from_pandas(frame)"),
+        (Polars(), "got Polars; write .to_arrow() after it"),
+        (
+            TABLE["token_ids"],
+            "got ChunkedArray; write pyarrow.table({'token_ids': array}), or call",
+        ),
+        ([[1]], "got list; write pyarrow.array(list(rows)), where rows is this value"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_no_table_is_told_how_to_become_one(batch: Any, told: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        BulkDecoder(TOKENIZER)(batch)
+    assert str(raised.value).startswith(f"expected a pyarrow Table or RecordBatch, {told}")
+
+
+def test_batches_take_no_table() -> None:
+    """It would be read by its columns, and only when Spark asks for the first one."""
+    for given in (TABLE, TABLE.to_batches()[0]):
+        with pytest.raises(
+            TypeError, match=r"write decoder\(table\), or decoder.batches\(table.to_"
+        ):
+            BulkDecoder(TOKENIZER).batches(given)
+
+
 def test_other_batches_are_told_how_to_come() -> None:
     with pytest.raises(TypeError, match='got dict; pass batch_format="pyarrow" in Ray'):
         BulkDecoder(TOKENIZER)({"token_ids": IDS})
 
 
-def test_bad_options_are_told_at_once() -> None:
-    with pytest.raises(TypeError, match="a tokenizer, not 7"):
-        BulkDecoder(7)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="remove the options revision"):
-        BulkDecoder(MockTokenizer(), revision="main")
-    with pytest.raises(TypeError, match="conditions must be StopConditions, not 'User:'"):
-        BulkDecoder(TOKENIZER, conditions="User:")  # type: ignore[arg-type]
-    for options in ({"to": "token_ids"}, {"to": "stop_reason", "conditions": STOPS}):
-        with pytest.raises(ValueError, match="two columns would be called"):
-            BulkDecoder(TOKENIZER, **options)
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"tokenizer": 7}, TypeError, "a tokenizer, not 7"),
+        ({"tokenizer": MockTokenizer(), "revision": "a"}, TypeError, "remove the options revision"),
+        ({"conditions": "User:"}, TypeError, "conditions must be StopConditions, not 'User:'"),
+        ({"column": STOPS}, TypeError, "column must be a string, not StopConditions(stop=('\\nU"),
+        ({"column": STOPS}, TypeError, "; write conditions=StopConditions(...)"),
+        ({"to": 5}, TypeError, "to must be a string, not 5"),
+        ({"prefix": None}, TypeError, "prefix must be a string, not None"),
+        ({"to": ""}, ValueError, "to must be the name of a column, not ''"),
+        (
+            {"to": "token_ids"},
+            ValueError,
+            "two columns would be called 'token_ids'; choose another",
+        ),
+        ({"to": "stop_reason", "conditions": STOPS}, ValueError, "two columns would be called"),
+        ({"colum": "ids"}, TypeError, "BulkDecoder has no option 'colum'; did you mean column?"),
+        (
+            {"revison": "a"},
+            TypeError,
+            "BulkDecoder has no option 'revison'; did you mean revision?",
+        ),
+        ({"fast": "nosuch"}, ValueError, "fast must be one of off, now, background, not 'nosuch'"),
+        ({"stop": "x"}, TypeError, "for stops, write conditions=StopConditions(stop=...)"),
+        ({"unknown_ids": "no"}, ValueError, "unknown_ids must be one of"),
+    ],
+)
+def test_bad_options_are_told_at_once(
+    options: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=re.escape(told)):
+        BulkDecoder(**{"tokenizer": TOKENIZER, **options})
 
 
 def test_a_tokenizer_that_is_not_there_is_told_when_it_is_needed(tmp_path: Path) -> None:
     decoder = BulkDecoder(tmp_path / "none")
     with pytest.raises(TokenizerLoadError, match="none"):
         decoder(TABLE)
-
-
-def test_a_stop_condition_as_an_option_says_where_it_belongs() -> None:
-    with pytest.raises(TypeError, match=r"no option 'stop'; pass conditions=StopConditions\(stop="):
-        BulkDecoder(TOKENIZER, stop="User:")

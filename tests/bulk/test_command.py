@@ -295,6 +295,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
             "called 'token_ids'; choose another name with --to",
         ),
         (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot be combined"),
+        (["in.jsonl", "out.jsonl", "--to="], "to must be the name of a column, not ''"),
         (["in.jsonl"], "Missing argument"),
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
     ],
@@ -367,7 +368,7 @@ def test_unknown_ids_of_rows_with_stops_are_counted_as_far_as_they_are_read(bulk
         ([1, -4], "ids.jsonl: line 2: token 1 is out of range: -4; a token id is "),
         (
             [*IDS[0][:2], 77_777_777],
-            "ids.jsonl: column 'token_ids': row 1: token 2: the tokenizer has no id 77777777; ",
+            "ids.jsonl: column 'token_ids': line 2: token 2: the tokenizer has no id 77777777; ",
         ),
     ],
     ids=["no id", "unknown"],

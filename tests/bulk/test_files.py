@@ -151,6 +151,25 @@ def test_types_and_metadata_are_kept_but_for_what_no_longer_holds(tmp_path: Path
         assert found.drop_columns("text").to_pylist() == table.to_pylist()
 
 
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI"])
+def test_the_compression_of_parquet_is_kept(tmp_path: Path, codec: str) -> None:
+    parquet.write_table(pa.Table.from_pylist(rows()), tmp_path / "in.parquet", compression=codec)
+    job(tmp_path / "in.parquet", tmp_path / "out.parquet").run()
+    group = parquet.read_metadata(tmp_path / "out.parquet").row_group(0)
+    found = {group.column(place).compression for place in range(group.num_columns)}
+    assert found == {"UNCOMPRESSED" if codec == "NONE" else codec}
+    job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run()
+
+
+@pytest.mark.usefixtures("small")
+def test_an_unknown_id_of_jsonl_is_named_with_its_line(tmp_path: Path) -> None:
+    lines = ['{"token_ids": [0]}', ""] * 60 + ["[0, 99]"]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines), "utf-8")
+    decoder = BulkDecoder(TOKENIZER, unknown_ids="error")
+    with pytest.raises(TokenIdError, match=r"in.jsonl: column 'token_ids': line 121: token 1: the"):
+        job(tmp_path / "in.jsonl", tmp_path / "out.jsonl", decoder).run()
+
+
 IDS_OF = {
     "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array([[0], [2]])),
     "null": pa.nulls(3),

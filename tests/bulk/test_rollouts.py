@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -265,6 +266,47 @@ def test_sequences_are_cut_as_the_ids_are() -> None:
     assert [each.text for each in found] == ["Hi", "Hi you!", ""]
 
 
+class Column:
+    """A column of Polars, as far as it is looked at: no ``tolist``, and no ``ndim``."""
+
+    dtype = "List(Int64)"
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def to_list(self) -> list[Any]:
+        return self._values
+
+
+def objects(*rows: Any) -> Any:
+    """An array of lists: the values of a column of pandas."""
+    found = np.empty(len(rows), object)
+    found[:] = rows
+    return found
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.array([[0, 6], [1]]),
+        pa.chunked_array([[[0, 6]], [[1]]]),
+        [*pa.array([[0, 6], [1]])],
+        [pa.array([0, 6]), pa.array([1])],
+        Column([Column([0, 6]), Column([1])]),
+        objects([0, 6], np.array([1])),
+    ],
+    ids=["Arrow", "chunks", "rows of Arrow", "arrays of Arrow", "Polars", "pandas"],
+)
+def test_columns_of_libraries_are_rows_of_plain_ids(rows: Any) -> None:
+    first, second = decode_rollouts(rows, TOKENIZER, STOP, mask=pa.array([[1, 1], [1]]))
+    assert (first.text, first.token_ids, second.token_ids) == ("Hi", [0, 6], [1])
+    assert {type(each) for each in first.token_ids + second.token_ids} == {int}
+
+
 @both_ways
 def test_arrays_are_sliced_and_stay_arrays() -> None:
     rows = np.array([[0, 6, 6], [0, 1, 1]])
@@ -376,6 +418,11 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
         ValueError,
         "mask has a 0 between the 1s of row 0; expected the mask of the padding",
     )
+    yield (
+        {**rows, "mask": [[1, 0.5], [1]]},
+        ValueError,
+        "mask has 0.5 in row 0; expected only 0 and 1",
+    )
     yield {**rows, "logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"
     yield {**rows, "per_token": {"x": []}}, ValueError, "x has 0 rows, and there are 2 rows of ids"
     yield {**rows, "prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"
@@ -384,7 +431,7 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {**rows, "tokenizer": STOP}, TypeError, "a tokenizer must have a method decode(token_ids"
 
 
-@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(16))
+@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(17))
 def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
         decode_rollouts(**{"tokenizer": TOKENIZER, **given})

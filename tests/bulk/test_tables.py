@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec.bulk import BulkDecoder
+from streamdec.bulk import BulkDecoder, decode_rollouts
 from tests.cli.running import LIBRARY, TOKENIZER, run
 from tests.support.pages import Page
 
@@ -44,14 +44,15 @@ def session(kind: str) -> dict[str, Any]:
 
 def test_no_example_is_longer_than_ten_lines() -> None:
     kinds = {kind: body for kind, body in PAGE.blocks if kind.startswith("python ")}
-    assert [*kinds] == ["python datasets", "python polars", "python ray", "python spark"]
+    named = ["pandas", "datasets", "polars", "ray", "spark"]
+    assert [*kinds] == [f"python {name}" for name in named]
     assert max(len(body.splitlines()) for body in kinds.values()) <= 10
 
 
 @pytest.mark.usefixtures("_here")
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = {}
-    assert len(PAGE.examples) == PAGE.kinds.count("python") == 3
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == 4
     for code, text in PAGE.examples:
         exec(compile(code, "the page", "exec"), found)
         assert capsys.readouterr().out == text
@@ -67,6 +68,16 @@ def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
         assert made.status == 0, made.err
     assert parquet.read_table("texts.parquet")["text"].to_pylist() == SAID
     assert parquet.read_table("cut/1.parquet")["stop_reason"].to_pylist() == [None] * 50
+
+
+@pytest.mark.usefixtures("_here")
+def test_pandas() -> None:
+    pandas = pytest.importorskip("pandas", reason=REASON)
+    texts = session("pandas")["texts"]
+    assert isinstance(texts, pandas.DataFrame)
+    assert list(texts["text"]) == SAID
+    rows = decode_rollouts(texts["token_ids"], BulkDecoder("model").tokenizer)
+    assert [row.text for row in rows] == SAID
 
 
 @pytest.mark.usefixtures("_here")

@@ -53,11 +53,32 @@ def test_the_whole_input_is_one_text(encode: Encoding, fast: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["encode", "decode", "trace"])
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("12 13", "; FILE is a path. To give the input itself, pipe it: echo -n ... | streamdec"),
+        ("Hello", "; FILE is a path. To give the input itself, pipe it: echo -n ... | streamdec"),
+        ("See a/b.txt", "; FILE is a path. To give the input itself, pipe it: "),
+        ("nowhere.txt", ""),
+        ("nowhere/ids", ""),
+    ],
+)
 def test_an_input_in_place_of_a_path_gets_a_hint(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, given: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run(monkeypatch, name, "--tokenizer", TOKENIZER, "12 13")
-    told = "'12 13': No such file or directory; FILE is a path. To give the input itself, pipe it: "
+    result = run(monkeypatch, name, "--tokenizer", TOKENIZER, given)
+    told = " ".join(result.err.split())
+    assert f"'{given}': No such file or directory{hint}" in told
+    assert ("pipe it" in told) == bool(hint)
+    assert result.status == 2
+
+
+@pytest.mark.parametrize("name", ["encode", "decode", "trace", "verify"])
+def test_a_tokenizer_in_place_of_file_gets_a_hint(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    result = run(monkeypatch, name, tmp_path, "12 13")
+    told = f"'{tmp_path}': Is a directory; FILE is a file with rows. For the tokenizer, write --to"
     assert told in " ".join(result.err.split())
     assert result.status == 2
 

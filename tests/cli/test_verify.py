@@ -269,7 +269,7 @@ def test_bad_rows_are_named_and_make_status_1(monkeypatch: pytest.MonkeyPatch) -
     assert result.status == 1
     assert "line 1: a lone surrogate" in result.err
     assert "line 2: expected a string" in result.err
-    assert result.out == "1 texts compared, 0 with other ids\n"
+    assert result.out == "1 text compared, 0 with other ids\n"
 
 
 def test_one_encoder_has_nothing_to_compare(

@@ -9,6 +9,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from streamdec.errors import TokenIdError
@@ -84,6 +85,9 @@ def test_lists_and_tuples_are_not_copied() -> None:
         np.array([1, 2, 3]),
         np.array([1, 2, 3], dtype=np.uint32),
         memoryview(bytes([1, 2, 3])),
+        pa.array([1, 2, 3]),
+        pa.chunked_array([[1], [2, 3]]),
+        pa.array([[1, 2, 3]])[0],
     ],
 )
 def test_anything_else_is_a_sequence_of_plain_ints(ids: Any) -> None:
