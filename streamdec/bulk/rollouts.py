@@ -321,6 +321,9 @@ def _rows(name: str, rows: Any) -> list[Any]:
     """Return ``rows`` as a list; an array or a tensor as a list of lists."""
     if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
         rows = rows.unbind()
+    if hasattr(rows, "columns"):
+        kind = type(rows).__name__
+        raise TypeError(f"{name} must be a list of rows, not a {kind}; pass one column of it")
     if hasattr(rows, "to_pylist"):  # an array of Arrow, or one of its columns
         rows = rows.to_pylist()
     # One dimension of objects is a column of pandas, whose rows may be lists.

@@ -16,6 +16,7 @@ import click
 from streamdec.bulk.formats import SUFFIXES_SHOWN, Format, format_of, known_format, without_gzip
 from streamdec.cli.progress import counted, say
 from streamdec.cli.statuses import CannotBeginError
+from streamdec.errors import SourceError
 
 MOST_NAMED = 5
 """The most files that are named as not read."""
@@ -44,18 +45,26 @@ def pairs_of(
         raise CannotBeginError(f"{output} is a file; several files go into a folder")
     seen: dict[Path, Path] = {}
     for source, name in _files([*map(Path, inputs)], input_format, target):
-        read = input_format or format_of(source)
+        read = input_format or _format_of(source, "--input-format")
         if is_folder:
             write = output_format or read
             if write != read:
                 name = without_gzip(name).with_suffix(f".{write}")
             path = target / name
         else:
-            write, path = output_format or format_of(target), target
+            write, path = output_format or _format_of(target, "--output-format"), target
         if path in seen:
             raise CannotBeginError(f"{seen[path]} and {source} would both become {path}")
         seen[path] = source
         yield source, path, read, write
+
+
+def _format_of(path: Path, option: str) -> Format:
+    """Return the format by the suffix of ``path``, which ``option`` overrides."""
+    try:
+        return format_of(path)
+    except SourceError as error:
+        raise CannotBeginError(f"{error}; or pass {option}") from error
 
 
 def _files(

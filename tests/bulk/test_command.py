@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -285,6 +286,8 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["in.jsonl", "-"], "for a file of this name, write ./-"),
         (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
         (["in.jsonl", "out.csv"], "out.csv: unknown suffix; expected .parquet, "),
+        (["in.jsonl", "out.csv"], "(or .jsonl.gz); or pass --output-format"),
+        (["in.txt", "out.jsonl"], "(or .jsonl.gz); or pass --input-format"),
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
         (["none", "out"], "none: no files (.parquet, .arrow, "),
@@ -328,6 +331,16 @@ def test_rows_without_the_column_have_the_status_of_bad_rows(
     assert (result.status, result.out) == (1, "")
     assert told in result.err
     assert not Path("out.jsonl").exists()
+
+
+def test_a_file_of_numpy_is_told_how_to_become_parquet(bulk: Bulk) -> None:
+    np.save("ids.npy", np.array([IDS[0], IDS[0]]))
+    refused = bulk("ids.npy", "out.jsonl")
+    assert refused.status == 2
+    code = refused.err.partition("write its rows as Parquet: ")[2].partition(";")[0]
+    exec(f"import numpy, pyarrow.parquet; {code}")
+    assert bulk("ids.parquet", "out.jsonl").status == 0
+    assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2
 
 
 def test_a_file_that_is_called_minus_is_written(bulk: Bulk) -> None:
