@@ -17,7 +17,12 @@ from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.rows import prefix_option
-from streamdec.cli.shared_options import UserPath, special_tokens_option, unknown_ids_option
+from streamdec.cli.shared_options import (
+    UserPath,
+    check_options,
+    special_tokens_option,
+    unknown_ids_option,
+)
 from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_options
@@ -121,8 +126,10 @@ def bulk(
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite cannot be combined.")
     pairs = list(pairs_of(inputs, output, input_format, output_format))
+    loaded = load(tokenizer, fast="off")
+    check_options(loaded, {"skip_special_tokens": skip_special_tokens, "unknown_ids": unknown_ids})
     decoder = _decoder(
-        load(tokenizer, fast="off"),
+        loaded,
         column,
         to=to,
         prefix=prefix,

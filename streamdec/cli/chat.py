@@ -187,7 +187,13 @@ def _template(
 ) -> ChatRenderer:
     if tokenizer is not None:
         tokenizer.set_chat_template(other, **options)
-        return tokenizer.get_chat_template()
+        try:
+            return tokenizer.get_chat_template()
+        except ChatTemplateError as error:
+            told = str(error).partition("; pass one to load_tokenizer")[0]
+            raise ChatTemplateError(
+                f"{told}; pass --template FILE, or --fallback simple"
+            ) from error
     kind = within("streamdec.chat.template").ChatTemplate
     made: ChatRenderer = kind.from_snapshot(path, chat_template=other, **options)
     return made

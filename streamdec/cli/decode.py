@@ -25,7 +25,7 @@ from streamdec.cli.rows import (
     prefix_option,
     source_argument,
 )
-from streamdec.cli.shared_options import decoding_options
+from streamdec.cli.shared_options import check_options, decoding_options
 from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError
@@ -92,6 +92,7 @@ def decode(
     """
     # This command does not encode, so it does not build the fast encoder.
     loaded = load(tokenizer, fast="off")
+    check_options(loaded, options)
     given = Input(source, input_format, "ids")
     job = _Job(loaded, conditions, options, given, column, None if output == "text" else prefix)
     with Progress.beside_output() as progress:

@@ -143,6 +143,7 @@ class Input:
         self.name = click.format_filename(getattr(source, "name", "<stdin>"))
         is_jsonl = self.name.removesuffix(GZIP_SUFFIX).endswith(JSONL_SUFFIXES)
         self.format = input_format or ("jsonl" if is_jsonl else plain)
+        self._plain = plain
         self.chunks = without_bom(self._chunks(source))
         self.complaints = Complaints(self.name)
 
@@ -177,9 +178,12 @@ class Input:
         command = context.command_path if context else "streamdec"
         for mark, name in _TABLES.items():
             if begin.startswith(mark):
+                told = f"{self.name}: this is a file of {name}, which {command!r} does not read"
+                if self._plain == "text":
+                    raise CannotBeginError(f"{told}; write its texts as JSONL")
                 raise CannotBeginError(
-                    f"{self.name}: this is a file of {name}, which {command!r} does not read; "
-                    "'streamdec bulk' decodes it, and can write JSONL, which this command reads"
+                    f"{told}; 'streamdec bulk' decodes it, and can write JSONL, which this command "
+                    "reads"
                 )
         if begin.startswith(_NUMPY):
             code = _JSONL_OF_NUMPY.format(self.name)

@@ -12,6 +12,12 @@ from typing import Any
 
 import click
 
+from streamdec.cli.spelling import spelled
+from streamdec.errors import StreamdecError
+from streamdec.protocols import Decoder
+from streamdec.tables.decode_options import Options
+from streamdec.tables.shared_tables import table_for
+
 Command = Callable[..., Any]
 
 
@@ -92,6 +98,17 @@ _OPTIONS = {
     "unknown_ids": unknown_ids_option,
 }
 """The options of a decoder, by their names in its constructor."""
+
+
+def check_options(tokenizer: Decoder, options: Mapping[str, Any]) -> None:
+    """Raise UsageError for options of decoding that ``tokenizer`` does not allow."""
+    try:
+        table_for(tokenizer, Options(**options))
+    except StreamdecError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(spelled(str(error))) from error
+
 
 decoding_options = collected(_OPTIONS, "options", dict)
 """Gives a command the options of a decoder; it receives them as ``options``, a dict."""

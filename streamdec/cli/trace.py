@@ -30,7 +30,7 @@ from streamdec.cli.rows import (
     parse_id,
     source_argument,
 )
-from streamdec.cli.shared_options import UserPath, decoding_options
+from streamdec.cli.shared_options import UserPath, check_options, decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, stop_options
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
@@ -129,6 +129,7 @@ def trace(
     if as_jsonl and html_file == Path("-"):
         raise click.UsageError("--jsonl and --html - cannot both write to stdout")
     loaded = load(tokenizer, fast="off")
+    check_options(loaded, options)
     given = Input(source, input_format, "ids")
     complaints = given.complaints
     tracer = Tracer(

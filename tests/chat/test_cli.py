@@ -205,6 +205,7 @@ def test_a_gguf_file_without_a_template_says_so(
     assert (result.status, result.out) == (2, "")
     assert "no chat template" in result.err
     assert "tokenizer.chat_template in its metadata" in result.err
+    assert result.err.endswith("; pass --template FILE, or --fallback simple\n")
     assert render(USER, "--fallback", "simple").out == "user: Größe 世界\n"
 
 

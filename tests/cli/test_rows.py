@@ -292,6 +292,15 @@ def test_a_file_of_another_format_is_one_line(
     assert told.format(command=f"'streamdec {command}'") in result.err
 
 
+def test_a_table_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, "encode", "--tokenizer", TOKENIZER, stdin=b"PAR1")
+    told = (
+        "Error: <stdin>: this is a file of Parquet, which 'streamdec encode' does not read; write"
+    )
+    assert result.err.splitlines()[-1] == f"{told} its texts as JSONL"
+    assert result.status == 2
+
+
 def test_what_is_told_of_a_file_of_numpy_works(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

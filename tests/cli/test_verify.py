@@ -62,6 +62,21 @@ def window(tmp_path: Path) -> Path:
     return tmp_path / "window.json"
 
 
+@pytest.mark.filterwarnings("ignore:.*streaming over a window")
+@pytest.mark.parametrize(
+    "arguments", [["decode"], ["trace"], ["bulk", "rows.jsonl", "texts.jsonl"]], ids=lambda a: a[0]
+)
+def test_an_option_that_a_tokenizer_does_not_allow_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, window: Path, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(window.parent)
+    Path("rows.jsonl").write_text("[1]", "utf-8")
+    result = run(monkeypatch, *arguments, "--tokenizer", window, "--unknown-ids=replace")
+    assert (result.status, result.out) == (2, "")
+    told = "Error: --unknown-ids replace is not possible on the windowed route"
+    assert any(line.startswith(told) for line in result.err.splitlines())
+
+
 class LosesInBatches(DecodeStream):
     """Loses the text of a token that comes fifth in a batch."""
 
