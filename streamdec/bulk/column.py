@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
-from streamdec.stops.conditions import StopConditions
-from streamdec.streams.options import unknown_option
+from streamdec.mistakes import unknown_option
+from streamdec.stops.conditions import OPTIONS
 from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
 
 BLOCK_TOKENS = 2**18
@@ -150,9 +150,7 @@ def wrong_option(what: str, name: str, known: Iterable[str], call: str) -> TypeE
 
     ``known`` are its options. ``call`` says how to pass stop conditions.
     """
-    if name in StopConditions.__dataclass_fields__:
-        return TypeError(f"{what} has no option {name!r}; for stops, write {call}")
-    return unknown_option(what, name, known)
+    return unknown_option(what, name, [*known], dict.fromkeys(OPTIONS, f"for stops, write {call}"))
 
 
 def check_new(new: Iterable[str], names: Container[str]) -> None:
