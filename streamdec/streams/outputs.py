@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
@@ -45,6 +46,10 @@ MAX_COMPARED = 8
 GROWING_OUTPUTS = 3
 """If this many outputs in a row begin with all ids of the output before, a warning says that the
 outputs seem to be cumulative."""
+
+
+Fields = Callable[[str, Any], Any]
+"""Returns a field of an output: its name, and a default."""
 
 
 class Delta(NamedTuple):
@@ -113,6 +118,8 @@ def checked_ids(value: Any) -> Sequence[SupportsIndex]:
 
 def is_plain(value: object) -> bool:
     """Whether ``value`` is an iterable, and not a string, bytes, a mapping or a set."""
+    if type(value) is list:
+        return True
     return isinstance(value, Iterable) and not isinstance(
         value, (str, bytes, bytearray, Mapping, AbstractSet)
     )
@@ -209,9 +216,16 @@ class OutputReader:
         self._ids = ids
         self._is_cumulative = cumulative
         self._index = index
-        self._first_index: int | None = None
+        self._chosen = index
+        """The index of the sample to read: the given one, or the first that was seen."""
         self._num_seen = 0
         self._last_seen: Sequence[SupportsIndex] = ()
+        self.may_be_cumulative = not cumulative
+        """Whether all outputs so far may be cumulative without ``cumulative``."""
+        self._is_mapping: dict[type, bool] = {}
+        """The types of the engine's own outputs and samples: whether they are mappings."""
+        self._engine_type: type | None = None
+        """The type of the last output that was neither ids nor an array of them."""
         self._growth = GrowthWatch(
             "make the engine return only new ids, or give the stream cumulative=True"
         )
@@ -231,93 +245,122 @@ class OutputReader:
         ...     print(str(error)[:60])
         no token ids in a dict of ['text'], which the source yielded
         """
+        return Delta(*self.parts(output))
+
+    def parts(self, output: Any) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
+        """Do what ``read`` does, and return the fields of the Delta: for streams."""
         reason, stop = None, None
         if self._ids is not None:
-            reason, stop = _finish_of(output)
+            reason, stop = _finish_of(self._fields_of(output))
             output = self._ids(output)
             if output is None:
-                return Delta((), reason, stop)
-        ids = _ids_in_output(output)
-        if ids is None:
-            return self._delta_of(output, reason, stop)
-        return Delta(self._new_part(ids, at_end=reason is not None), reason, stop)
-
-    @property
-    def may_be_cumulative(self) -> bool:
-        """Whether all outputs so far may be cumulative without ``cumulative``."""
-        return not self._is_cumulative and not self._growth.is_over
+                return (), reason, stop
+        if type(output) is not self._engine_type:
+            ids = _ids_in_output(output)
+            if ids is not None:
+                return self._new_part(ids, at_end=reason is not None), reason, stop
+            self._engine_type = type(output)
+        return self._parts_of(output, reason, stop)
 
     # --- an engine's own outputs
 
-    def _delta_of(
+    def _parts_of(
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
-    ) -> Delta:
+    ) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
         """Return what an object or dict adds.
 
         ``whole_reason`` and ``whole_stop`` are those of the output that it is a part of.
         """
-        samples = _field(output, "outputs")
-        placed = [*enumerate(samples)] if is_plain(samples) else [(None, output)]
-        meant = [sample for place, sample in placed if self._is_meant(sample, place)]
-        if not meant:
-            return Delta()
-        ids = self._ids_in(meant[0], is_alone=len(placed) == 1)
-        reason, stop = _finish_of(meant[0])
+        meant, is_alone = self._meant_in(output)
+        if meant is None:
+            return (), None, None
+        ids = self._ids_in(meant, is_alone=is_alone)
+        reason, stop = _finish_of(meant)
         if reason is None:
             reason, stop = whole_reason, whole_stop
         if ids is MISSING and reason is None:
             raise SourceError(self._complaint(output))
         if ids is MISSING or ids is None:
-            return Delta((), reason, stop)
-        found = _ids_in_output(ids)
+            return (), reason, stop
+        found = ids if type(ids) is list else _ids_in_output(ids)
         if found is None or (not found and isinstance(output, Chunk) and output.text):
             raise SourceError(self._complaint(output))
         new = self._new_part(found, at_end=reason is not None)
         if not self._is_cumulative:
             if reason == "abort":
-                new = new[: self._most_new(meant[0], len(new))]
+                new = new[: self._most_new(meant, len(new))]
             self._num_seen += len(new)
-        return Delta(new, reason, stop)
+        return new, reason, stop
 
-    def _most_new(self, sample: Any, num_given: int) -> int:
+    def _meant_in(self, output: Any) -> tuple[Fields | None, bool]:
+        """Return the fields of the sample to read, and whether it is the only one.
+
+        The fields are None if ``output`` does not have this sample.
+        """
+        get = self._fields_of(output)
+        samples = get("outputs", None)
+        if samples is None or not (type(samples) is list or is_plain(samples)):
+            return (get if self._is_meant(get, None) else None), True
+        meant = None
+        place = 0
+        for place, sample in enumerate(samples):
+            get = self._fields_of(sample)
+            if self._is_meant(get, place) and meant is None:
+                meant = get
+        return meant, place == 0
+
+    def _fields_of(self, output: Any) -> Fields:
+        """Return the function that returns a field of ``output``: its name, and a default."""
+        kind = type(output)
+        is_mapping = self._is_mapping.get(kind)
+        if is_mapping is None:
+            is_mapping = self._is_mapping[kind] = isinstance(output, Mapping)
+        return output.get if is_mapping else partial(getattr, output)
+
+    def _most_new(self, get: Fields, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
         SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
         in ``completion_tokens``.
         """
-        total = _field(_field(sample, "meta_info"), "completion_tokens")
+        total = _field(get("meta_info", None), "completion_tokens")
         return max(total - self._num_seen, 0) if type(total) is int else num_given
 
-    def _is_meant(self, sample: Any, place: int | None) -> bool:
-        """Whether to read ``sample``.
+    def _is_meant(self, get: Fields, place: int | None) -> bool:
+        """Whether to read the sample with these fields.
 
         ``place`` is its place in a list of samples, or None.
         """
-        given = _field(sample, "index")  # a method, if the sample is a list
+        given = get("index", None)  # a method, if the sample is a list
         index: int | None = given if type(given) is int else place
-        if index is None:
+        if index is None or index == self._chosen:
             return True
         if self._index is not None:
-            return index == self._index
-        if self._first_index is None:
-            self._first_index = index
-        if index == self._first_index:
+            return False
+        if self._chosen is None:
+            self._chosen = index
             return True
         raise SourceError(
-            f"the source has several samples, such as {self._first_index} and {index}; "
+            f"the source has several samples, such as {self._chosen} and {index}; "
             "choose one with index="
         )
 
-    def _ids_in(self, sample: Any, *, is_alone: bool) -> Any:
-        """Return the ids in the first known field of ``sample``; MISSING without one."""
-        names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
-        name = next((name for name in names if _field(sample, name, MISSING) is not MISSING), None)
-        if name == NEW_IDS and not is_alone:
-            raise SourceError(
-                f"{NEW_IDS} of several samples repeats ids while another sample grows; "
-                f"give cumulative=True to read {IDS[0]} instead"
-            )
-        return MISSING if name is None else _field(sample, name)
+    def _ids_in(self, get: Fields, *, is_alone: bool) -> Any:
+        """Return the ids in the first known field of a sample; MISSING without one."""
+        if not self._is_cumulative:
+            ids = get(NEW_IDS, MISSING)
+            if ids is not MISSING and not is_alone:
+                raise SourceError(
+                    f"{NEW_IDS} of several samples repeats ids while another sample grows; "
+                    f"give cumulative=True to read {IDS[0]} instead"
+                )
+            if ids is not MISSING:
+                return ids
+        for name in IDS:
+            ids = get(name, MISSING)
+            if ids is not MISSING:
+                break
+        return ids
 
     def _complaint(self, output: Any) -> str:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
@@ -338,8 +381,9 @@ class OutputReader:
         self, ids: Sequence[SupportsIndex], *, at_end: bool = False
     ) -> Sequence[SupportsIndex]:
         if not self._is_cumulative:
-            if not self._growth.is_over:
+            if self.may_be_cumulative:
                 self._growth.note(ids)
+                self.may_be_cumulative = not self._growth.is_over
             return ids
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:
@@ -390,18 +434,21 @@ def _field(output: Any, name: str, default: Any = None) -> Any:
     return getattr(output, name, default)
 
 
-def _finish_of(sample: Any) -> tuple[str | None, str | int | None]:
+def _finish_of(get: Fields) -> tuple[str | None, str | int | None]:
     """Return the engine's finish reason and its stop; None, None if it has not ended."""
-    reason = _field(sample, "finish_reason")
+    reason = get("finish_reason", None)
     if reason is None:
-        reason = _field(_field(sample, "meta_info"), "finish_reason")
-    stop = _field(sample, "stop_reason")
+        about = get("meta_info", None)
+        reason = None if about is None else _field(about, "finish_reason")
+    if reason is None or reason == "":  # protobuf has no None
+        return None, None
+    stop = get("stop_reason", None)
     if isinstance(reason, Mapping):  # SGLang: {"type": reason}; Dynamo: {"error": message}
         stop = reason.get("matched", stop)
         named = (f"{word}: {message}" for word, message in reason.items())
         reason = reason.get("type", next(named, None))
-    if reason is None or reason == "":  # protobuf has no None
-        return None, None
+        if reason is None or reason == "":
+            return None, None
     if not isinstance(reason, str):  # an Enum
         value = getattr(reason, "value", reason)
         reason = value if isinstance(value, str) else getattr(reason, "name", str(reason)).lower()

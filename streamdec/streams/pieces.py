@@ -12,7 +12,6 @@ from typing import Any
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.errors import SourceError
-from streamdec.streams.outputs import Delta
 
 
 class PieceReader:
@@ -23,17 +22,17 @@ class PieceReader:
 
     may_be_cumulative = False
 
-    def read(self, piece: Any) -> Delta:
-        """Return the text and the finish reason of ``piece``.
+    def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
+        """Return the text and the finish reason of ``piece``, as of an output with ids.
 
         Raises SourceError if ``piece`` is not a string, a Chunk or None.
         """
         if piece is None:
-            return Delta()
+            return (), None, None
         if isinstance(piece, str):
-            return Delta((piece,))  # type: ignore[arg-type]
+            return (piece,), None, None
         if isinstance(piece, Chunk):
-            return Delta((piece.text,), piece.finish_reason)  # type: ignore[arg-type]
+            return (piece.text,), piece.finish_reason, None
         raise SourceError(
             "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
             f"not {piece!r:.200}"

@@ -6,7 +6,7 @@ In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
@@ -69,6 +69,8 @@ class Reading:
             check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
+        self.list_types: tuple[type, ...] = ()
+        """The types of outputs that may go to ``feed`` if they have 1 to ``most`` ids."""
         self.stepper = Stepper(stepped, return_token_ids=return_token_ids)
         self.shows_all = chunk_by == "token"
         """Whether chunks without text are output."""
@@ -101,40 +103,51 @@ class Reading:
 
     # --- reading outputs
 
-    def read(self, output: Any) -> Iterator[Chunk]:
-        """Yield the chunks of one output, except the last chunk of the stream.
+    def read(self, output: Any) -> Iterable[Chunk]:
+        """Return the chunks of one output, except the last chunk of the stream.
 
         Raises SourceError if the output cannot be read. An error of a step is raised by
         ``ending``, after the last chunk.
         """
-        token_ids, reason, stop_reason = self.outputs.read(output)
+        token_ids, reason, stop_reason = self.outputs.parts(output)
+        if self.list_types == () and self.id_type is int and not self.outputs.may_be_cumulative:
+            self.list_types = (list, tuple)
+        if reason is None and len(token_ids) <= self.most:  # without the cost of a generator
+            chunk = self._chunk_of(token_ids) if token_ids else None
+            return () if chunk is None else (chunk,)
+        return self._read_parts(token_ids, reason, stop_reason)
+
+    def _read_parts(
+        self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
+    ) -> Iterator[Chunk]:
+        """Yield the chunks of an output with many ids, or with the engine's finish reason."""
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
-        start, size = 0, len(token_ids)
-        while start < size:
+        size = len(token_ids)
+        for start in range(0, size, self.most):
             end = start + self.most
-            self.num_taken = min(self.most, size - start)
-            try:
-                chunk = self.feed(token_ids if end >= size and not start else token_ids[start:end])
-            except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
-                self.fail(error)
-                return
-            if chunk.finish_reason is not None:
-                unread = chunk.unread_tokens + max(size - end, 0)
-                self.finish(replace(chunk, unread_tokens=unread))
+            chunk = self._chunk_of(token_ids[start:end], max(size - end, 0))
+            if chunk is None:
                 return
             yield chunk
-            start = end
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
-    @property
-    def list_type(self) -> Any:
-        """``list`` if lists of 1 to ``most`` ids may go to ``feed``; otherwise None.
+    def _chunk_of(self, token_ids: Sequence[SupportsIndex], num_left: int = 0) -> Chunk | None:
+        """Return the chunk of ``token_ids``; None if the stream ends with it.
 
-        With None, lists must go to ``read``.
+        ``num_left`` more ids of the output follow.
         """
-        return list if self.id_type is int and not self.outputs.may_be_cumulative else None
+        self.num_taken = len(token_ids)
+        try:
+            chunk = self.step(token_ids[0]) if len(token_ids) == 1 else self.feed(token_ids)
+        except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+            self.fail(error)
+            return None
+        if chunk.finish_reason is not None:
+            self.finish(replace(chunk, unread_tokens=chunk.unread_tokens + num_left))
+            return None
+        return chunk
 
     # --- the end
 
