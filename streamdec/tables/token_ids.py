@@ -88,7 +88,7 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
             return list(getattr(token_ids, convert)())
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
         check_dimensions(token_ids)
-        if hasattr(token_ids, "tolist"):
+        if hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc"):  # pandas has labels
             return _ArrayView(token_ids)
     return list(token_ids)
 

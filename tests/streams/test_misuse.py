@@ -404,6 +404,25 @@ def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
     assert queue.num_waiting == 2
 
 
+class LabeledColumn(Column):
+    """What a Series of pandas has of a list: it is indexed by its labels, here 1 and 0."""
+
+    iloc: Any = None
+
+    def tolist(self) -> list[int]:
+        return self.to_list()
+
+    def __getitem__(self, place: Any) -> Any:
+        return super().__getitem__(1 - place)
+
+
+def test_the_labels_of_a_column_do_not_matter() -> None:
+    column: Any = LabeledColumn([1, 2])
+    assert DecodeStream(TOKENIZER).step_batch(column) == ["Hello", " world"]
+    assert Sequence(TOKENIZER, column).text == "Hello world"
+    assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "Hello world"
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [
