@@ -248,7 +248,10 @@ class OutputReader:
         return Delta(*self.parts(output))
 
     def parts(self, output: Any) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
-        """Do what ``read`` does, and return the fields of the Delta: for streams."""
+        """Return the fields of ``read(output)`` as a plain tuple, which streams read.
+
+        Raises SourceError as ``read`` does.
+        """
         reason, stop = None, None
         if self._ids is not None:
             reason, stop = _finish_of(self._fields_of(output))
@@ -310,7 +313,7 @@ class OutputReader:
         return meant, place == 0
 
     def _fields_of(self, output: Any) -> Fields:
-        """Return the function that returns a field of ``output``: its name, and a default."""
+        """Return the function that returns a field of ``output``."""
         kind = type(output)
         is_mapping = self._is_mapping.get(kind)
         if is_mapping is None:

@@ -120,7 +120,7 @@ class Reading:
     def _read_parts(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of an output with many ids, or with the engine's finish reason."""
+        """Yield the chunks of an output with many ids, or with a finish reason."""
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         size = len(token_ids)
