@@ -13,6 +13,7 @@ import contextvars
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import nullcontext
+from time import monotonic
 from typing import Any, Self
 
 import anyio
@@ -21,9 +22,11 @@ from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.errors import IdleTimeoutError
 from streamdec.streams.closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine
-from streamdec.streams.wakeups import runs_trio
+from streamdec.streams.wakeups import Wakeup, new_wakeup, runs_trio
 
 Result = tuple[Any, BaseException | None]
+
+NEVER = -1.0
 
 MAX_SECONDS = 10**9
 """About thirty years. Event loops overflow at larger numbers."""
@@ -54,36 +57,44 @@ class IdleSource:
         self._machine = machine
         self._scope = anyio.CancelScope()
         self._task: object = None
-        self._wanted = self._given = self._done = anyio.Event()
-        """Events: the reader wants an output, the pull has ended, the task has ended."""
+        self._wanted: Wakeup | None = None
+        """For what the task waits: that the reader wants an output, or closes the source."""
+        self._given: Wakeup | None = None
+        """For what the reader waits: that its pull has ended."""
+        self._since = NEVER
+        """When the pull began that runs now; NEVER if none runs."""
+        self._is_late = False
+        """Whether a pull took too long, so that the source was cancelled."""
         self._result: Result | None = None
         self._is_closing = False
         self._close_error: BaseException | None = None
+        self._done: anyio.Event
+        """Set when the task has closed the source."""
+        self._watching: anyio.CancelScope
+        """Around the task that watches for late pulls."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        if self._scope.cancel_called:
+        if self._is_late:
             raise self._timeout()
         if self._task is None:
-            self._wanted, self._done = anyio.Event(), anyio.Event()
-            self._task = _spawned(self._run)
-        self._given = anyio.Event()
-        self._wanted.set()
-        with anyio.move_on_after(self._seconds):
-            await self._given.wait()
-        is_late = not self._given.is_set()
-        if is_late:
-            self._scope.cancel()
-            await self._given.wait()
+            self._done = anyio.Event()
+            self._watching = anyio.CancelScope()
+            self._task = _spawned(self._run), _spawned(self._watch)
+        self._given = given = new_wakeup()
+        self._since = monotonic()
+        if self._wanted is not None:
+            self._wanted.wake()
+        await given
         result, self._result = self._result, None
-        if result is None and not is_late:
+        if result is None and not self._is_late:
             raise RuntimeError("the task that reads the source was cancelled")
         if result is None:
             raise self._timeout()
         output, error = result
-        if error is not None and is_late:  # the source was cancelled
+        if error is not None and self._is_late:  # the source was cancelled
             raise self._timeout() from error
         if error is not None:
             raise error
@@ -95,13 +106,15 @@ class IdleSource:
             await self._close_source()
             return
         self._is_closing = True
-        if self._given.is_set():
-            self._wanted.set()
-        else:
+        if self._since != NEVER:
             self._scope.cancel()
+        elif self._wanted is not None:
+            self._wanted.wake()
         await self._done.wait()
         if self._close_error is not None:
             raise self._close_error
+
+    # --- in tasks of their own
 
     async def _run(self) -> None:
         """Pull an output each time the reader wants one; then close the source."""
@@ -119,16 +132,42 @@ class IdleSource:
         except BaseException as error:  # noqa: BLE001 (the reader raises it; trio would end with it)
             self._close_error = closing_error(error)
         finally:
-            self._given.set()
+            self._give()
+            self._watching.cancel()
             self._done.set()
+
+    async def _watch(self) -> None:
+        """Cancel the source when a pull takes too long.
+
+        It sleeps as long as no pull can be late, so that a pull sets no timer.
+        """
+        with self._watching:
+            while True:
+                left = self._seconds if self._since == NEVER else self._left()
+                if left <= 0:
+                    self._is_late = True
+                    self._scope.cancel()
+                    return
+                await anyio.sleep(left)
+
+    def _left(self) -> float:
+        return self._since + self._seconds - monotonic()
 
     async def _pull_all(self) -> None:
         while not self._is_closing:
-            await self._wanted.wait()
-            self._wanted = anyio.Event()
+            if self._since == NEVER:
+                self._wanted = new_wakeup()
+                await self._wanted
+                self._wanted = None
             if not self._is_closing:
                 self._result = await self._pulled()
-                self._given.set()
+                self._give()
+
+    def _give(self) -> None:
+        """Let the reader have the result of its pull."""
+        self._since = NEVER
+        if self._given is not None:
+            self._given.wake()
 
     def _timeout(self) -> IdleTimeoutError:
         return IdleTimeoutError(self._seconds, self._machine.snapshot())

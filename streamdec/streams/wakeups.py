@@ -21,33 +21,46 @@ SECONDS_BETWEEN_CHECKS = 0.5
 """How long a thread waits for an event loop before it checks that the loop is still open."""
 
 
-class Call:
-    """A function and the event loop in which it is called.
+class Call(ABC):
+    """Something to do in an event loop. Any thread can ask for it."""
 
-    Any thread can ask for the call.
+    __slots__ = ("_waker",)
 
-    Args:
-        waker: the waker of the event loop.
-        function: called without arguments.
-    """
-
-    def __init__(self, waker: _Waker, function: Callable[[], object]) -> None:
-        self._waker = waker
-        self.function = function
+    _waker: _Waker
+    """The waker of the event loop."""
 
     def wake(self) -> None:
-        """Call the function soon in the event loop; at once if called from that loop.
+        """Call ``run`` soon in the event loop; at once if called from that loop.
 
         Raises RuntimeError if the event loop is closed.
         """
         if self._waker.is_here():
-            self.function()
+            self.run()
         else:
             self._waker.wake(self)
 
+    @abstractmethod
+    def run(self) -> None:
+        """Do it. The event loop calls this method."""
 
-class Wakeup(Call, ABC):
+
+class _FunctionCall(Call):
+    """Calls a function without arguments."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, waker: _Waker, function: Callable[[], object]) -> None:
+        self._waker = waker
+        self._function = function
+
+    def run(self) -> None:
+        self._function()
+
+
+class Wakeup(Call):
     """An awaitable for one task. It is done once any thread has called ``wake``."""
+
+    __slots__ = ()
 
     @abstractmethod
     def __await__(self) -> Generator[Any, Any, Any]: ...
@@ -107,7 +120,7 @@ class _Waker(ABC):
         if self._due:  # a thread may have added a call before the last line, without calling
             try:
                 while self._due:
-                    self._due.popleft().function()
+                    self._due.popleft().run()
             finally:  # also after an error, so that the other calls are not lost
                 self._check_again()
 
@@ -119,11 +132,13 @@ class _Waker(ABC):
 
 
 class _AsyncioWakeup(Wakeup):
+    __slots__ = ("_future",)
+
     def __init__(self, waker: _Waker) -> None:
-        super().__init__(waker, self._finish)
+        self._waker = waker
         self._future = waker.loop.create_future()
 
-    def _finish(self) -> None:
+    def run(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
@@ -154,9 +169,14 @@ class _AsyncioWaker(_Waker):
 
 
 class _TrioWakeup(Wakeup):
+    __slots__ = ("_event",)
+
     def __init__(self, waker: _Waker) -> None:
+        self._waker = waker
         self._event = sys.modules["trio"].Event()
-        super().__init__(waker, self._event.set)
+
+    def run(self) -> None:
+        self._event.set()
 
     def __await__(self) -> Generator[Any, Any, Any]:
         waiting: Generator[Any, Any, Any] = self._event.wait().__await__()
@@ -224,7 +244,7 @@ def new_call(function: Callable[[], object]) -> Call:
 
     Raises RuntimeError if no event loop runs.
     """
-    return Call(_waker(), function)
+    return _FunctionCall(_waker(), function)
 
 
 def is_in_event_loop() -> bool:

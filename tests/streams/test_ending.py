@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import math
 import pickle
@@ -445,6 +446,25 @@ async def test_a_slow_reader_is_no_silent_engine() -> None:
 async def test_an_engine_that_is_quick_enough_goes_through() -> None:
     engine = Engine([A, B], before_pull=lambda _: checkpoint())
     assert [c.text async for c in stream(engine, TOKENIZER, idle_timeout=60)] == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("reads", ["all", "one", "none", "late"])
+async def test_an_idle_timeout_leaves_no_task(reads: str) -> None:
+    tasks = asyncio.all_tasks()
+    count = 1 if reads == "late" else 2
+    engine = Engine([A, B], before_pull=lambda pulls: silent_after(count, pulls))
+    async with stream(engine, TOKENIZER, idle_timeout=60 if count == 2 else 0.01) as chunks:
+        if reads != "none":
+            await anext(chunks)
+        if reads == "all":
+            await anext(chunks)
+        if reads == "late":
+            with pytest.raises(IdleTimeoutError):
+                await anext(chunks)
+    for _ in range(3):  # the cancelled task has to run
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == tasks
 
 
 async def test_an_engines_own_timeout_is_its_own() -> None:
