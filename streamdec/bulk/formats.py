@@ -158,6 +158,20 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
     return pa.schema({column: pa.list_(pa.int64())})
 
 
+def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
+    """Return the names of the columns of ``path``; of JSONL, those of its first row.
+
+    Returns no name for JSONL without rows. Raises SourceError if the file cannot be read.
+    """
+    if file_format != "jsonl":
+        return [*schema_of(path, file_format, column).names]
+    with _about(path), path.open("rb") as raw, _lines_of(path, raw) as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                return [*_parsed(path, number, line, column).row]
+    return []
+
+
 def _read_parquet(path: Path, column: str) -> Iterator[Block]:
     parquet = library("pyarrow.parquet", "bulk", WHAT)
     with parquet.ParquetFile(path, pre_buffer=False, memory_map=True) as file:

@@ -24,6 +24,7 @@ from streamdec.bulk.formats import (
     Line,
     Sink,
     codec_of,
+    columns_of,
     is_gzip,
     naming,
     open_sink,
@@ -80,6 +81,7 @@ class Job:
         """
         self.check(existing)
         if existing == "resume" and self.target.exists():
+            self._check_columns()
             return None
         before = self._modified()
         with self._part() as part, naming(part):
@@ -108,6 +110,16 @@ class Job:
                 f"{self.target}: the file exists; pass --overwrite or --resume, or choose another "
                 "name"
             )
+
+    def _check_columns(self) -> None:
+        """Raise SourceError if the output lacks a column that this job writes."""
+        there = columns_of(self.target, self.target_format, self.decoder.column)
+        for name in self.decoder.columns:
+            if there and name not in there:
+                raise SourceError(
+                    f"{self.target}: this output has no column {name!r}, so it was written with "
+                    "other options; choose another output, or pass --overwrite"
+                )
 
     def _is_stale(self) -> bool:
         """Whether the input was written after the output."""

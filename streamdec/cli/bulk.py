@@ -114,8 +114,8 @@ def bulk(
 
     Each output is written to OUTPUT.streamdec-part and renamed when it is complete. After an
     interruption, --resume decodes the files whose outputs do not exist. An output that is
-    older than its input is an error. The tokenizer and the options of an earlier run are not known.
-    Memory does not grow with the files. Needs the extra bulk.
+    older than its input, or lacks a column, is an error. The tokenizer and the options of an
+    earlier run are not known. Memory does not grow with the files. Needs the extra bulk.
 
     \b
     Examples:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from streamdec import StopConditions
 from streamdec.bulk import BulkDecoder, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
 from streamdec.bulk.job import Job, Status
@@ -308,14 +309,15 @@ def test_an_interrupted_job_leaves_nothing(tmp_path: Path, one: Job, write: Form
 
 
 def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
-    one.target.write_text("mine")
+    mine = '{"token_ids": [], "text": "mine"}'
+    one.target.write_text(mine)
     with pytest.raises(
         SourceError,
         match=r"out.jsonl: the file exists; pass --overwrite or --resume, or choose ano",
     ):
         one.run()
     assert one.run("resume") is None
-    assert one.target.read_text() == "mine"
+    assert one.target.read_text() == mine
     one.run("overwrite")
     assert content(one.target, "jsonl") == EXPECTED
 
@@ -344,6 +346,28 @@ def test_what_a_killed_job_left_is_replaced(one: Job, tmp_path: Path) -> None:
         *("in.parquet", "out.jsonl", "out.jsonl.part")
     }
     assert (tmp_path / "out.jsonl.part").read_text() == "mine"
+
+
+@pytest.mark.parametrize("write", FORMATS)
+def test_an_output_of_other_options_is_not_resumed(tmp_path: Path, one: Job, write: Format) -> None:
+    stops = BulkDecoder(TOKENIZER, conditions=StopConditions(max_tokens=3))
+    target = tmp_path / f"out.{write}"
+    job(one.source, target).run()
+    assert job(one.source, target).run("resume") is None
+    told = rf"out.{write}: this output has no column 'finish_reason', so it was written with other"
+    with pytest.raises(SourceError, match=told):
+        job(one.source, target, stops).run("resume")
+    job(one.source, target, stops).run("overwrite")
+    assert job(one.source, target, stops).run("resume") is None
+
+
+def test_an_output_without_rows_is_resumed_and_one_that_is_none_is_told(one: Job) -> None:
+    one.target.write_text("\n")
+    assert one.run("resume") is None
+    one.target.write_text("mine")
+    with pytest.raises(SourceError, match=r"out.jsonl: line 1: not JSON: "):
+        one.run("resume")
+    assert one.target.read_text() == "mine"
 
 
 def test_an_output_older_than_its_input_is_not_resumed(one: Job) -> None:
