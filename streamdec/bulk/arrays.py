@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Never
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, Decoded, column_of, in_row, what_to_write, wrong_option
+from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
+from streamdec.bulk.mistakes import what_to_write, wrong_option
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.protocols import Decoder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.column import check_new, no_column, what_to_write, wrong_option
+from streamdec.bulk.mistakes import check_new, no_column, what_to_write, wrong_option
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.fastpath.fast_path import MODES
@@ -110,10 +110,11 @@ class BulkDecoder:
             told = f"tokenizer must be a path, a name or a tokenizer, not {tokenizer!r:.80}"
             raise TypeError(told)
         known = signature(load_tokenizer).parameters.keys() - {"path_or_name"}
-        for name in loading.keys() - known:
-            options = [*signature(BulkDecoder).parameters.keys() - {"tokenizer", "loading"}, *known]
-            call = f"conditions=StopConditions({name}=...)"
-            raise wrong_option("BulkDecoder", name, options, call)
+        for name in loading:
+            if name not in known:
+                options = [*signature(BulkDecoder).parameters, *known]
+                call = f"conditions=StopConditions({name}=...)"
+                raise wrong_option("BulkDecoder", name, options, call)
         if loading.get("fast") not in (None, *MODES):
             raise ValueError(f"fast must be one of {', '.join(MODES)}, not {loading['fast']!r:.40}")
         if loading and not is_path:

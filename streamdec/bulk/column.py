@@ -7,15 +7,13 @@ Errors name the row and the index in it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.errors import SourceError, StreamdecError, TokenIdError
-from streamdec.mistakes import unknown_option
-from streamdec.stops.conditions import OPTIONS
+from streamdec.errors import StreamdecError, TokenIdError
 from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
 
 BLOCK_TOKENS = 2**18
@@ -121,46 +119,6 @@ def in_row(row: int) -> Iterator[None]:
     except StreamdecError as error:
         error.args = (f"row {row}: {error.args[0]}", *error.args[1:])
         raise
-
-
-def no_column(name: str, names: Iterable[str]) -> SourceError:
-    """The error for rows without the column of token ids."""
-    there = ", ".join(map(repr, names)) or "none"
-    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
-
-
-def what_to_write(value: object) -> str:
-    """Return how to make an Arrow array or table of ``value``, for an error."""
-    pa, kind = pyarrow(), type(value).__name__
-    if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return "; pass one column, table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
-    if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return "; write pyarrow.table({'token_ids': array}), or call decode_arrow(array, tokenizer)"
-    if hasattr(value, "to_arrow"):  # Polars
-        return "; write .to_arrow() after it"
-    if kind == "DataFrame":
-        return "; write pyarrow.Table.from_pandas(frame)"
-    if kind in ("ndarray", "Series", "list", "tuple"):
-        return "; write pyarrow.array(list(rows)), where rows is this value"
-    return ""
-
-
-def wrong_option(what: str, name: str, known: Iterable[str], call: str) -> TypeError:
-    """Return the error for the option ``name``, which ``what`` does not have.
-
-    ``known`` are its options. ``call`` says how to pass stop conditions.
-    """
-    return unknown_option(what, name, [*known], dict.fromkeys(OPTIONS, f"for stops, write {call}"))
-
-
-def check_new(new: Iterable[str], names: Container[str]) -> None:
-    """Raise SourceError if one of the ``new`` columns is already in ``names``."""
-    for name in new:
-        if name in names:
-            raise SourceError(
-                f"there is a column {name!r} already; choose other names for the new columns with "
-                "prefix='new_'"
-            )
 
 
 def column_of(array: Any, first_row: int = 0) -> Column:

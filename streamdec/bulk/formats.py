@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
-from streamdec.bulk.column import column_of, no_column
+from streamdec.bulk.column import column_of
 from streamdec.bulk.json_rows import json_line, json_text, parse_json, with_fields
+from streamdec.bulk.mistakes import no_column
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
-from streamdec.bulk.column import check_new, column_of
+from streamdec.bulk.column import column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
@@ -32,6 +32,7 @@ from streamdec.bulk.formats import (
     schema_of,
     table_of,
 )
+from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError
 
 try:

@@ -47,7 +47,9 @@ _TABLES = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
 """The first bytes of formats that ``streamdec bulk`` reads."""
 _NUMPY = b"\x93NUMPY"
 _GZIP = b"\x1f\x8b"
-_OTHERS = {b"PK\x03\x04": "zip (as .npz and .pt are)", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
+_OTHERS = {b"PK\x03\x04": "zip (as .npz and .pt are)", b"(\xb5/\xfd": "zstd"}
+MARKS = (*_TABLES, _NUMPY, _GZIP, *_OTHERS)
+"""The first bytes of files that are not token ids, text or JSON."""
 _JSONL_OF_NUMPY = "import numpy; print(*numpy.atleast_2d(numpy.load({!r})).tolist(), sep='\\n')"
 
 _KINDS: dict[type, str] = {list: "a list of token ids", str: "a string"}
@@ -157,13 +159,18 @@ class Input:
             say("Reading from the terminal; press Ctrl-D on an empty line to end.")
         if self.name.endswith(GZIP_SUFFIX):
             source = gzip.GzipFile(fileobj=source)
-        is_begun = False
+        head: bytes | None = b""
         while chunk := self._read(source):
-            if not is_begun:
-                self._check_format(chunk)
-                is_begun = True
+            if head is not None:
+                head += chunk
+                if any(len(mark) > len(head) and mark.startswith(head) for mark in MARKS):
+                    continue  # a part of a mark
+                self._check_format(head)
+                chunk, head = head, None
             yield chunk
             sys.stdout.buffer.flush()
+        if head:
+            yield head
 
     def _read(self, source: Any) -> bytes:
         try:
@@ -173,7 +180,12 @@ class Input:
         return found
 
     def _check_format(self, begin: bytes) -> None:
-        """Raise CannotBeginError if ``begin`` begins a file that is not text."""
+        """Raise CannotBeginError if ``begin`` begins a file that is not text.
+
+        A text may begin with PAR1, but has no zero bytes.
+        """
+        if not begin.startswith(MARKS) or (self.format == "text" and b"\0" not in begin):
+            return
         context = click.get_current_context(silent=True)
         command = context.command_path if context else "streamdec"
         for mark, name in _TABLES.items():
@@ -186,7 +198,7 @@ class Input:
                     "reads"
                 )
         if begin.startswith(_NUMPY):
-            code = _JSONL_OF_NUMPY.format(self.name)
+            code = _JSONL_OF_NUMPY.format("ids.npy" if self.name == "<stdin>" else self.name)
             raise CannotBeginError(
                 f"{self.name}: this is a file of NumPy, which {command!r} does not read; write its "
                 f'rows as JSONL: python -c "{code}" > rows.jsonl'

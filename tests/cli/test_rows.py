@@ -293,12 +293,19 @@ def test_a_file_of_another_format_is_one_line(
 
 
 def test_a_table_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run(monkeypatch, "encode", "--tokenizer", TOKENIZER, stdin=b"PAR1")
+    result = run(monkeypatch, "encode", "--tokenizer", TOKENIZER, stdin=b"PAR1\x15\0")
     told = (
         "Error: <stdin>: this is a file of Parquet, which 'streamdec encode' does not read; write"
     )
     assert result.err.splitlines()[-1] == f"{told} its texts as JSONL"
     assert result.status == 2
+
+
+@pytest.mark.parametrize("text", ["PAR1", "PAR1 is a mark", "ARROW", "ARROW1", "PK", "\u0093NUMPY"])
+def test_a_text_may_begin_as_a_file_of_another_format(text: str) -> None:
+    for size in (1, 100):
+        given = Input(io.BufferedReader(io.BytesIO(text.encode()), size), "text", "text")
+        assert [*given.rows()] == [(1, text.encode())]
 
 
 def test_what_is_told_of_a_file_of_numpy_works(
