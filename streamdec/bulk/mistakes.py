@@ -9,10 +9,16 @@ from streamdec.errors import SourceError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import OPTIONS
 
+MOST_NAMES = 12
+"""The columns that an error names."""
+
 
 def no_column(name: str, names: Iterable[str]) -> SourceError:
     """The error for rows without the column of token ids."""
-    there = ", ".join(map(repr, names)) or "none"
+    shown = [*names]
+    there = ", ".join(f"{each!a:.40}" for each in shown[:MOST_NAMES]) or "none"
+    if len(shown) > MOST_NAMES:
+        there += f", and {len(shown) - MOST_NAMES:,} more"
     return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
 
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import click
 
 from streamdec.bulk.json_rows import json_line
+from streamdec.bulk.mistakes import check_new
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    check_new,
     column_option,
     input_format_option,
     numbered_words,

@@ -8,12 +8,12 @@ from io import BufferedReader
 import click
 
 from streamdec.bulk.json_rows import json_line
+from streamdec.bulk.mistakes import check_new
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes, tokenizer_option
 from streamdec.cli.progress import Progress
 from streamdec.cli.rows import (
     Input,
     InputFormat,
-    check_new,
     column_option,
     input_format_option,
     prefix_option,

@@ -12,9 +12,8 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -22,6 +21,7 @@ from typing import Any, Literal, Self
 import click
 
 from streamdec.bulk.json_rows import parse_json, raw_fields
+from streamdec.bulk.mistakes import no_column
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
 from streamdec.cli.spelling import spelled
@@ -38,8 +38,6 @@ GZIP_SUFFIX = ".gz"
 CHUNK_BYTES = 65_536
 LONGEST_WORD = 64
 """Bytes kept of a word that continues. A token id has at most ten digits."""
-MOST_KEYS = 12
-"""Keys of an object that an error names."""
 MOST_COMPLAINTS = 20
 """The most errors of lines that are shown; the others are counted."""
 
@@ -390,7 +388,8 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
         kind: The type of the value: list for token ids (whose items are not checked), str for a
             text.
 
-    Raises BadInputError if the line is not UTF-8, not JSON, or contains no such value.
+    Raises BadInputError if the line is not UTF-8, not JSON, or contains no such value, and
+    SourceError if the object has no such field.
     """
     row = _parse_json(line)
     if isinstance(row, kind):
@@ -403,21 +402,7 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
             told = f"{column!r} must be {_KINDS[kind]} or null, got {_kind_of(value)}"
             raise BadInputError(told)
         return value
-    keys = ", ".join(f"{key!a:.40}" for key in islice(row, MOST_KEYS)) or "none"
-    more = f", and {len(row) - MOST_KEYS:,} more" if len(row) > MOST_KEYS else ""
-    raise BadInputError(
-        f"no column {column!r}; the columns are: {keys}{more}; choose one with --column"
-    )
-
-
-def check_new(new: Iterable[str], fields: Container[str]) -> None:
-    """Raise BadInputError if a row already has one of the ``new`` fields."""
-    for name in new:
-        if name in fields:
-            raise BadInputError(
-                f"there is a column {name!r} already; choose other names for the new columns with "
-                "--prefix new_"
-            )
+    raise no_column(column, row)
 
 
 def _parse_json(line: bytes) -> Any:
