@@ -439,6 +439,15 @@ def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
 def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
     """Return one column of objects, of the type ``kind`` if it is not None."""
     values = [line.row.get(name) for line in lines]
+    try:
+        return _array(name, values, kind)
+    except (pyarrow().ArrowException, ValueError, OverflowError):
+        raise _misfit(path, name, lines, kind) from None
+
+
+def _misfit(path: Path, name: str, lines: Sequence[Line], kind: Any) -> SourceError:
+    """Return the error for the first value that is not like those before it."""
+    values = [line.row.get(name) for line in lines]
     errors = (pyarrow().ArrowException, ValueError, OverflowError)
 
     def error_of(some: Sequence[Any], kind: Any = None) -> Exception | None:
@@ -448,8 +457,6 @@ def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
             return error
         return None
 
-    if error_of(values, kind) is None:
-        return _array(name, values, kind)
     place = bisect_left(
         range(len(values)), True, key=lambda last: error_of(values[: last + 1], kind) is not None
     )
@@ -460,7 +467,7 @@ def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
         before = kind or _array(name, values[:place], None).type
         told = f"{values[place]!r:.60} does not fit the rows before, whose type is {before}"
     where = f"{path}: line {lines[place].number}: column {name!r}"
-    raise SourceError(f"{where}: {told}; write JSONL instead")
+    return SourceError(f"{where}: {told}; write JSONL instead")
 
 
 def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
