@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Literal, NamedTuple, get_args
 
 from streamdec.chunks import FinishReason
+from streamdec.errors import warn
 from streamdec.locks import Lock
 
 __all__ = [
@@ -212,8 +213,8 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     Returns:
         A function without arguments that removes the hook; a second call does nothing.
 
-    Raises TypeError if ``hook`` is not a Hook, overrides none of its methods, or seems to have a
-    misspelled one; ValueError if it is registered already.
+    Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
+    is registered already. Warns (StreamdecWarning) of a method that seems to be misspelled.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -246,7 +247,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 
 def _check_methods(hook: Hook) -> None:
-    """Raise TypeError if the methods of ``hook`` would never be called."""
+    """Check that a method of ``hook`` will be called, and none seems misspelled."""
     from difflib import get_close_matches  # slow to import, and hooks are rare
 
     kind = type(hook)
@@ -256,7 +257,7 @@ def _check_methods(hook: Hook) -> None:
         if name.startswith("_") or hasattr(Hook, name) or not callable(getattr(kind, name, None)):
             continue
         if near := get_close_matches(name, missing, n=1, cutoff=0.8):
-            raise TypeError(f"a Hook has no method {name!r}; did you mean {near[0]}?")
+            warn(f"a Hook has no method {name!r}, so it is not called; did you mean {near[0]}?")
     if len(missing) == len(names) and kind is not Hook:
         raise TypeError(f"{kind.__name__} overrides no method of Hook: {', '.join(names)}")
 

@@ -29,15 +29,20 @@ def stepping_of(machine: Any) -> tuple[Step, Feed]:
     if not isinstance(machine, (DecodeStream, StopSequenceDecoder)):
         return machine.step_chunk, machine.feed
     step: Step
-    if type(machine).step_chunk not in OURS:
+    if not is_ours(machine.step_chunk):
         step = machine.step_chunk
-    elif type(machine).step in OURS:
+    elif is_ours(machine.step):
         return machine.step_chunk, machine.feed
     elif isinstance(machine, DecodeStream):
         step = partial(_chunk_by, machine.step)
     else:
         step = machine.step
     return step, partial(fed, step)
+
+
+def is_ours(step: Any) -> bool:
+    """Whether ``step`` is a method of a class of streamdec, and not of a subclass."""
+    return getattr(step, "__func__", None) in OURS
 
 
 def _chunk_by(step: Callable[[SupportsIndex], str], token_id: SupportsIndex) -> Chunk:

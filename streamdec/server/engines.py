@@ -122,7 +122,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
     Args:
         name: ``module:callable``, such as ``my_engine:generate``. A class is called without
-            arguments.
+            arguments, unless it takes those of an engine.
         folder: A folder to put at the front of ``sys.path``, or None.
 
     Importing the module runs its code. Raises :class:`~streamdec.SourceError`, which names the
@@ -155,7 +155,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
         if not hasattr(found, part):
             raise SourceError(f"{name}: {found!r:.60} has no {part!r}")
         found = getattr(found, part)
-    if isinstance(found, type):
+    if isinstance(found, type) and wrong_parameters(found, [], None):
         try:
             found = found()
         except Exception as error:
@@ -169,7 +169,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 def mistake_in(engine: Any) -> str | None:
     """Return why ``engine`` cannot be used; None if it can, or if nothing is known."""
     expected = "an engine must be callable with (prompt_token_ids, params)"
-    if isinstance(engine, type):
+    if isinstance(engine, type) and wrong_parameters(engine, [], None):
         return f"an engine must be an object, got the class; write {engine.__name__}()"
     if not callable(engine):
         is_own = type(engine).__module__ != "builtins"

@@ -30,9 +30,8 @@ from dataclasses import replace
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
-from streamdec.decoders.machine import PLAIN_STEP
 from streamdec.decoders.snapshots import shown
-from streamdec.decoders.stepping import Step, stepping_of
+from streamdec.decoders.stepping import Step, is_ours, stepping_of
 from streamdec.errors import SnapshotError
 from streamdec.tables.token_ids import MAX_TOKEN_ID
 
@@ -52,9 +51,8 @@ class TokenAttribution:
         self._waiting: list[int] = []
         step, self._feed = stepping_of(machine)
         # After the step of a subclass the same ids may lead to another state.
-        is_plain = getattr(step, "__func__", None) is PLAIN_STEP
-        self._add_ids = with_token_ids if is_plain else copy_with_ids
-        attributing = _attributing if is_plain else _attributing_each
+        self._add_ids = with_token_ids if is_ours(step) else copy_with_ids
+        attributing = _attributing if is_ours(step) else _attributing_each
         self.step_chunk = attributing(machine, step, self._waiting)
 
     def fork(self, machine: Any) -> TokenAttribution:

@@ -49,7 +49,7 @@ class BaseClosing:
         if self._is_done:
             return []
         self._is_done = True
-        disown(self._reading.machine)
+        disown(self._reading.machine, self._reading)
         stop = None if self._reading.source_ended else self._on_stop
         actions = [action for action in (stop, self._close) if action is not None]
         report_end = partial(self._reading.report_end, cause)

@@ -95,7 +95,7 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
         return listed if isinstance(listed, list) else (listed,)
     if hasattr(value, "__index__"):
         return (value,)
-    if hasattr(value, "to_list"):  # a column of Polars
+    if hasattr(value, "to_list") and not hasattr(value, IDS[0]):  # a column of Polars
         return cast(Sequence[SupportsIndex], value.to_list())
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
     if not is_list or hasattr(value, IDS[0]):
@@ -219,6 +219,8 @@ class OutputReader:
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
         self._num_seen = 0
+        self._num_decoded = 0
+        """How many chunks with text and without ids were read before the first ids."""
         self._last_seen: Sequence[SupportsIndex] = ()
         self.may_be_cumulative = not cumulative
         """Whether all outputs so far may be cumulative without ``cumulative``."""
@@ -286,7 +288,7 @@ class OutputReader:
         if ids is MISSING or ids is None:
             return (), reason, stop
         found = ids if type(ids) is list else _ids_in_output(ids)
-        if found is None or (not found and isinstance(output, Chunk) and output.text):
+        if found is None or (not found and self._is_decoded(output)):
             raise SourceError(self._complaint(output))
         new = self._new_part(found, at_end=reason is not None)
         if not self._is_cumulative:
@@ -319,6 +321,16 @@ class OutputReader:
         if is_mapping is None:
             is_mapping = self._is_mapping[kind] = isinstance(output, Mapping)
         return output.get if is_mapping else partial(getattr, output)
+
+    def _is_decoded(self, output: Any) -> bool:
+        """Whether ``output``, which has no ids, is one of chunks without ids.
+
+        The first chunk with text may have no ids, if they belong to the next one.
+        """
+        if not isinstance(output, Chunk) or not output.text or self._num_seen:
+            return False
+        self._num_decoded += 1
+        return self._num_decoded > 1 or output.finish_reason is not None
 
     def _most_new(self, get: Fields, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.

@@ -10,6 +10,12 @@ from functools import partial
 from typing import Any
 from weakref import ref
 
+from streamdec.decoders.machine import Machine
+from streamdec.decoders.sequence import Sequence
+from streamdec.decoders.text_stop_decoder import TextStopDecoder
+
+DECODERS = Machine, Sequence, TextStopDecoder
+
 _owners: dict[int, ref[object]] = {}
 """By the ``id`` of a decoder: the object that steps it, which has a reference to it."""
 
@@ -30,11 +36,14 @@ def own(machine: Any, owner: object) -> None:
     _owners[key] = ref(owner, partial(_owners.pop, key))
 
 
-def disown(machine: Any) -> None:
-    """Note that nothing steps ``machine`` any more."""
-    _owners.pop(id(_decoder_of(machine)), None)
+def disown(machine: Any, owner: object) -> None:
+    """Note that ``owner`` does not step ``machine`` any more."""
+    key = id(_decoder_of(machine))
+    found = _owners.get(key)
+    if found is not None and found() is owner:
+        del _owners[key]
 
 
 def _decoder_of(machine: Any) -> object:
     """Return the decoder itself, also for a tracer of one."""
-    return getattr(machine, "decoder", machine)
+    return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)

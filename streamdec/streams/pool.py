@@ -100,7 +100,7 @@ class DecoderPool:
         self._growth: GrowthWatch | None = GrowthWatch(NEW_IDS)
         """Watches the lists of ids of one request; None once it is decided for the engine."""
         self._watched: RequestId | None = None
-        self._is_stepping = False
+        self._is_busy = False
 
     # --- adding requests
 
@@ -175,9 +175,7 @@ class DecoderPool:
             )
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
-        request = Stepper(decoder, return_token_ids=self._returns_token_ids)
-        own(decoder, request)
-        self._begin(request_id, request)
+        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
 
     def attach(self, request_id: RequestId, sink: Sink | None) -> None:
         """Send the chunks of a request to ``sink`` instead of returning them.
@@ -213,6 +211,10 @@ class DecoderPool:
             has_sections = isinstance(self[request_id], SectionDecoder)
             self._sinks[request_id] = sender_of(sink, has_sections=has_sections)
 
+    def has_sink(self, request_id: RequestId) -> bool:
+        """Whether the request ``request_id`` has a sink."""
+        return request_id in self._sinks
+
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its current state, for another sample (``n > 1``).
 
@@ -229,12 +231,12 @@ class DecoderPool:
         self._begin(new_request_id, Stepper(decoder, attribution=attribution))
 
     def _check_new(self, request_id: object) -> None:
-        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
-            raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
+        check_request_id(request_id)
         if request_id in self:
             raise ValueError(f"the pool already has a request {request_id!r:.80}")
 
     def _begin(self, request_id: RequestId, request: Stepper) -> None:
+        own(request.machine, self)
         self._requests[request_id] = request
         self._steps[request_id] = request.step
 
@@ -274,14 +276,14 @@ class DecoderPool:
             raise TypeError(
                 f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
             )
-        if self._is_stepping:
-            raise RuntimeError("a sink must not call step(): the pool is stepping already")
+        if self._is_busy:
+            raise RuntimeError("a sink must not call step() of its pool")
         self.errors, self.ended = {}, {}
-        self._is_stepping = True
+        self._is_busy = True
         try:
             return self._step_all(token_ids)
         finally:
-            self._is_stepping = False
+            self._is_busy = False
 
     def _step_all(self, token_ids: Mapping[Any, Any]) -> dict[Any, Chunk]:
         chunks: dict[Any, Chunk] = {}
@@ -323,23 +325,34 @@ class DecoderPool:
 
     def _send(self, request_id: RequestId, chunk: Chunk) -> bool:
         """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
-        sink = self._sinks[request_id]
+        request, sink = self._requests[request_id], self._sinks[request_id]
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
             if type(result := sink(chunk)) is CoroutineType:
                 raise refused(result)
-        except Exception as error:  # noqa: BLE001 (it ends only this request)
-            self._sink_failed(request_id, sink, chunk, error)
-        return request_id not in self._requests
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a cancellation too ends only this request)
+            self._sink_failed(request_id, request, sink, chunk, error)
+        # The sink may have added another request with this id.
+        return self._requests.get(request_id) is not request
 
     def _sink_failed(
-        self, request_id: RequestId, sink: Callable[[Chunk], object], chunk: Chunk, error: Any
+        self,
+        request_id: RequestId,
+        request: Stepper,
+        sink: Callable[[Chunk], object],
+        chunk: Chunk,
+        raised: BaseException,
     ) -> None:
-        """End a request whose sink raised ``error`` when it was called with ``chunk``."""
+        """End ``request``, whose sink raised an error when it was called with ``chunk``."""
+        error: Any = raised
+        if not isinstance(raised, Exception):
+            error = RuntimeError(f"the sink raised {raised!r:.80}")
+            error.__cause__ = raised
         self.errors[request_id] = error
-        request = self._requests.get(request_id)
-        if request is not None:
+        if self._requests.get(request_id) is request:
             last, _ = _last_chunk(request, "abort")
             self._remove(request_id, last)
             if isinstance(sink, Sender) and isinstance(error, QueueFullError):
@@ -367,14 +380,21 @@ class DecoderPool:
         if request is None:
             raise UnknownRequestError(request_id)
         check_finish_reason(finish_reason)
-        chunk, error = _last_chunk(request, finish_reason)
-        if not self._is_stepping:
+        is_outermost = not self._is_busy  # a sink may end another request
+        if is_outermost:
             self.errors, self.ended = {}, {}
-        if error is not None:
-            self.errors[request_id] = error
-        if request_id in self._sinks and self._send(request_id, chunk):
-            return chunk
-        self._remove(request_id, chunk)
+        self._is_busy = True
+        try:
+            chunk, error = _last_chunk(request, finish_reason)
+            if error is not None:
+                self.errors[request_id] = error
+            if request_id in self._sinks:
+                self._send(request_id, chunk)
+            else:
+                self._remove(request_id, chunk)
+        finally:
+            if is_outermost:
+                self._is_busy = False
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
@@ -389,7 +409,7 @@ class DecoderPool:
         del self._steps[request_id]
         self._sinks.pop(request_id, None)
         self.ended[request_id] = decoder = _decoder(request)
-        disown(decoder)
+        disown(decoder, self)
         request.report_end(last, self.errors.get(request_id))
 
     # --- properties
@@ -474,6 +494,12 @@ class DecoderPool:
             except (RecursionError, TypeError, ValueError) as error:
                 raise SnapshotError(f"request {shown(name)}: {error}") from error
         return pool
+
+
+def check_request_id(request_id: object) -> None:
+    """Raise TypeError if ``request_id`` is neither a string nor an integer."""
+    if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
+        raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
 
 
 def _requests(snapshot: Any) -> list[Any]:

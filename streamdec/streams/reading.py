@@ -93,7 +93,6 @@ class Reading:
         self.machine = machine
         self._finish_reason: FinishReason = finish_reason
         self._error: Exception | None = None
-        own(machine, self)
         if machine.finished:
             self._end(finish_reason)
             warn(
@@ -215,6 +214,13 @@ class BaseStream(Generic[M]):
         """The decoder. While the stream runs, only the stream may step it."""
         self._reading = Reading(decoder, **options)
         self._is_entered = False
+
+    def _own_decoder(self) -> None:
+        """Refuse other streams on the decoder. The last step of a constructor.
+
+        Raises RuntimeError if another stream or pool steps it.
+        """
+        own(self.decoder, self._reading)
 
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""

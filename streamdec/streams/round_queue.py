@@ -7,22 +7,29 @@ engine's thread one lock, and the event loop one call and the steps of the reque
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic
 from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
-from streamdec.errors import FinishedError, QueueFullError, UnknownRequestError, warn
-from streamdec.streams.pool import DecoderPool, RequestId
-from streamdec.streams.wakeups import is_in_event_loop, new_call, wait_until
+from streamdec.errors import FinishedError, QueueFullError, UnknownRequestError
+from streamdec.streams.pool import DecoderPool, RequestId, check_request_id
+from streamdec.streams.wakeups import is_in_event_loop, new_call
 
 __all__ = ["RoundQueue"]
+
+_log = logging.getLogger("streamdec.streams")
 
 MAX_ROUNDS = 64
 """How many rounds may wait for the event loop by default."""
 
-LOOP_CLOSED = "the event loop of the pool is closed"
+SECONDS_BETWEEN_CHECKS = 0.5
+"""How long a thread waits for room until it checks that the event loop is still open."""
 
 Round = Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
 
@@ -40,12 +47,13 @@ class RoundQueue:
     Create it in the event loop. The pool belongs to that event loop: add and abort requests only
     there. Attach a sink to each request before its first ids. An error of a request ends only that
     request, and ``on_error`` gets it. A request without a sink ends too: its text would be lost.
+    Do not use a request id again, because rounds of the earlier request may still wait.
 
     Args:
         pool: the pool to step.
         on_error: a function that gets the id of a request and its error, in the event loop:
-            ``pool.errors`` has only the errors of the last step. Without it the error is given as a
-            warning (StreamdecWarning). It must not raise.
+            ``pool.errors`` has only the errors of the last step. Without it errors are logged. It
+            must not raise.
         max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
     Raises RuntimeError if no event loop runs. Raises TypeError if ``pool`` is not a DecoderPool, or
@@ -86,15 +94,17 @@ class RoundQueue:
             raise ValueError(f"max_rounds must be at least 1, not {max_rounds}")
         self.pool = pool
         """The pool that is stepped."""
-        self._on_error = _warn_of if on_error is None else on_error
+        self._on_error = _log_of if on_error is None else on_error
         self._max_rounds = max_rounds
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._waiting: deque[Round | _End] = deque()
         self._ended: set[Any] = set()
         self._is_closed = False
+        self._is_called = False
+        """Whether the event loop was called to step what waits."""
         try:
-            self._call = new_call(self._step_all)
+            self._call = new_call(self._step_next)
         except RuntimeError:
             raise RuntimeError(
                 "no event loop runs here; make a RoundQueue in an async function of the event "
@@ -130,7 +140,6 @@ class RoundQueue:
                 self._wait_for_room(timeout)
             self._add(token_ids)
             ended, self._ended = self._ended, set()
-        self._wake()
         return ended
 
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> None:
@@ -142,10 +151,10 @@ class RoundQueue:
 
         Raises ValueError for a ``finish_reason`` that does not exist; FinishedError as ``put``.
         """
+        check_request_id(request_id)
         check_finish_reason(finish_reason)
         with self._lock:
             self._add(_End(request_id, finish_reason))
-        self._wake()
 
     def close(self) -> None:
         """Reject further rounds, and drop waiting ones. Any thread may call it.
@@ -158,20 +167,25 @@ class RoundQueue:
             self._waiting.clear()
             self._room.notify_all()
 
-    def _wake(self) -> None:
-        """Make the event loop step the waiting rounds. Call it without the lock."""
-        try:
-            self._call.wake()
-        except RuntimeError as error:
-            self.close()
-            raise FinishedError(LOOP_CLOSED) from error
-
     # --- with the lock held
 
     def _add(self, item: Round | _End) -> None:
+        """Add an item for the event loop. Raises FinishedError if that is too late."""
         if self._is_closed:
             raise FinishedError("nothing can be put into the queue: it was closed")
+        if not self._is_called or self._call.is_in_vain:
+            self._wake()
+            self._is_called = True
         self._waiting.append(item)
+
+    def _wake(self) -> None:
+        """Make the event loop step a round. Raises FinishedError if the loop is closed."""
+        try:
+            self._call.wake_soon()
+        except RuntimeError as error:
+            self._is_closed = True
+            self._waiting.clear()
+            raise FinishedError("the event loop of the pool is closed") from error
 
     def _has_room(self) -> bool:
         return self._is_closed or len(self._waiting) < self._max_rounds
@@ -183,60 +197,71 @@ class RoundQueue:
                 f"the queue is full: {len(self._waiting)} rounds wait, and put() must not wait in "
                 "the thread of an event loop; call it in the engine's thread"
             )
-        try:
-            has_room = wait_until(
-                self._has_room, self._room, timeout=timeout, check=self._call.wake
-            )
-        except RuntimeError as error:
-            self._is_closed = True
-            raise FinishedError(LOOP_CLOSED) from error
-        if not has_room:
-            raise QueueFullError(
-                f"the queue was full for {timeout:g} seconds; the event loop is too slow"
-            )
+        end = math.inf if timeout is None else monotonic() + timeout
+        while not self._has_room():
+            left = end - monotonic()
+            if not left > 0:
+                raise QueueFullError(
+                    f"the queue was full for {timeout:g} seconds; the event loop is too slow"
+                )
+            if not self._room.wait(min(left, SECONDS_BETWEEN_CHECKS)):
+                self._wake()  # raises if the event loop was closed meanwhile
 
     # --- in the event loop
 
-    def _step_all(self) -> None:
-        """Step all waiting rounds. The event loop calls it."""
-        while self._waiting:
-            with self._lock:
-                if not self._waiting:  # closed meanwhile
-                    return
-                item = self._waiting.popleft()
-                self._room.notify_all()
+    def _step_next(self) -> None:
+        """Step the next round. Other tasks run before the one after it."""
+        with self._lock:
+            if not self._waiting:
+                self._is_called = False
+                return
+            item = self._waiting.popleft()
+            self._room.notify_all()
+        try:
             if isinstance(item, _End):
                 self._finish(item)
             else:
-                ended = self._step(item)
-                with self._lock:
-                    self._ended |= ended
+                self._step(item)
+        finally:
+            with self._lock, suppress(FinishedError):
+                self._wake()
 
-    def _step(self, token_ids: Round) -> set[Any]:
-        """Step a round. Return the requests that have ended, or are not in the pool."""
+    def _step(self, token_ids: Round) -> None:
+        """Step a round, and report the requests that have ended."""
         pool = self.pool
         chunks = pool.step(token_ids)
-        ended, errors = {*pool.ended, *pool.errors}, pool.errors
+        ended, errors = {*pool.ended, *pool.errors, *chunks}, pool.errors
+        # Who has ended already is no error; a sink may have raised such an error too.
+        failed = {
+            request_id: error
+            for request_id, error in errors.items()
+            if request_id in pool.ended or not isinstance(error, UnknownRequestError)
+        }
         for request_id, chunk in chunks.items():  # these requests have no sink
-            ended.add(request_id)
             if request_id in errors:
                 errors[request_id].chunk = chunk  # type: ignore[attr-defined]
             else:
                 last = pool.abort(request_id)
-                errors[request_id] = _no_sink(request_id, joined(*filter(None, (chunk, last))))
-        self._report(errors)
-        return ended
+                failed[request_id] = _no_sink(request_id, joined(*filter(None, (chunk, last))))
+        with self._lock:
+            self._ended |= ended
+        self._report(failed)
 
     def _finish(self, end: _End) -> None:
         """End a request that the engine has ended."""
-        if end.request_id in self.pool:
-            self.pool.finish(end.request_id, end.finish_reason)
-            self._report(self.pool.errors)
+        pool, request_id = self.pool, end.request_id
+        if request_id not in pool:
+            return
+        has_sink = pool.has_sink(request_id)
+        last = pool.finish(request_id, end.finish_reason)
+        failed = dict(pool.errors)
+        if last.text and not has_sink:
+            failed.setdefault(request_id, _no_sink(request_id, last))
+        self._report(failed)
 
-    def _report(self, errors: dict[Any, Exception]) -> None:
+    def _report(self, errors: Mapping[Any, Exception]) -> None:
         for request_id, error in errors.items():
-            if not isinstance(error, UnknownRequestError):  # of a request that has just ended
-                self._on_error(request_id, error)
+            self._on_error(request_id, error)
 
 
 def _no_sink(request_id: Any, chunk: Chunk) -> Exception:
@@ -249,9 +274,6 @@ def _no_sink(request_id: Any, chunk: Chunk) -> Exception:
     return error
 
 
-def _warn_of(request_id: RequestId, error: Exception) -> None:
-    """Give the warning about an error without ``on_error``."""
-    warn(
-        f"request {request_id!r:.80} ended with {type(error).__name__}: {error}; pass on_error= to "
-        "RoundQueue to handle such errors"
-    )
+def _log_of(request_id: RequestId, error: Exception) -> None:
+    """Log an error without ``on_error``."""
+    _log.error("request %.80r ended with %s: %s", request_id, type(error).__name__, error)

@@ -113,7 +113,6 @@ class Stepper:
     """
 
     __slots__ = (
-        "__weakref__",
         "_stepped",
         "_uncounted_feed",
         "_uncounted_step",

@@ -17,14 +17,12 @@ import anyio
 
 from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.outputs import Delta, checked_ids
-from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup, wait_until
+from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
 
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
 """The default number of waiting ids: ten seconds of a fast engine, four chunks of a stream."""
-
-LOOP_CLOSED = "the event loop of the queue's reader is closed"
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
 """Exceptions that a reader may raise unchanged. Others, such as the cancellations of event loops,
@@ -77,8 +75,6 @@ class TokenQueue:
         self._end: Delta | BaseException | None = None
         self._is_closed = False
         self._reader: Wakeup | None = None
-        self._last_wait: Wakeup | None = None
-        """What the reader last waited for. It tells whether the reader's event loop is open."""
         self._senders: list[Wakeup] = []
 
     # --- the producer's side
@@ -93,8 +89,9 @@ class TokenQueue:
         """Put ``token_ids``: an id, or a list, array or tensor of ids.
 
         Any thread may call this method. While the queue is full, ``put`` waits, ``timeout`` seconds
-        at most (None: no limit). With ``wait=False``, or if an event loop runs in this thread, it
-        raises instead of waiting. The ids of one thread keep their order.
+        at most (None: no limit; give one if the reader may never come). With ``wait=False``, or if
+        an event loop runs in this thread, it raises instead of waiting. The ids of one thread keep
+        their order.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
@@ -123,7 +120,7 @@ class TokenQueue:
             reader.wake()
         except RuntimeError as error:
             self._close()
-            raise FinishedError(LOOP_CLOSED) from error
+            raise FinishedError("the event loop of the queue's reader is closed") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
         """Put ``token_ids`` from a task. While the queue is full, other tasks run.
@@ -200,7 +197,7 @@ class TokenQueue:
                     return self._take()
                 if self._reader is not None:
                     raise anyio.BusyResourceError("reading from")
-                self._reader = self._last_wait = wait = new_wakeup()
+                self._reader = wait = new_wakeup()
             try:
                 await wait
             finally:
@@ -233,25 +230,13 @@ class TokenQueue:
                 f"the queue is full: {len(self._ids)} ids wait, and put() must not wait in the "
                 "thread of an event loop; await send() instead"
             )
-        try:
-            has_room = wait_until(
-                self._is_decided, self._room, timeout=timeout, check=self._check_reader
-            )
-        except RuntimeError as error:
-            self._is_closed, self._limit, self._ids = True, 0, []
-            raise FinishedError(LOOP_CLOSED) from error
-        if not has_room:
+        if not self._room.wait_for(self._is_decided, timeout):
             raise QueueFullError(
                 f"the queue was full for {timeout:g} seconds; the reader is too slow"
             )
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
             raise FinishedError(f"nothing can be put into the queue: {why}")
-
-    def _check_reader(self) -> None:
-        """Raise RuntimeError if the reader's event loop is closed."""
-        if self._last_wait is not None:
-            self._last_wait.wake()
 
     def _is_decided(self) -> bool:
         """Whether there is room, or the queue has ended."""

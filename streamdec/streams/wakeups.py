@@ -8,17 +8,12 @@ trio.
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
-
-SECONDS_BETWEEN_CHECKS = 0.5
-"""How long a thread waits for an event loop before it checks that the loop is still open."""
 
 
 class Call(ABC):
@@ -38,6 +33,18 @@ class Call(ABC):
             self.run()
         else:
             self._waker.wake(self)
+
+    def wake_soon(self) -> None:
+        """Call ``run`` soon in the event loop, also if called from that loop.
+
+        Raises RuntimeError if the event loop is closed.
+        """
+        self._waker.wake(self)
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether the event loop was closed, so that it runs nothing any more."""
+        return self._waker.is_gone()
 
     @abstractmethod
     def run(self) -> None:
@@ -100,13 +107,13 @@ class _Waker(ABC):
         """Make the loop call ``_run_due`` again, from inside the loop."""
 
     @abstractmethod
-    def _is_gone(self) -> bool:
-        """Whether the loop was closed after it was called and before it ran ``_run_due``."""
+    def is_gone(self) -> bool:
+        """Whether the loop was closed before it ran all calls."""
 
     def wake(self, call: Call) -> None:
         """Run ``call`` in the loop. Raises RuntimeError if the loop is closed."""
         self._due.append(call)
-        if not self._is_called or self._is_gone():
+        if not self._is_called or self.is_gone():
             self._is_called = True
             try:
                 self._call()
@@ -119,7 +126,7 @@ class _Waker(ABC):
             self._is_called = False
         if self._due:  # a thread may have added a call before the last line, without calling
             try:
-                while self._due:
+                for _ in range(len(self._due)):  # other tasks run before later calls
                     self._due.popleft().run()
             finally:  # also after an error, so that the other calls are not lost
                 self._check_again()
@@ -164,7 +171,7 @@ class _AsyncioWaker(_Waker):
     def _call_again(self) -> None:
         self.loop.call_soon(self._run_due)
 
-    def _is_gone(self) -> bool:
+    def is_gone(self) -> bool:
         return bool(self.loop.is_closed())
 
 
@@ -195,7 +202,7 @@ class _TrioWaker(_Waker):
 
     _call_again = _call
 
-    def _is_gone(self) -> bool:
+    def is_gone(self) -> bool:
         return False  # trio runs all calls before it ends
 
 
@@ -253,26 +260,4 @@ def is_in_event_loop() -> bool:
         _waker()
     except RuntimeError:
         return False
-    return True
-
-
-def wait_until(
-    is_true: Callable[[], bool],
-    change: threading.Condition,
-    *,
-    timeout: float | None,
-    check: Callable[[], object],
-) -> bool:
-    """Wait in a thread until ``is_true()``, which an event loop changes.
-
-    The event loop notifies ``change``. Returns whether it is true: False after ``timeout``
-    seconds. ``check`` is called now and then; it raises if the event loop was closed.
-    """
-    end = math.inf if timeout is None else time.monotonic() + timeout
-    while not is_true():
-        left = end - time.monotonic()
-        if left <= 0:
-            return False
-        if not change.wait(min(left, SECONDS_BETWEEN_CHECKS)):
-            check()
     return True

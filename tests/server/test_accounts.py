@@ -249,3 +249,14 @@ def test_an_engine_whose_parameters_cannot_be_found_is_accepted() -> None:
             return []
 
     assert mistake_in(Engine()) is None
+
+
+def test_a_class_may_be_an_engine_that_makes_an_iterator() -> None:
+    class Generation:
+        def __init__(self, prompt_token_ids: list[int], _: Any) -> None:
+            self._ids = iter(prompt_token_ids)
+
+        def __iter__(self) -> Iterator[int]:
+            return self._ids
+
+    assert mistake_in(Generation) is None

@@ -582,7 +582,7 @@ def test_what_ids_gave_is_named_too() -> None:
         {"text": "secret"},
         SimpleNamespace(text="secret"),
         SimpleNamespace(outputs=[SimpleNamespace(text="secret")]),
-        Chunk("secret"),
+        Chunk("secret", "stop"),
     ],
 )
 def test_the_error_has_no_text_of_an_answer(output: Any) -> None:
@@ -598,12 +598,18 @@ def test_a_long_output_is_named_in_short() -> None:
     assert len(str(raised.value)) < 500
 
 
-def test_chunks_of_another_stream_are_no_source() -> None:
-    chunks = iter_chunks([97], LETTERS)
+@pytest.mark.parametrize("chunks", [[Chunk("a"), Chunk("b")], [Chunk("a", "stop")]])
+def test_chunks_without_ids_are_no_source(chunks: list[Chunk]) -> None:
     with pytest.raises(SourceError, match="The text of a Chunk is already decoded"):
         list(iter_chunks(chunks, LETTERS))
-    with_ids = iter_chunks([97, 98], LETTERS, return_token_ids=True)
-    assert "".join(chunk.text for chunk in iter_chunks(with_ids, LETTERS)) == "ab"
+
+
+def test_chunks_with_ids_are_a_source() -> None:
+    """Also if the ids of a text come with a later chunk, because they end inside a character."""
+    tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9\xc3", b"\xa9!"])
+    chunks = [*iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)]
+    assert [chunk.text for chunk in chunks] == ["caf", "é", "é!", ""]
+    assert "".join(chunk.text for chunk in iter_chunks(chunks, tokenizer)) == "caféé!"
 
 
 def test_a_tuple_with_names_is_a_list_of_ids() -> None:

@@ -24,6 +24,7 @@ from streamdec import (
     stream,
     wrap,
 )
+from streamdec.streams.owners import disown, own
 from streamdec.trace import Tracer
 from tests.streams.engines import BoomError, Engine, PlainEngine
 
@@ -126,6 +127,50 @@ def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
         pool.adopt("x", machine)
     assert "x" not in pool
     del running
+
+
+@pytest.mark.parametrize("source", ["text", None, BoomError])
+def test_a_stream_that_was_not_made_owns_nothing(source: Any) -> None:
+    """Also while its error is kept, as an interactive session does."""
+    machine = decoder()
+    with pytest.raises(TypeError) as kept:
+        iter_chunks(source, decoder=machine)
+    with pytest.raises(ValueError, match="idle_timeout") as kept_too:
+        stream(Engine([A]), decoder=machine, idle_timeout=0)
+    assert [chunk.text for chunk in iter_chunks([B], decoder=machine)] == ["b", ""]
+    del kept, kept_too
+
+
+@pytest.mark.parametrize("begin", [*BEGINNINGS][:3])
+def test_the_decoders_of_a_pool_are_stepped_by_it_alone(begin: str) -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a")
+    pool.fork("a", "b")
+    for name in ("a", "b"):
+        with pytest.raises(RuntimeError, match="another stream or pool"):
+            BEGINNINGS[begin](pool[name])
+
+
+def test_an_owner_that_is_late_takes_nothing_away() -> None:
+    first, second, machine = Owner(), Owner(), decoder()
+    own(machine, second)
+    disown(machine, first)
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        own(machine, first)
+    disown(machine, second)
+    own(machine, first)
+
+
+class Owner:
+    pass
+
+
+def test_a_decoder_is_itself_whatever_attributes_a_subclass_has() -> None:
+    class Named(StopSequenceDecoder):
+        decoder = "shared by all"
+
+    streams = [iter_chunks([A], decoder=Named(TOKENIZER)) for _ in range(2)]
+    assert [next(chunks).text for chunks in streams] == ["a", "a"]
 
 
 def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:

@@ -21,7 +21,7 @@ from streamdec import (
     QueueFullError,
     RoundQueue,
     StopConditions,
-    StreamdecWarning,
+    StopSequenceDecoder,
     TokenIdError,
     UnknownRequestError,
 )
@@ -396,13 +396,14 @@ async def test_an_engine_in_a_thread_feeds_sinks_in_the_event_loop() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_round_of_the_event_loop_itself_is_stepped_at_once() -> None:
+async def test_rounds_of_the_event_loop_itself() -> None:
     sink = SlowReader()
     pool = pool_with(a=sink)
     rounds = RoundQueue(pool)
     assert rounds.put({"a": A, "gone": A}) == set()
-    assert sink.text == "a"
+    await until(lambda: sink.text == "a")
     assert rounds.put({"a": [ST, OP]}) == {"gone"}
+    await until(lambda: not len(pool))
     assert rounds.put({}) == {"a"}
 
 
@@ -529,7 +530,7 @@ def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
     pool.add("a")
     pool.attach("a", lambda _: pool.step({"b": B}))
     pool.step({"b": A, "a": A})
-    assert str(pool.errors["a"]) == "a sink must not call step(): the pool is stepping already"
+    assert str(pool.errors["a"]) == "a sink must not call step() of its pool"
     pool.step({"b": B})
     assert (other.text, pool.errors) == ("ab", {})
 
@@ -553,7 +554,9 @@ async def test_every_error_of_a_request_is_told_with_its_text() -> None:
         "gone": A,
     }
     rounds.put({**ids, "bad_sink": A})
+    await until(lambda: len(pool) == 1)
     ended = rounds.put({"good": B})
+    await until(lambda: sink.text == "ab")
     assert ended == {"bad_id", "bad_sink", "no_sink", "no_sink_bad_id", "gone"}
     assert {name: type(error) for name, error in errors.items()} == {
         "bad_id": TokenIdError,
@@ -568,31 +571,139 @@ async def test_every_error_of_a_request_is_told_with_its_text() -> None:
 
 
 @pytest.mark.anyio
-async def test_without_on_error_an_error_is_a_warning() -> None:
+async def test_without_on_error_an_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     rounds = RoundQueue(pool_with(a=SlowReader()))
-    with pytest.warns(StreamdecWarning, match=r"'a' ended with TokenIdError: .*: -1; .*on_"):
-        rounds.put({"a": -1})
+    rounds.put({"a": -1})
+    await until(lambda: bool(caplog.messages))
+    assert caplog.messages[0].startswith("request 'a' ended with TokenIdError: token 0 is out of")
     with pytest.raises(TypeError, match="on_error must be a function of a request id and an error"):
         RoundQueue(rounds.pool, on_error="log")  # type: ignore[arg-type]
 
 
+@pytest.mark.anyio
+async def test_a_sink_may_put_and_finish_without_overtaking() -> None:
+    """As the engine's thread does: what it puts comes after all that was put before."""
+    errors: dict[Any, Any] = {}
+    sink = SlowReader()
+
+    def leaving(chunk: Chunk) -> None:
+        if chunk.finish_reason is None:
+            rounds.finish("a", "abort")
+            rounds.finish("b")
+            rounds.put({"b": B})
+
+    pool = pool_with(a=leaving, b=sink)
+    rounds = RoundQueue(pool, on_error=errors.__setitem__)
+    rounds.put({"a": A, "b": A})
+    rounds.put({"a": A, "b": B})
+    await until(lambda: not len(pool))
+    assert (sink.text, sink.chunks[-1].finish_reason, errors) == ("ab", "stop", {})
+
+
+@pytest.mark.anyio
+async def test_the_event_loop_runs_other_tasks_between_two_rounds() -> None:
+    """Also if the engine is faster than the sinks, so that rounds wait all the time."""
+    num_others: list[int] = []
+    count = 0
+
+    def slow(_: Chunk) -> None:
+        num_others.append(count)
+
+    pool = pool_with(a=slow)
+    rounds = RoundQueue(pool)
+    for _ in range(20):
+        rounds.put({"a": A})
+    while len(num_others) < 20:
+        count += 1
+        await checkpoint()
+    assert len(set(num_others)) > 10  # trio may run two calls at once
+
+
+@pytest.mark.anyio
+async def test_an_error_of_a_sink_is_told_whatever_it_is() -> None:
+    errors: dict[Any, Any] = {}
+    raised: dict[str, BaseException] = {
+        "gone": UnknownRequestError("other"),
+        "cancelled": asyncio.CancelledError(),
+    }
+
+    def sink_of(name: str) -> Callable[[Chunk], None]:
+        def sink(_: Chunk) -> None:
+            raise raised[name]
+
+        return sink
+
+    good = SlowReader()
+    pool = pool_with(good=good, **{name: sink_of(name) for name in raised})
+    rounds = RoundQueue(pool, on_error=errors.__setitem__)
+    rounds.put({"gone": A, "cancelled": A, "good": A})
+    rounds.put({"good": B})
+    await until(lambda: good.text == "ab")
+    assert [*pool] == ["good"]
+    assert errors["gone"] is raised["gone"]
+    assert str(errors["cancelled"]) == "the sink raised CancelledError()"
+    assert errors["cancelled"].__cause__ is raised["cancelled"]
+    assert {errors[name].chunk.text for name in raised} == {"a"}
+
+
+@pytest.mark.anyio
+async def test_withheld_text_of_a_request_without_a_sink_is_told() -> None:
+    errors: dict[Any, Any] = {}
+    pool = DecoderPool(TOKENIZER)
+    decoder = StopSequenceDecoder(TOKENIZER, STOPPING)
+    decoder.step(ST)
+    pool.adopt("a", decoder)
+    rounds = RoundQueue(pool, on_error=errors.__setitem__)
+    rounds.finish("a")
+    await until(lambda: not len(pool))
+    assert errors["a"].chunk.text == "ST"
+
+
+def test_a_request_may_be_added_again_by_its_last_sink() -> None:
+    pool = pool_with(a=None)
+
+    def again(chunk: Chunk) -> None:
+        if chunk.finish_reason is not None:
+            pool.add("a")
+
+    for end in (lambda: pool.step({"a": [ST, OP]}), lambda: pool.finish("a")):
+        pool.attach("a", again)
+        end()
+        assert [*pool] == ["a"]
+        pool.abort("a")
+        pool.add("a", STOPPING)
+
+
+def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
+    def failing(_: Chunk) -> None:
+        raise BoomError
+
+    pool = pool_with(b=failing, c=SlowReader())
+    pool.add("a")
+    pool.attach("a", lambda _: [pool.abort("b"), pool.abort("c")])
+    pool.finish("a")
+    assert [type(error) for error in pool.errors.values()] == [BoomError]
+    assert [*pool.ended] == ["a", "b", "c"]
+
+
 def test_an_error_in_the_event_loop_does_not_stop_later_rounds() -> None:
-    """A sink may raise what is no Exception, such as a cancellation."""
+    """Such as one of ``on_error``."""
     sink, told = SlowReader(), []
 
-    def cancelled(_: Chunk) -> None:
-        raise asyncio.CancelledError
+    def failing(*_: Any) -> None:
+        raise BoomError
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: told.append(type(context["exception"])))
-        rounds = RoundQueue(pool_with(a=cancelled, b=sink))
-        await asyncio.to_thread(rounds.put, {"a": A})
-        await asyncio.to_thread(rounds.put, {"b": B})
+        rounds = RoundQueue(pool_with(a=SlowReader(), b=sink), on_error=failing)
+        await asyncio.to_thread(rounds.put, {"a": -1})
+        ended = await asyncio.to_thread(rounds.put, {"b": B})
         await until(lambda: sink.text == "b")
+        assert ended | rounds.put({}) == {"a"}
 
     asyncio.run(main())
-    assert told == [asyncio.CancelledError]
+    assert told == [BoomError]
 
 
 @pytest.mark.anyio

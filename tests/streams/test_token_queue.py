@@ -576,26 +576,6 @@ async def test_a_second_reader_is_refused() -> None:
         feed.end()
 
 
-def test_a_waiting_producer_is_told_that_the_readers_event_loop_is_no_more(
-    anyio_backend: str,
-) -> None:
-    feed = TokenQueue(maxsize=1)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(feed.__anext__)
-            await anyio.wait_all_tasks_blocked()
-            feed.put(1)
-        feed.put(2)  # the reader never reads again, and does not close the queue
-
-    anyio.run(main, backend=anyio_backend)
-    with ThreadPoolExecutor() as executor:
-        error = executor.submit(feed.put, 3).exception(20)
-    assert isinstance(error, FinishedError)
-    assert str(error) == "the event loop of the queue's reader is closed"
-    assert feed.closed
-
-
 def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
     """A loop that was broken off, with its readers still in it."""
     feeds = [TokenQueue(), TokenQueue()]
