@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
 from time import thread_time_ns
@@ -46,6 +47,7 @@ STEPPING = "an async generator that steps"
 """The least work of a stream: step, look for text and for the finish, and yield."""
 STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
 """The least work of a stream that reads lists."""
+OUTPUTS = "iter_chunks, outputs of an engine"
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
 STREAM_RATIO = ("stream", GENERATOR)
@@ -57,6 +59,7 @@ RATIOS = (
     ("iter_chunks, 4 stops", "step with 4 stops"),
     ("iter_chunks, lists of 1", "iter_chunks"),
     (f"iter_chunks, lists of {LIST_SIZE}", "iter_chunks"),
+    (OUTPUTS, "iter_chunks"),
     ("iter_chunks, return_token_ids", "iter_chunks"),
     ("step_batch of one id", "step"),
     (EVENT, "step"),
@@ -134,6 +137,7 @@ def _plain(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
         "iter_chunks, 4 stops": partial(read, stop=markers),
         "iter_chunks, lists of 1": lambda ids: read(_lists(ids, 1)),
         "iter_chunks, lists of 8": lambda ids: read(_lists(ids, LIST_SIZE)),
+        OUTPUTS: lambda ids: read(_outputs(ids)),
         "iter_chunks, return_token_ids": partial(read, return_token_ids=True),
         STEPPING_LISTS: lambda ids: _stepped_lists(subject, _lists(ids, LIST_SIZE)),
     }
@@ -187,6 +191,27 @@ def _steps(
 
 def _lists(token_ids: Sequence[int], size: int) -> list[list[int]]:
     return [[*token_ids[start : start + size]] for start in range(0, len(token_ids), size)]
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What vLLM's ``CompletionOutput`` has that a stream reads."""
+
+    token_ids: list[int]
+    index: int = 0
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+@dataclass(slots=True)
+class _Output:
+    """What vLLM's ``RequestOutput`` has that a stream reads."""
+
+    outputs: list[_Sample]
+
+
+def _outputs(token_ids: Sequence[int]) -> list[_Output]:
+    return [_Output([_Sample([token_id])]) for token_id in token_ids]
 
 
 async def _passed_on(token_ids: Sequence[int]) -> Any:

@@ -100,6 +100,7 @@ def _entry(book: Book) -> str:
         ("`iter_chunks`, 4 stops", "iter_chunks, 4 stops"),
         ("`iter_chunks`, `return_token_ids`", "iter_chunks, return_token_ids"),
         ("`iter_chunks` over lists of 8 ids", "iter_chunks, lists of 8"),
+        ("`iter_chunks` over an engine's outputs", "iter_chunks, outputs of an engine"),
         ("`stream`", "stream"),
         ("`stream`, 4 stops", "stream, 4 stops"),
         ("`stream`, 4 stops, over lists of 8 ids", "stream, 4 stops, lists of 8"),
