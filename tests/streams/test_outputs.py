@@ -653,6 +653,7 @@ def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) ->
         [[97, 98], [99], [97, 98], [97, 98, 99]],
         [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
         [[97]] * 8,
+        [[97], [98], *([*b"cdefghijk"[:size]] for size in range(1, 9))],
         [each for count in range(2, 7) for each in ([*b"abcdefg"][:count], [97])],
     ],
 )

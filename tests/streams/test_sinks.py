@@ -450,6 +450,8 @@ def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None
     rounds = anyio.run(main, backend=anyio_backend)
     with pytest.raises(FinishedError, match="the event loop of the pool is closed"):
         rounds.put({"a": A})
+    with pytest.raises(FinishedError, match="nothing can be put into the queue: it was closed"):
+        rounds.put({"a": A})
 
 
 def test_a_waiting_thread_learns_that_the_event_loop_was_closed(anyio_backend: str) -> None:
