@@ -14,7 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple, SupportsIndex
+from types import TracebackType
+from typing import Any, NamedTuple, Self, SupportsIndex
+
+import anyio
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
 from streamdec.errors import FinishedError, QueueFullError, UnknownRequestError
@@ -41,6 +44,12 @@ class _End(NamedTuple):
     finish_reason: FinishReason
 
 
+class _EndOfAll(NamedTuple):
+    """The end of all requests, because the queue was closed."""
+
+    finish_reason: FinishReason
+
+
 class RoundQueue:
     """Hands the rounds of an engine's thread to a pool in an event loop.
 
@@ -48,6 +57,9 @@ class RoundQueue:
     there. Attach a sink to each request before its first ids. An error of a request ends only that
     request, and ``on_error`` gets it. A request without a sink ends too: its text would be lost.
     Do not use a request id again, because rounds of the earlier request may still wait.
+
+    ``async with`` closes the queue at the end of the block, and waits until all rounds were stepped
+    and all requests have ended.
 
     Args:
         pool: the pool to step.
@@ -63,16 +75,18 @@ class RoundQueue:
     >>> import anyio
     >>> from streamdec import DecoderPool, MockTokenizer, RoundQueue
     >>> async def main():
-    ...     pool, texts = DecoderPool(MockTokenizer()), []
+    ...     pool = DecoderPool(MockTokenizer())
     ...     for name in ("a", "b"):
     ...         pool.add(name)
-    ...         pool.attach(name, lambda chunk: texts.append(chunk.text))
-    ...     rounds = RoundQueue(pool)
-    ...     await anyio.to_thread.run_sync(rounds.put, {"a": 1, "b": 2})
-    ...     await anyio.wait_all_tasks_blocked()
-    ...     return texts
+    ...         pool.attach(name, print)
+    ...     async with RoundQueue(pool) as rounds:
+    ...         await anyio.to_thread.run_sync(rounds.put, {"a": 1, "b": 2})
+    ...         rounds.finish("a", "length")
     >>> anyio.run(main)
-    ['Hello', 'world']
+    Chunk(text='Hello')
+    Chunk(text='world')
+    Chunk(text='', finish_reason='length')
+    Chunk(text='', finish_reason='abort')
     """
 
     def __init__(
@@ -98,9 +112,11 @@ class RoundQueue:
         self._max_rounds = max_rounds
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._waiting: deque[Round | _End] = deque()
+        self._waiting: deque[Round | _End | _EndOfAll] = deque()
         self._ended: set[Any] = set()
         self._is_closed = False
+        self._done = anyio.Event()
+        """Set when all requests have ended, after the queue was closed."""
         self._is_called = False
         """Whether the event loop was called to step what waits."""
         try:
@@ -116,10 +132,10 @@ class RoundQueue:
     def put(self, token_ids: Round, *, timeout: float | None = None) -> set[Any]:
         """Hand over a round. Return the requests that have ended since the last call.
 
-        The engine can stop generating for these requests. The set also has the ids of requests in
-        earlier rounds that were not in the pool. Any thread may call ``put``; the rounds of one
-        thread keep their order. While too many rounds wait, ``put`` waits; in the thread of an
-        event loop it raises instead.
+        The engine can stop generating for these requests. The set has all requests that ended in an
+        earlier round or by ``finish``, and the ids in earlier rounds that were not in the pool. Any
+        thread may call ``put``; the rounds of one thread keep their order. While too many rounds
+        wait, ``put`` waits; in the thread of an event loop it raises instead.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor. Do not
@@ -156,20 +172,43 @@ class RoundQueue:
         with self._lock:
             self._add(_End(request_id, finish_reason))
 
-    def close(self) -> None:
-        """Reject further rounds, and drop waiting ones. Any thread may call it.
+    def close(self, finish_reason: FinishReason = "abort") -> None:
+        """Reject further rounds. Any thread may call it; a second call does nothing.
 
-        ``put`` then raises FinishedError, so the engine's thread can end. The requests stay in the
-        pool.
+        ``put`` then raises FinishedError, so the engine's thread can end. The event loop still
+        steps the rounds that wait. Then it ends all requests of the pool with ``finish_reason``:
+        ``"error"`` if the engine has failed.
+
+        Raises ValueError for a ``finish_reason`` that does not exist.
         """
+        check_finish_reason(finish_reason)
         with self._lock:
-            self._is_closed = True
-            self._waiting.clear()
-            self._room.notify_all()
+            if not self._is_closed:
+                with suppress(FinishedError):  # the event loop is closed
+                    self._add(_EndOfAll(finish_reason))
+                self._is_closed = True
+                self._room.notify_all()
+
+    # --- the event loop's side
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the queue, and wait until all requests have ended."""
+        has_failed = isinstance(error, Exception)  # a cancellation is none
+        self.close("error" if has_failed else "abort")
+        with anyio.CancelScope(shield=True):
+            await self._done.wait()
 
     # --- with the lock held
 
-    def _add(self, item: Round | _End) -> None:
+    def _add(self, item: Round | _End | _EndOfAll) -> None:
         """Add an item for the event loop. Raises FinishedError if that is too late."""
         if self._is_closed:
             raise FinishedError("nothing can be put into the queue: it was closed")
@@ -219,7 +258,9 @@ class RoundQueue:
             self._room.notify_all()
         try:
             if isinstance(item, _End):
-                self._finish(item)
+                self._report(self._finish(*item))
+            elif isinstance(item, _EndOfAll):
+                self._finish_all(item.finish_reason)
             else:
                 self._step(item)
         finally:
@@ -247,17 +288,29 @@ class RoundQueue:
             self._ended |= ended
         self._report(failed)
 
-    def _finish(self, end: _End) -> None:
-        """End a request that the engine has ended."""
-        pool, request_id = self.pool, end.request_id
+    def _finish_all(self, finish_reason: FinishReason) -> None:
+        """End all requests, because the queue was closed."""
+        failed: dict[Any, Exception] = {}
+        try:
+            for request_id in [*self.pool]:
+                failed |= self._finish(request_id, finish_reason)
+        finally:  # also after Ctrl-C
+            self._done.set()
+        self._report(failed)
+
+    def _finish(self, request_id: Any, finish_reason: FinishReason) -> dict[Any, Exception]:
+        """End a request, unless it has ended already. Return its errors, and those of others."""
+        pool = self.pool
         if request_id not in pool:
-            return
+            return {}
         has_sink = pool.has_sink(request_id)
-        last = pool.finish(request_id, end.finish_reason)
-        failed = dict(pool.errors)
+        last = pool.finish(request_id, finish_reason)
+        failed: dict[Any, Exception] = {**pool.errors}
         if last.text and not has_sink:
             failed.setdefault(request_id, _no_sink(request_id, last))
-        self._report(failed)
+        with self._lock:
+            self._ended.add(request_id)
+        return failed
 
     def _report(self, errors: Mapping[Any, Exception]) -> None:
         for request_id, error in errors.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import anyio
@@ -580,6 +582,88 @@ async def test_without_on_error_an_error_is_logged(caplog: pytest.LogCaptureFixt
     assert caplog.messages[0].startswith("request 'a' ended with TokenIdError: token 0 is out of")
     with pytest.raises(TypeError, match="on_error must be a function of a request id and an error"):
         RoundQueue(rounds.pool, on_error="log")  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+async def test_nothing_that_was_put_is_lost_when_the_block_ends() -> None:
+    """The engine ends its requests, and its thread returns at once."""
+    sinks = {name: SlowReader() for name in "abc"}
+    pool = pool_with(**sinks)
+
+    def generate(rounds: RoundQueue) -> None:
+        for _ in range(5):
+            rounds.put({"a": A, "b": [B, ST], "c": A})
+        rounds.finish("a", "length")
+
+    async with RoundQueue(pool) as rounds:
+        await anyio.to_thread.run_sync(generate, rounds)
+    ends = {name: (sink.text, sink.chunks[-1].finish_reason) for name, sink in sinks.items()}
+    assert ends == {"a": ("aaaaa", "length"), "b": ("bST" * 5, "abort"), "c": ("aaaaa", "abort")}
+    assert not len(pool)
+    with pytest.raises(FinishedError, match="it was closed"):
+        rounds.put({"a": A})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("reaches_the_block", [True, False])
+async def test_an_engine_that_fails_ends_its_requests(reaches_the_block: bool) -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+
+    def generate(rounds: RoundQueue) -> None:
+        try:
+            rounds.put({"a": [A, ST]})
+            raise BoomError
+        except BoomError:
+            if reaches_the_block:
+                raise
+            rounds.close("error")
+
+    with pytest.raises(BoomError) if reaches_the_block else nullcontext():
+        async with RoundQueue(pool) as rounds:
+            await anyio.to_thread.run_sync(generate, rounds)
+            await until(lambda: not len(pool))
+    assert (sink.text, sink.chunks[-1].finish_reason) == ("aST", "error")
+
+
+@pytest.mark.anyio
+async def test_a_block_that_is_cancelled_ends_the_engine_and_its_requests() -> None:
+    sink = SlowReader()
+    pool = pool_with(a=sink)
+    errors: list[Exception] = []
+    is_over = threading.Event()
+
+    def generate(rounds: RoundQueue) -> None:
+        try:
+            while True:
+                rounds.put({"a": A})
+        except FinishedError as error:
+            errors.append(error)
+        is_over.set()
+
+    with anyio.CancelScope() as scope:
+        async with RoundQueue(pool) as rounds, anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                partial(anyio.to_thread.run_sync, generate, rounds, abandon_on_cancel=True)
+            )
+            await until(lambda: len(sink.text) > 5)
+            scope.cancel()
+    assert scope.cancelled_caught
+    assert sink.chunks[-1].finish_reason == "abort"
+    assert is_over.wait(10)
+    assert len(errors) == 1
+
+
+@pytest.mark.anyio
+async def test_put_returns_requests_however_they_ended() -> None:
+    pool = pool_with(**{name: SlowReader() for name in "abcd"})
+    rounds = RoundQueue(pool)
+    rounds.put({"a": [ST, OP], "b": A, "c": A, "d": A})
+    rounds.finish("b")
+    await until(lambda: len(pool) == 2)
+    pool.abort("c")
+    assert rounds.put(dict.fromkeys("bcd", A)) == {"a", "b"}
+    await until(lambda: not rounds.put({}).isdisjoint({"c"}))
 
 
 @pytest.mark.anyio
