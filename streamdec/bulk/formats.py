@@ -34,7 +34,7 @@ SUFFIXES: dict[str, Format] = {
     ".ndjson": "jsonl",
 }
 GZIP_SUFFIX = ".gz"
-"""JSONL whose name ends in it, such as ``.jsonl.gz``, is compressed."""
+"""The last suffix of compressed JSONL, as in ``.jsonl.gz``."""
 GZIP_LEVEL = 6
 """The level that gzip itself uses."""
 SUFFIXES_SHOWN = f"{', '.join(SUFFIXES)} (or .jsonl{GZIP_SUFFIX})"
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     number: int
     """The number of its line, from 1."""
     text: str
-    """The object as it is spelled in the file. A list of ids became an object."""
+    """The object exactly as in the file; for a list of ids, an object with this list."""
     row: dict[str, Any]
     """The parsed object."""
 
@@ -71,7 +71,7 @@ class Block(NamedTuple):
 
 
 def known_format(path: Path) -> Format | None:
-    """Return the format by the suffix of ``path``; None for another suffix."""
+    """Return the format by the suffix of ``path``; None for an unknown suffix."""
     suffix = without_gzip(path).suffix.lower()
     found = SUFFIXES.get(suffix)
     return None if is_gzip(path) and found != "jsonl" else found
@@ -80,13 +80,13 @@ def known_format(path: Path) -> Format | None:
 def format_of(path: Path) -> Format:
     """Return the format by the suffix of ``path``.
 
-    Raises SourceError for another suffix.
+    Raises SourceError for an unknown suffix.
     """
     found = known_format(path)
     if found is None:
         if path.suffix == ".npy":
             raise SourceError(
-                f"{path}: a file of NumPy is not read; write its rows as Parquet: "
+                f"{path}: NumPy files cannot be read; write the rows as Parquet: "
                 "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
                 f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
             )
@@ -95,7 +95,7 @@ def format_of(path: Path) -> Format:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether ``path``, if it is JSONL, is compressed."""
+    """Whether the name of ``path`` has the suffix of compressed files."""
     return path.suffix.lower() == GZIP_SUFFIX
 
 
@@ -106,9 +106,9 @@ def without_gzip(path: Path) -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Return a context in which errors of the system name a file.
+    """Return a context in which each OSError names a file.
 
-    The file is ``path`` where the system does not name one, as for a full disk.
+    If the system names none, as for a full disk, the file is ``path``.
     """
     try:
         yield
@@ -160,9 +160,9 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
 
 
 def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
-    """Return the names of the columns of ``path``; of JSONL, those of its first row.
+    """Return the names of the columns of ``path``; for JSONL, the fields of its first row.
 
-    Returns no name for JSONL without rows. Raises SourceError if the file cannot be read.
+    The list is empty for JSONL without rows. Raises SourceError if the file cannot be read.
     """
     if file_format != "jsonl":
         return [*schema_of(path, file_format, column).names]
@@ -257,7 +257,7 @@ def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
 
 
 def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    """Return the file with the lines of ``raw``, which may be compressed."""
+    """Return ``raw``, or the decompressed file if it is compressed."""
     return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
@@ -330,7 +330,7 @@ class Sink(Protocol):
 
 
 def codec_of(path: Path) -> str | None:
-    """Return the compression of a Parquet file; None if it has no rows."""
+    """Return the compression of a Parquet file; None without rows or columns."""
     with library("pyarrow.parquet", "bulk", WHAT).ParquetFile(path) as file:
         if not file.num_row_groups or not file.metadata.num_columns:
             return None
@@ -343,7 +343,7 @@ def open_sink(
 ) -> Sink:
     """Return a new file for rows of ``schema``.
 
-    ``compressed`` is for JSONL, and ``codec`` for Parquet; None is the usual one.
+    ``compressed`` is for JSONL. ``codec`` is for Parquet; None is the default codec.
     """
     if file_format == "jsonl":
         _check_json(schema)
@@ -407,11 +407,10 @@ class _JsonlSink:
 
 
 def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
-    """Return rows of JSONL as a table.
+    """Return rows of JSONL as a table with the columns of ``table`` and of the objects.
 
-    It has the columns of ``table`` and of the objects. ``schema`` is the schema of the first rows
-    of the file; None for the first rows. Raises SourceError, which names the line, for a value that
-    does not fit the rows before it.
+    ``schema`` is the schema of the first block of the file; None for the first block. Raises
+    SourceError for a value that does not fit the rows before it. The message names the line.
     """
     pa = pyarrow()
     columns = {}
@@ -482,9 +481,9 @@ def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
 
 
 def _fits(found: Any, kind: Any) -> bool:
-    """Whether the values of a type are the same in another type.
+    """Whether values of the type ``found`` stay the same in the type ``kind``.
 
-    Arrow itself would leave out fields of objects, and turn numbers into strings.
+    Arrow's own conversion leaves out fields of objects, and turns numbers into strings.
     """
     types = pyarrow().types
     if found == kind or types.is_null(found):
@@ -504,6 +503,7 @@ def _fits(found: Any, kind: Any) -> bool:
 # --- from tables to JSON --------------------------------------------------------------------------
 
 _INSTEAD = "write Parquet or Arrow instead, or convert the column to strings first"
+"""What to do about a column that JSON cannot store."""
 
 
 def _check_json(schema: Any) -> None:

@@ -1,8 +1,8 @@
-"""Rows of JSONL: parsed strictly, and written with the spelling that they had.
+"""Rows of JSONL: parsed strictly, and written with the exact text of their fields.
 
-JSON has more numbers than Python: ``1e400``, and ``1.10`` that is not ``1.1``. A row that is
-written again therefore keeps the text of its fields. NaN and Infinity are not JSON, although
-Python's ``json`` reads and writes them, so they are errors.
+Python's numbers cannot represent all numbers of JSON: ``1e400`` becomes infinity, and ``1.10``
+becomes ``1.1``. So a field that is written again keeps its text. NaN and Infinity are errors: they
+are not JSON, although Python's ``json`` reads and writes them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 def parse_json(text: str) -> Any:
     """Return the value of ``text``.
 
-    Raises ValueError, or RecursionError if it is nested too deeply. A json.JSONDecodeError has the
-    position.
+    Raises ValueError if ``text`` is not JSON, and RecursionError if it is nested too deeply. A
+    json.JSONDecodeError is a ValueError with the position.
 
     >>> from streamdec.bulk.json_rows import parse_json
     >>> parse_json('{"a": NaN}')
@@ -47,7 +47,10 @@ def json_text(value: Any) -> str:
 
 
 def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> bytes:
-    """Return ``row`` and the fields of :func:`raw_fields` as a line of UTF-8."""
+    """Return a line of UTF-8: an object with the fields of ``row``, then those of ``kept``.
+
+    ``kept`` has the text of each field, as :func:`raw_fields` returns it.
+    """
     text = json_text(row)
     if kept:
         fields = ", ".join(f"{json_text(name)}: {value}" for name, value in kept.items())
@@ -57,9 +60,7 @@ def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> 
 
 
 def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
-    r"""Return a line: the object that is spelled ``text``, with new fields.
-
-    The object is not empty.
+    r"""Return a line: the object in ``text``, which is not empty, and the new ``fields``.
 
     >>> from streamdec.bulk.json_rows import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})
@@ -70,7 +71,7 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def raw_fields(text: str) -> dict[str, str]:
-    """Return the spelling of each field of ``text``, an object of valid JSON.
+    """Return the text of the value of each field of ``text``, a valid JSON object.
 
     >>> from streamdec.bulk.json_rows import raw_fields
     >>> raw_fields('{"n": 1.10, "a" : [1,2]}')

@@ -136,13 +136,13 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
 
 
 class Polars:
-    """An object of Polars, as far as it is looked at."""
+    """The part of a Polars data frame that the code uses."""
 
     def to_arrow(self) -> None: ...
 
 
 class DataFrame:
-    """One of pandas, as far as it is looked at."""
+    """The part of a pandas data frame that the code uses."""
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_what_is_no_table_is_told_how_to_become_one(batch: Any, told: str) -> No
 
 
 def test_batches_take_no_table() -> None:
-    """It would be read by its columns, and only when Spark asks for the first one."""
+    """Iteration would yield its columns, and fail only when Spark asks for the first batch."""
     for given in (TABLE, TABLE.to_batches()[0]):
         with pytest.raises(
             TypeError, match=r"write decoder\(table\), or decoder.batches\(table.to_"
