@@ -131,7 +131,7 @@ def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
 
 @pytest.mark.parametrize("source", ["text", None, BoomError])
 def test_a_stream_that_was_not_made_owns_nothing(source: Any) -> None:
-    """Also while its error is kept, as an interactive session does."""
+    """Also while the exception is alive. An interactive session keeps the last exception."""
     machine = decoder()
     with pytest.raises(TypeError) as kept:
         iter_chunks(source, decoder=machine)

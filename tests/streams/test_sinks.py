@@ -564,7 +564,7 @@ async def test_every_error_of_a_request_is_told_with_its_text() -> None:
         "no_sink": ValueError,
         "no_sink_bad_id": TokenIdError,
     }
-    assert str(errors["no_sink"]).startswith("request 'no_sink' has no sink, so nobody gets its")
+    assert str(errors["no_sink"]).startswith("request 'no_sink' has no sink, so its text would")
     texts = {name: errors[name].chunk.text for name in ("bad_sink", "no_sink", "no_sink_bad_id")}
     assert texts == {"bad_sink": "a", "no_sink": "bST", "no_sink_bad_id": "a"}
     assert (list(pool), sink.text) == (["good"], "ab")
@@ -582,7 +582,7 @@ async def test_without_on_error_an_error_is_logged(caplog: pytest.LogCaptureFixt
 
 @pytest.mark.anyio
 async def test_a_sink_may_put_and_finish_without_overtaking() -> None:
-    """As the engine's thread does: what it puts comes after all that was put before."""
+    """The ids and ends that a sink puts are handled after all that were put before."""
     errors: dict[Any, Any] = {}
     sink = SlowReader()
 
@@ -602,7 +602,7 @@ async def test_a_sink_may_put_and_finish_without_overtaking() -> None:
 
 @pytest.mark.anyio
 async def test_the_event_loop_runs_other_tasks_between_two_rounds() -> None:
-    """Also if the engine is faster than the sinks, so that rounds wait all the time."""
+    """Also if the engine is faster than the sinks, so that rounds are always waiting."""
     num_others: list[int] = []
     count = 0
 
@@ -687,7 +687,7 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
 
 
 def test_an_error_in_the_event_loop_does_not_stop_later_rounds() -> None:
-    """Such as one of ``on_error``."""
+    """For example an error in ``on_error``."""
     sink, told = SlowReader(), []
 
     def failing(*_: Any) -> None:
