@@ -98,9 +98,9 @@ async def test_outputs_without_ids() -> None:
         ({5: -0.5}, "logprobs of an engine's output must be a list, not {5: -0.5}"),
         (
             [-0.5],
-            "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not -0.",
+            "must be a TokenLogprob or a tuple (token_id, logprob, top), not -0.",
         ),
-        ([(5,)], "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not (5"),
+        ([(5,)], "must be a TokenLogprob or a tuple (token_id, logprob, top), not (5"),
     ],
 )
 async def test_log_probabilities_that_are_none(logprobs: Any, told: str) -> None:
