@@ -21,7 +21,6 @@ from streamdec.bulk.column import column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
-    Line,
     Sink,
     codec_of,
     columns_of,
@@ -30,8 +29,9 @@ from streamdec.bulk.formats import (
     open_sink,
     read_blocks,
     schema_of,
-    table_of,
 )
+from streamdec.bulk.json_rows import Line
+from streamdec.bulk.json_tables import table_of
 from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError
 

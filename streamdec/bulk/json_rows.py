@@ -10,9 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Line(NamedTuple):
+    """A row of JSONL."""
+
+    number: int
+    """The number of its line, from 1."""
+    text: str
+    """The object exactly as in the file; for a list of ids, an object with this list."""
+    row: dict[str, Any]
+    """The parsed object."""
 
 
 def _refuse(name: str) -> NoReturn:
