@@ -16,7 +16,7 @@ from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.json_rows import Line, json_text, parse_json, with_fields
+from streamdec.bulk.json_rows import GZIP_SUFFIX, Line, json_text, kind_of, parse_json, with_fields
 from streamdec.bulk.json_tables import check_json, json_lines
 from streamdec.bulk.mistakes import no_column
 from streamdec.errors import SourceError, TokenIdError
@@ -33,8 +33,6 @@ SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-GZIP_SUFFIX = ".gz"
-"""The last suffix of compressed JSONL, as in ``.jsonl.gz``."""
 GZIP_LEVEL = 6
 """The level that gzip itself uses."""
 SUFFIXES_SHOWN = f"{', '.join(SUFFIXES)} (or .jsonl{GZIP_SUFFIX})"
@@ -277,7 +275,7 @@ def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
     if isinstance(row, list):
         return Line(number, f"{{{json_text(column)}: {text}}}", {column: row})
     if not isinstance(row, dict):
-        told = f"expected an object or a list of token ids, got {_kind(row)}"
+        told = f"expected an object or a list of token ids, got {kind_of(row)}"
         raise SourceError(f"{path}: line {number}: {told}")
     if column not in row:
         raise SourceError(f"{path}: line {number}: {no_column(column, row)}")
@@ -288,15 +286,10 @@ def _check_ids(where: str, ids: object, column: str) -> None:
     if ids is None:
         return
     if not isinstance(ids, list):
-        told = f"{where}: {column!r} must be a list of integers or null, got {_kind(ids)}"
+        told = f"{where}: {column!r} must be a list of integers or null, got {kind_of(ids)}"
         raise SourceError(told)
     for index, token_id in enumerate(ids):
         check_token_id(token_id, index, what=f"{where}: token")
-
-
-def _kind(value: object) -> str:
-    names = {str: "a string", list: "a list", dict: "an object", type(None): "null"}
-    return names.get(type(value), "true or false" if isinstance(value, bool) else "a number")
 
 
 # --- writing --------------------------------------------------------------------------------------

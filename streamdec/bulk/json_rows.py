@@ -12,6 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
+GZIP_SUFFIX = ".gz"
+"""The last suffix of a compressed file, as in ``.jsonl.gz``."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -104,3 +107,20 @@ def raw_fields(text: str) -> dict[str, str]:
 def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
+
+
+def kind_of(value: object) -> str:
+    """Return the JSON name of the type of ``value``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 import click
 
-from streamdec.bulk.json_rows import json_line, parse_json, raw_fields
+from streamdec.bulk.json_rows import GZIP_SUFFIX, json_line, kind_of, parse_json, raw_fields
 from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
@@ -33,8 +33,6 @@ InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""
 
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
-GZIP_SUFFIX = ".gz"
-"""A FILE with this suffix is compressed."""
 CHUNK_BYTES = 65_536
 LONGEST_WORD = 64
 """Bytes kept of a word that continues. A token id has at most ten digits."""
@@ -409,11 +407,11 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
     if isinstance(row, kind):
         return row
     if not isinstance(row, dict):
-        raise BadInputError(f"expected {_KINDS[kind]} or an object, got {_kind_of(row)}")
+        raise BadInputError(f"expected {_KINDS[kind]} or an object, got {kind_of(row)}")
     if column in row:
         value = row[column]
         if value is not None and not isinstance(value, kind):
-            told = f"{column!r} must be {_KINDS[kind]} or null, got {_kind_of(value)}"
+            told = f"{column!r} must be {_KINDS[kind]} or null, got {kind_of(value)}"
             raise BadInputError(told)
         return value
     raise no_column(column, row)
@@ -428,20 +426,3 @@ def _parse_json(line: bytes) -> Any:
         raise
     except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
         raise BadInputError(f"not JSON that can be read: {error}") from error
-
-
-def _kind_of(value: object) -> str:
-    """Return the JSON name of the type of ``value``."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
