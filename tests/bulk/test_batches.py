@@ -158,7 +158,7 @@ class DataFrame:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_is_no_table_is_told_how_to_become_one(batch: Any, told: str) -> None:
+def test_the_error_says_how_to_make_a_table(batch: Any, told: str) -> None:
     with pytest.raises(TypeError) as raised:
         BulkDecoder(TOKENIZER)(batch)
     assert str(raised.value).startswith(f"expected a pyarrow Table or RecordBatch, {told}")

@@ -139,7 +139,7 @@ def test_linked_folders_are_read_and_loops_end(bulk: Bulk) -> None:
     assert refused.err == "Error: data/gone.jsonl: a link to a file that does not exist\n"
 
 
-def test_outputs_behind_a_link_or_another_spelling_are_no_inputs(bulk: Bulk) -> None:
+def test_outputs_behind_a_link_or_another_spelling_are_not_read_as_inputs(bulk: Bulk) -> None:
     Path("data").mkdir()
     Path("in.jsonl").rename("data/in.jsonl")
     for _ in range(2):
@@ -333,7 +333,7 @@ def test_rows_without_the_column_have_the_status_of_bad_rows(
     assert not Path("out.jsonl").exists()
 
 
-def test_a_file_of_numpy_is_told_how_to_become_parquet(bulk: Bulk) -> None:
+def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None:
     np.save("ids.npy", np.array([IDS[0], IDS[0]]))
     refused = bulk("ids.npy", "out.jsonl")
     assert refused.status == 2

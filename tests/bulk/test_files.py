@@ -361,7 +361,7 @@ def test_an_output_of_other_options_is_not_resumed(tmp_path: Path, one: Job, wri
     assert job(one.source, target, stops).run("resume") is None
 
 
-def test_an_output_without_rows_is_resumed_and_one_that_is_none_is_told(one: Job) -> None:
+def test_an_output_without_rows_is_resumed_and_a_damaged_one_is_an_error(one: Job) -> None:
     one.target.write_text("\n")
     assert one.run("resume") is None
     one.target.write_text("mine")

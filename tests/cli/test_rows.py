@@ -297,7 +297,7 @@ def test_a_file_of_another_format_is_one_line(
     assert told.format(command=f"'streamdec {command}'") in result.err
 
 
-def test_a_table_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encode_rejects_a_parquet_file(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, "encode", "--tokenizer", TOKENIZER, stdin=b"PAR1\x15\0")
     told = (
         "Error: <stdin>: 'streamdec encode' does not read Parquet files; write the texts as JSONL"
@@ -313,7 +313,7 @@ def test_a_text_may_begin_as_a_file_of_another_format(text: str) -> None:
         assert [*given.rows()] == [(1, text.encode())]
 
 
-def test_what_is_told_of_a_file_of_numpy_works(
+def test_the_command_that_converts_a_numpy_file_works(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import numpy as np

@@ -536,7 +536,7 @@ def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
 
 
 @pytest.mark.anyio
-async def test_every_error_of_a_request_is_told_with_its_text() -> None:
+async def test_on_error_gets_each_error_of_a_request_with_its_text() -> None:
     def failing(_: Chunk) -> None:
         raise BoomError
 
@@ -620,7 +620,7 @@ async def test_the_event_loop_runs_other_tasks_between_two_rounds() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_of_a_sink_is_told_whatever_it_is() -> None:
+async def test_any_kind_of_error_of_a_sink_is_reported() -> None:
     errors: dict[Any, Any] = {}
     raised: dict[str, BaseException] = {
         "gone": UnknownRequestError("other"),
@@ -647,7 +647,7 @@ async def test_an_error_of_a_sink_is_told_whatever_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_withheld_text_of_a_request_without_a_sink_is_told() -> None:
+async def test_withheld_text_of_a_request_without_a_sink_is_reported() -> None:
     errors: dict[Any, Any] = {}
     pool = DecoderPool(TOKENIZER)
     decoder = StopSequenceDecoder(TOKENIZER, STOPPING)

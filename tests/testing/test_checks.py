@@ -379,7 +379,7 @@ def test_options_of_another_kind_are_named(options: dict[str, Any], told: str) -
         check_detokenizer(adapters.Stopping, **options)
 
 
-def test_a_maker_with_other_parameters_is_told_once() -> None:
+def test_a_maker_with_other_parameters_raises_one_error() -> None:
     told = (
         r"make must be callable with \(tokenizer, request\), but this one has the parameters \(t\)$"
     )
