@@ -61,7 +61,7 @@ def unknown_option(
 
 
 def misspelled(names: Iterable[str], missing: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield each public name that looks like one of the ``missing`` names, and that name."""
+    """Yield each public name that looks like a ``missing`` name, and that name."""
     from difflib import get_close_matches  # slow to import, and rarely needed
 
     for name in names:

@@ -147,9 +147,10 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
 
 
 def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
-    """Return the names of the columns of ``path``; for JSONL, the fields of its first row.
+    """Return the names of the columns of ``path``.
 
-    The list is empty for JSONL without rows. Raises SourceError if the file cannot be read.
+    For JSONL these are the fields of the first row; without rows the list is empty. Raises
+    SourceError if the file cannot be read.
     """
     if file_format != "jsonl":
         return [*schema_of(path, file_format, column).names]

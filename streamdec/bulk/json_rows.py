@@ -1,4 +1,4 @@
-"""Rows of JSONL: parsed strictly, and written with the exact text of their fields.
+"""Parses rows of JSONL strictly, and copies the exact text of their fields.
 
 Python's numbers cannot represent all numbers of JSON: ``1e400`` becomes infinity, and ``1.10``
 becomes ``1.1``. So a field that is written again keeps its text. NaN and Infinity are errors: they
@@ -61,7 +61,7 @@ def json_text(value: Any) -> str:
 
 
 def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> bytes:
-    """Return a line of UTF-8: an object with the fields of ``row``, then those of ``kept``.
+    """Return a line of UTF-8: an object with the fields of ``row`` and ``kept``.
 
     ``kept`` has the text of each field, as :func:`raw_fields` returns it.
     """
@@ -74,7 +74,9 @@ def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> 
 
 
 def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
-    r"""Return a line: the object in ``text``, which is not empty, and the new ``fields``.
+    r"""Return a line: the object in ``text`` with the new ``fields``.
+
+    The object in ``text`` must have a field.
 
     >>> from streamdec.bulk.json_rows import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})

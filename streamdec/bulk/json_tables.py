@@ -19,10 +19,11 @@ from streamdec.errors import SourceError
 
 
 def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
-    """Return rows of JSONL as a table with the columns of ``table`` and of the objects.
+    """Return rows of JSONL as a table.
 
-    ``schema`` is the schema of the first block of the file; None for the first block. Raises
-    SourceError for a value that does not fit the rows before it. The message names the line.
+    The table has the columns of ``table`` and of the objects. ``schema`` is the schema of the first
+    block of the file; None for the first block. Raises SourceError for a value that does not fit
+    the rows before it. The message names the line.
     """
     pa = pyarrow()
     columns = {}

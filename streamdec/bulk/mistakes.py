@@ -14,7 +14,10 @@ MOST_NAMES = 12
 
 
 def no_column(name: str, names: Iterable[str]) -> SourceError:
-    """Return the error for rows without the column ``name``; they have the columns ``names``."""
+    """Return the error for rows without the column ``name``.
+
+    The rows have the columns ``names``.
+    """
     shown = [*names]
     there = ", ".join(f"{each!a:.40}" for each in shown[:MOST_NAMES]) or "none"
     if len(shown) > MOST_NAMES:

@@ -101,9 +101,9 @@ def bulk(
     that begin with "." or "_" are left out. Files with other suffixes are named on stderr.
 
     Each text equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id
-    with --unknown-ids error, the command names the row and ends with exit status 1. So it does if a
-    row or a file cannot be read. With other values of --unknown-ids, the last line on stdout has
-    the number of unknown ids.
+    with --unknown-ids error, the command names the row and ends with exit status 1. A row or a file
+    that cannot be read has the same effect. With other values of --unknown-ids, the last line on
+    stdout has the number of unknown ids.
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended

@@ -134,8 +134,8 @@ def _walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
 
 
 def _is_marked(name: str) -> bool:
-    """Whether ``name`` marks a file or folder that is not data, such as ``_temporary``.
+    """Whether ``name`` marks a file or folder that is not data.
 
-    A folder ``_day=1`` is a partition of the data.
+    An example is ``_temporary``. A folder ``_day=1`` is a partition of the data.
     """
     return name.startswith("_") and "=" not in name

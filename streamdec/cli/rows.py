@@ -103,7 +103,7 @@ prefix_option = click.option(
 
 
 class _InputFile(UserFile):
-    """A FILE to read. Errors say how to pipe the input instead, or to pass the tokenizer."""
+    """A FILE to read. Its errors say what to write instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -247,7 +247,7 @@ class Input:
         return fields
 
     def parse_id(self, word: bytes, place: int) -> int:
-        """Return the token id that ``word`` spells, the word number ``place`` of the input.
+        """Return the token id in ``word``, which is at ``place`` in the input.
 
         Raises BadInputError if the word is not an integer, and TokenIdError if the id is out of
         range.

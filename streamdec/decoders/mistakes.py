@@ -10,9 +10,10 @@ from streamdec.tables.decode_options import Options
 
 
 def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> TypeError:
-    """Return the error for the first of ``others``, options that the decoder ``what`` lacks.
+    """Return the error for the first of ``others``.
 
-    ``known`` are the parameters of ``what`` besides the options of decoding.
+    These are options that the decoder ``what`` does not have. ``known`` are the parameters of
+    ``what`` besides the options of decoding.
     """
     with_stops = what if "conditions" in known else "StopSequenceDecoder"
     elsewhere = {

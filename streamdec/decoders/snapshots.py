@@ -188,7 +188,10 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class. ``kind`` is its field ``machine``."""
+    """Return the error for a snapshot of another class.
+
+    ``kind`` is the snapshot's field ``machine``.
+    """
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")

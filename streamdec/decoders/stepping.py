@@ -41,7 +41,7 @@ def stepping_of(machine: Any) -> tuple[Step, Feed]:
 
 
 def is_ours(step: Any) -> bool:
-    """Whether ``step`` is a method of streamdec's own classes, not of a user's subclass."""
+    """Whether ``step`` is a method of streamdec's own classes, not of a subclass."""
     return getattr(step, "__func__", None) in OURS
 
 

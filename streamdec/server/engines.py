@@ -189,7 +189,7 @@ def mistake_in(engine: Any) -> str | None:
 
 
 def warn_of_misspelled(engine: Engine) -> None:
-    """Warn of each attribute of ``engine`` that looks like a misspelled optional attribute."""
+    """Warn of attributes of ``engine`` that look like misspelled optional ones."""
     missing = [name for name in _OPTIONAL if not hasattr(engine, name)]
     others = [name for name in dir(engine) if name not in _OPTIONAL]
     for name, meant in misspelled(others, missing):

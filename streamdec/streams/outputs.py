@@ -253,7 +253,7 @@ class OutputReader:
         return Delta(*self.parts(output))
 
     def parts(self, output: Any) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
-        """Return the fields of ``read(output)`` as a plain tuple, which is faster to make.
+        """Return the fields of ``read(output)`` as a plain tuple, which is faster.
 
         Raises SourceError as ``read`` does.
         """

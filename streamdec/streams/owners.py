@@ -21,9 +21,10 @@ _owners: dict[int, ref[object]] = {}
 
 
 def own(machine: Any, owner: object) -> None:
-    """Record that ``owner`` steps ``machine``, until ``disown`` or until ``owner`` is deleted.
+    """Record that ``owner`` steps ``machine``.
 
-    Raises RuntimeError if another stream or pool steps ``machine``.
+    The record is valid until ``disown``, or until ``owner`` is deleted. Raises RuntimeError if
+    another stream or pool steps ``machine``.
     """
     decoder = _decoder_of(machine)
     key = id(decoder)

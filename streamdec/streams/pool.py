@@ -279,7 +279,9 @@ class DecoderPool:
                 f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
             )
         if self._is_busy:
-            raise RuntimeError("a sink must not call step() of its pool")
+            raise RuntimeError(
+                "a sink must not call step() of its pool; call it after the sink has returned"
+            )
         self.errors, self.ended = {}, {}
         self._is_busy = True
         try:

@@ -102,6 +102,6 @@ def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
 
 
 def refused(result: CoroutineType[Any, Any, Any]) -> TypeError:
-    """Close the coroutine that a sink has returned, and return the error for the sink."""
+    """Close the coroutine that a sink has returned, and return the error."""
     result.close()
     return TypeError(f"{_PLAIN}, but it returned a coroutine, {result!r:.80}; {_WRITE}")

@@ -95,7 +95,7 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
 
 
 def check_dimensions(array: object) -> None:
-    """Raise TypeError if ``array`` is an array or a tensor without exactly one dimension."""
+    """Raise TypeError if ``array`` has a number of dimensions other than one."""
     dimensions = getattr(array, "ndim", 1)
     if dimensions != 1:
         hint = "; pass one row, such as array[0]" if dimensions else _hint(array)
