@@ -75,7 +75,7 @@ def law(data: bytes) -> None:
 
 
 def _sorted(row: dict[str, Any]) -> str:
-    """Return ``row`` without its order; 1 and 1.0 differ."""
+    """Return ``row`` as text, with its fields sorted. In this text 1 and 1.0 differ."""
     return repr(sorted(row.items()))
 
 
@@ -116,7 +116,7 @@ def _lines(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _row(number: int, line: bytes) -> dict[str, Any] | None:
-    """Return the row of the output; None for a bad line."""
+    """Return the expected row of the output; None for a bad line."""
     value = _json(line)
     fields: dict[str, Any] = value if isinstance(value, dict) else {"token_ids": value}
     if "token_ids" not in fields or TEXT in fields:
@@ -129,7 +129,7 @@ def _row(number: int, line: bytes) -> dict[str, Any] | None:
 
 
 def _json(line: bytes) -> Any:
-    """Return the value of a line; a number, which is a bad row, if it is not JSON."""
+    """Return the value of a line; if it is not JSON, 5, which is a bad row."""
     try:
         return json.loads(line.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):

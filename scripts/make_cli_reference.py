@@ -48,14 +48,14 @@ All commands have this in common:
   plain ids, `streamdec encode … | streamdec decode …`, needs no option. A FILE whose name ends in
   `.gz` is decompressed. Only `bulk` reads Parquet and Arrow, and it reads and writes only files.
 - **Rows of JSONL** are JSON, so NaN and Infinity are errors. `--column` names the field with the
-  ids or the text. Fields that are kept keep their spelling, such as `1.10`. No field is replaced:
-  `--prefix` renames the new ones.
+  ids or the text. The other fields are copied exactly as they are written, such as `1.10`. No field
+  is replaced: `--prefix` renames the new fields.
 - **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: which library encodes,
   warnings, and bad lines. If stderr is a terminal, it also shows the progress.
 - **A bad line** is named on stderr with its number and left out. The other lines are processed.
   After 20 messages, bad lines are only counted. (`bulk` ends at the first bad row.)
-- **Numbers** in messages: lines of a file count from 1; rows of Parquet and Arrow, and the token
-  ids of a row, count from 0.
+- **Numbers** in messages: lines of a file are counted from 1. Rows of Parquet and Arrow, and the
+  token ids of a row, are counted from 0.
 - **Colours** are only used on terminals. With `TERM=dumb`, there are no colours and no lines that
   are overwritten.
 - **Ctrl-C** ends a command without a message. So does a reader that closes the pipe (`| head -1`).

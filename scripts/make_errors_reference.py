@@ -121,8 +121,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "TokenizerLibraryError",
             "Tokenizer.encode_batch_fast: Exception: …",
-            "After the colon is the library's own message, here of a tokenizer that lacks its "
-            "token for unknown words.",
+            "After the colon is the library's own message. Here the tokenizer has no token for "
+            "unknown words.",
             FORMATS,
         ),
         Message(

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, get_args
 from streamdec.chunks import FinishReason
 from streamdec.errors import warn
 from streamdec.locks import Lock
+from streamdec.mistakes import misspelled
 
 __all__ = [
     "Call",
@@ -214,7 +215,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
         A function without arguments that removes the hook; a second call does nothing.
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
-    is registered already. Warns (StreamdecWarning) of a method that seems to be misspelled.
+    is registered already. Warns (StreamdecWarning) of each method that seems to be misspelled.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -247,23 +248,29 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 
 def _check_methods(hook: Hook) -> None:
-    """Check that a method of ``hook`` will be called, and none seems misspelled."""
-    from difflib import get_close_matches  # slow to import, and hooks are rare
+    """Warn of methods of ``hook`` that seem misspelled.
 
+    Raises TypeError if none of its methods would be called.
+    """
     kind = type(hook)
     names: tuple[str, ...] = get_args(EventName)
     missing = [name for name in names if _is_inherited(hook, name)]
-    for name in dir(kind):
-        if name.startswith("_") or hasattr(Hook, name) or not callable(getattr(kind, name, None)):
-            continue
-        if near := get_close_matches(name, missing, n=1, cutoff=0.8):
-            warn(f"a Hook has no method {name!r}, so it is not called; did you mean {near[0]}?")
+    own = [
+        name
+        for name in dir(kind)
+        if not hasattr(Hook, name) and callable(getattr(kind, name, None))
+    ]
+    for name, meant in misspelled(own, missing):
+        warn(f"a Hook has no method {name!r}, so it is not called; did you mean {meant}?")
     if len(missing) == len(names) and kind is not Hook:
-        raise TypeError(f"{kind.__name__} overrides no method of Hook: {', '.join(names)}")
+        raise TypeError(
+            f"{kind.__name__} overrides no method of Hook, so it would never be called; override "
+            f"at least one of {', '.join(names)}"
+        )
 
 
 def _is_inherited(hook: Hook, name: str) -> bool:
-    """Whether the method ``name`` of ``hook`` is that of Hook, which does nothing."""
+    """Whether ``hook`` inherits the method ``name`` of Hook, which does nothing."""
     return getattr(getattr(hook, name), "__func__", None) is getattr(Hook, name)
 
 

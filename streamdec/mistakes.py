@@ -1,17 +1,20 @@
-"""Errors for likely mistakes in calls: they say what to write instead.
+"""Helpers for errors and warnings that say what to write instead.
 
-A call that is right never gets here.
+They are called only after a mistake, or when an object is registered. So they may be slow.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 _MOST_LISTED = 10
 """The most options that a message lists."""
+
+_LEAST_SIMILARITY = 0.8
+"""Of two names, from 0 to 1, so that one is taken for a misspelling of the other."""
 
 _NAMES_ELSEWHERE = {
     "max_completion_tokens": "max_tokens",
@@ -25,9 +28,10 @@ _NAMES_ELSEWHERE = {
     "stop_words": "stop",
     "timeout": "idle_timeout",
 }
-"""Options of engines and APIs, and their names here."""
+"""Options of engines and APIs, and their names in streamdec."""
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
+"""The default of ``elsewhere``: no options of other functions are known."""
 
 
 def unknown_option(
@@ -35,7 +39,7 @@ def unknown_option(
 ) -> TypeError:
     """Return the error for the option ``name``, which ``what`` does not have.
 
-    It says what to write: the most similar option, or a short list of all.
+    The message says what to write: the most similar option, or all options if they are few.
 
     Args:
         what: the function or class.
@@ -44,7 +48,7 @@ def unknown_option(
         elsewhere: options of other functions and classes, and what to write for each; ``{}`` stands
             for its name.
     """
-    from difflib import get_close_matches  # only for this error
+    from difflib import get_close_matches  # slow to import, and only needed after a mistake
 
     meant = _NAMES_ELSEWHERE.get(name, name)
     if near := get_close_matches(meant, elsewhere, n=1, cutoff=0.85):
@@ -54,6 +58,17 @@ def unknown_option(
     else:
         advice = f"; it has {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     return TypeError(f"{what} has no option {name!r}{advice}")
+
+
+def misspelled(names: Iterable[str], missing: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield each public name that looks like a ``missing`` name, and that name."""
+    from difflib import get_close_matches  # slow to import, and rarely needed
+
+    for name in names:
+        if not name.startswith("_") and (
+            near := get_close_matches(name, missing, n=1, cutoff=_LEAST_SIMILARITY)
+        ):
+            yield name, near[0]
 
 
 def wrong_parameters(call: Callable[..., Any], *arguments: object) -> str | None:

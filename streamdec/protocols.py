@@ -299,9 +299,9 @@ class Decoder(Protocol):
         """Return the text of ``token_ids``, which are ints from 0 to 2**32 - 1.
 
         ``skip_special_tokens`` leaves special tokens out. Ids without a token have no text.
-        The backends of streamdec raise :class:`~streamdec.TokenIdError` for other ids, TypeError
-        for an object that is not a list of ids, and :class:`~streamdec.TokenizerLibraryError` if
-        the library fails.
+        The backends of streamdec raise :class:`~streamdec.TokenIdError` for other integers and for
+        values that are not ids, TypeError for an object that is not a list of ids, and
+        :class:`~streamdec.TokenizerLibraryError` if the library fails.
         """
         ...
 

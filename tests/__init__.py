@@ -2,7 +2,7 @@
 
 import pytest
 
-# So that a law that fails shows the two values that it compared.
+# With this, a law that fails shows the two values that it compared.
 pytest.register_assert_rewrite(
     "tests.laws", "tests.stop_laws", "tests.stop_model", "tests.streams.laws"
 )

@@ -89,7 +89,7 @@ def test_it_points_to_the_caller(call: Callable[[], None]) -> None:
 
 @pytest.mark.filterwarnings("ignore::streamdec.StreamdecWarning")
 @pytest.mark.parametrize("name", [None, 7])
-def test_code_with_an_odd_name_may_be_warned(name: Any) -> None:
+def test_a_module_without_a_usual_name_can_be_warned(name: Any) -> None:
     names: dict[str, Any] = {"__name__": name, "make": DecodeStream, "tokenizer": library()}
     exec("made = make(tokenizer)", names)
     assert isinstance(names["made"], DecodeStream)

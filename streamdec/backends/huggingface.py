@@ -234,7 +234,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         try:
             text: str = guarded(decode, token_ids, skip_special_tokens=skip_special_tokens)
         except TokenizerLibraryError:
-            ids = listed_ids(token_ids)  # raises if the ids are the reason
+            ids = listed_ids(token_ids)  # raises if an id is bad
             if isinstance(token_ids, list):
                 raise
             text = guarded(decode, ids, skip_special_tokens=skip_special_tokens)

@@ -9,11 +9,12 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     arrays        ``decode_arrow``: with stops or without
     batches       ``BulkDecoder``: a picklable function from table to table, for Ray and Spark
     formats       reads and writes Parquet, Arrow IPC and JSONL, block by block
-    json_rows     parses rows of JSONL, and writes them as they were spelled
+    json_rows     parses rows of JSONL, and copies their fields exactly
+    json_tables   rows of JSONL as tables, and tables as rows of JSONL
     job           decodes one file, or resumes after a kill
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
     row_spans     where each token of a row stands in its text
-    mistakes      errors that say what to write instead
+    mistakes      makes errors that say what to write instead
 
 One process decodes some ten million tokens a second. For more than one machine, give a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.

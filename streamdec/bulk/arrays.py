@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Never
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
-from streamdec.bulk.mistakes import what_to_write, wrong_option
+from streamdec.bulk.mistakes import unknown_bulk_option, what_to_write
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
@@ -49,7 +49,7 @@ def decode_arrow(
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
             ``"error"`` raises TokenIdError. The first unknown id of a tokenizer is logged.
-        **others: there are no other options; the error says what to write instead.
+        **others: not accepted. The TypeError says what to write instead.
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
@@ -60,8 +60,8 @@ def decode_arrow(
         TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
         TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
             row.
-        TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or there is no
-            option of this name.
+        TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or an option
+            is unknown.
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
@@ -77,9 +77,9 @@ def decode_arrow(
     ['café', None, '!!']
     """
     if others:
-        call = "decode_arrow(array, tokenizer, StopConditions(stop=...))"
+        call = "decode_arrow(array, tokenizer, StopConditions({}=...))"
         known = ("conditions", "skip_special_tokens", "unknown_ids")
-        raise wrong_option("decode_arrow", next(iter(others)), known, call)
+        raise unknown_bulk_option("decode_arrow", next(iter(others)), known, call)
     options = Options(skip_special_tokens, unknown_ids=unknown_ids)
     return decoded(array, tokenizer, options, conditions).array
 

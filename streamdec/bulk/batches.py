@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.mistakes import check_new, no_column, what_to_write, wrong_option
+from streamdec.bulk.mistakes import check_new, no_column, unknown_bulk_option, what_to_write
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.fastpath.fast_path import MODES
@@ -60,8 +60,9 @@ class BulkDecoder:
             once; or a tokenizer, which is pickled with this object.
         column: the column of token ids.
         to: the name of the column of texts.
-        prefix: text before the names of all new columns, for tables that have a column of such a
-            name: with ``"new_"``, the columns are ``new_text``, ``new_finish_reason`` and so on.
+        prefix: text before the names of all new columns, for tables that already have columns of
+            these names. With ``"new_"``, the columns are ``new_text``, ``new_finish_reason`` and
+            so on.
         skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
         unknown_ids: as for :func:`~streamdec.bulk.decode_arrow`.
         conditions: as for :func:`~streamdec.bulk.decode_arrow`.
@@ -74,8 +75,9 @@ class BulkDecoder:
 
     Raises TypeError if an argument has the wrong type, for an unknown option, or if there are
     options of ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two
-    columns would have the same name, or for an unknown value of ``unknown_ids`` or ``fast``. A path
-    is not checked: it may exist only where the object is called.
+    columns would have the same name, if ``to`` is empty, or for an unknown value of
+    ``unknown_ids`` or ``fast``. A path is not checked: it may exist only where the object is
+    called.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -113,13 +115,14 @@ class BulkDecoder:
         for name in loading:
             if name not in known:
                 options = [*signature(BulkDecoder).parameters, *known]
-                call = f"conditions=StopConditions({name}=...)"
-                raise wrong_option("BulkDecoder", name, options, call)
+                call = "conditions=StopConditions({}=...)"
+                raise unknown_bulk_option("BulkDecoder", name, options, call)
         if loading.get("fast") not in (None, *MODES):
             raise ValueError(f"fast must be one of {', '.join(MODES)}, not {loading['fast']!r:.40}")
         if loading and not is_path:
             raise TypeError(
-                f"the tokenizer is already loaded; remove the options {', '.join(loading)}"
+                f"the tokenizer is already loaded; remove the options {', '.join(loading)}, or "
+                "pass the path of the tokenizer"
             )
         if conditions is not None and not isinstance(conditions, StopConditions):
             raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
@@ -194,8 +197,8 @@ class BulkDecoder:
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield each of ``batches`` with the new columns; for Spark's ``mapInArrow``.
 
-        Raises the errors of ``decode``, which count rows from 0 in each batch. Raises TypeError for
-        a table or one record batch.
+        Raises the errors of ``decode``, which count rows from 0 in each batch. Raises TypeError if
+        ``batches`` is a table or a single record batch.
         """
         pa = pyarrow()
         if isinstance(batches, (pa.Table, pa.RecordBatch)):

@@ -10,14 +10,14 @@ import contextlib
 import gzip
 import os
 import zlib
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.json_rows import json_line, json_text, parse_json, with_fields
+from streamdec.bulk.json_rows import GZIP_SUFFIX, Line, json_text, kind_of, parse_json, with_fields
+from streamdec.bulk.json_tables import check_json, json_lines
 from streamdec.bulk.mistakes import no_column
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
@@ -33,8 +33,6 @@ SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-GZIP_SUFFIX = ".gz"
-"""JSONL whose name ends in it, such as ``.jsonl.gz``, is compressed."""
 GZIP_LEVEL = 6
 """The level that gzip itself uses."""
 SUFFIXES_SHOWN = f"{', '.join(SUFFIXES)} (or .jsonl{GZIP_SUFFIX})"
@@ -46,17 +44,6 @@ BLOCK_VALUES = 2**22
 BATCH_ROWS = 2**10
 """Rows that are read from Parquet, or converted to objects, at a time. This bounds memory, because
 conversion copies a dictionary's value for each use."""
-
-
-class Line(NamedTuple):
-    """A row of JSONL."""
-
-    number: int
-    """The number of its line, from 1."""
-    text: str
-    """The object as it is spelled in the file. A list of ids became an object."""
-    row: dict[str, Any]
-    """The parsed object."""
 
 
 class Block(NamedTuple):
@@ -71,7 +58,7 @@ class Block(NamedTuple):
 
 
 def known_format(path: Path) -> Format | None:
-    """Return the format by the suffix of ``path``; None for another suffix."""
+    """Return the format by the suffix of ``path``; None for an unknown suffix."""
     suffix = without_gzip(path).suffix.lower()
     found = SUFFIXES.get(suffix)
     return None if is_gzip(path) and found != "jsonl" else found
@@ -80,13 +67,13 @@ def known_format(path: Path) -> Format | None:
 def format_of(path: Path) -> Format:
     """Return the format by the suffix of ``path``.
 
-    Raises SourceError for another suffix.
+    Raises SourceError for an unknown suffix.
     """
     found = known_format(path)
     if found is None:
         if path.suffix == ".npy":
             raise SourceError(
-                f"{path}: a file of NumPy is not read; write its rows as Parquet: "
+                f"{path}: NumPy files cannot be read; write the rows as Parquet: "
                 "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
                 f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
             )
@@ -95,7 +82,7 @@ def format_of(path: Path) -> Format:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether ``path``, if it is JSONL, is compressed."""
+    """Whether the name of ``path`` has the suffix of compressed files."""
     return path.suffix.lower() == GZIP_SUFFIX
 
 
@@ -106,9 +93,9 @@ def without_gzip(path: Path) -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Return a context in which errors of the system name a file.
+    """Return a context in which each OSError names a file.
 
-    The file is ``path`` where the system does not name one, as for a full disk.
+    If the system names none, as for a full disk, the file is ``path``.
     """
     try:
         yield
@@ -160,9 +147,10 @@ def schema_of(path: Path, file_format: Format, column: str) -> Any:
 
 
 def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
-    """Return the names of the columns of ``path``; of JSONL, those of its first row.
+    """Return the names of the columns of ``path``.
 
-    Returns no name for JSONL without rows. Raises SourceError if the file cannot be read.
+    For JSONL these are the fields of the first row; without rows the list is empty. Raises
+    SourceError if the file cannot be read.
     """
     if file_format != "jsonl":
         return [*schema_of(path, file_format, column).names]
@@ -257,7 +245,7 @@ def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
 
 
 def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    """Return the file with the lines of ``raw``, which may be compressed."""
+    """Return ``raw``, or the decompressed file if it is compressed."""
     return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
@@ -288,7 +276,7 @@ def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
     if isinstance(row, list):
         return Line(number, f"{{{json_text(column)}: {text}}}", {column: row})
     if not isinstance(row, dict):
-        told = f"expected an object or a list of token ids, got {_kind(row)}"
+        told = f"expected an object or a list of token ids, got {kind_of(row)}"
         raise SourceError(f"{path}: line {number}: {told}")
     if column not in row:
         raise SourceError(f"{path}: line {number}: {no_column(column, row)}")
@@ -299,15 +287,10 @@ def _check_ids(where: str, ids: object, column: str) -> None:
     if ids is None:
         return
     if not isinstance(ids, list):
-        told = f"{where}: {column!r} must be a list of integers or null, got {_kind(ids)}"
+        told = f"{where}: {column!r} must be a list of integers or null, got {kind_of(ids)}"
         raise SourceError(told)
     for index, token_id in enumerate(ids):
         check_token_id(token_id, index, what=f"{where}: token")
-
-
-def _kind(value: object) -> str:
-    names = {str: "a string", list: "a list", dict: "an object", type(None): "null"}
-    return names.get(type(value), "true or false" if isinstance(value, bool) else "a number")
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -330,7 +313,7 @@ class Sink(Protocol):
 
 
 def codec_of(path: Path) -> str | None:
-    """Return the compression of a Parquet file; None if it has no rows."""
+    """Return the compression of a Parquet file; None without rows or columns."""
     with library("pyarrow.parquet", "bulk", WHAT).ParquetFile(path) as file:
         if not file.num_row_groups or not file.metadata.num_columns:
             return None
@@ -343,10 +326,10 @@ def open_sink(
 ) -> Sink:
     """Return a new file for rows of ``schema``.
 
-    ``compressed`` is for JSONL, and ``codec`` for Parquet; None is the usual one.
+    ``compressed`` is for JSONL. ``codec`` is for Parquet; None is the default codec.
     """
     if file_format == "jsonl":
-        _check_json(schema)
+        check_json(schema)
         return _JsonlSink(path, compressed=compressed)
     pa = pyarrow()
     try:
@@ -389,7 +372,7 @@ class _JsonlSink:
     def write(self, table: Any, lines: Sequence[Line] | None) -> None:
         if lines is None:
             for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-                self._file.writelines(map(_json_line, _objects(batch)))
+                self._file.writelines(json_lines(batch))
             return
         new = table.to_pylist()
         self._file.writelines(
@@ -401,152 +384,3 @@ class _JsonlSink:
             self._file.close()
         finally:
             self._raw.close()
-
-
-# --- from JSON to tables --------------------------------------------------------------------------
-
-
-def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
-    """Return rows of JSONL as a table.
-
-    It has the columns of ``table`` and of the objects. ``schema`` is the schema of the first rows
-    of the file; None for the first rows. Raises SourceError, which names the line, for a value that
-    does not fit the rows before it.
-    """
-    pa = pyarrow()
-    columns = {}
-    for name in dict.fromkeys(name for line in lines for name in line.row):
-        if name in table.column_names:
-            columns[name] = table.column(name)
-            continue
-        if schema is not None and name not in schema.names:
-            number = next(line.number for line in lines if name in line.row)
-            raise SourceError(
-                f"{path}: line {number}: the first rows have no column {name!r}, and a table needs "
-                "the same columns in all rows; write JSONL instead"
-            )
-        kind = None if schema is None else schema.field(name).type
-        columns[name] = _column_of(path, name, lines, kind)
-    columns |= {name: table.column(name) for name in table.column_names if name not in columns}
-    if schema is None:
-        return pa.table(columns)
-    for field in schema:
-        if field.name not in columns:
-            columns[field.name] = pa.nulls(len(lines), field.type)
-    return pa.table({name: columns[name] for name in schema.names})
-
-
-def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
-    """Return one column of objects, of the type ``kind`` if it is not None."""
-    values = [line.row.get(name) for line in lines]
-    try:
-        return _array(name, values, kind)
-    except (pyarrow().ArrowException, ValueError, OverflowError):
-        raise _misfit(path, name, lines, kind) from None
-
-
-def _misfit(path: Path, name: str, lines: Sequence[Line], kind: Any) -> SourceError:
-    """Return the error for the first value that is not like those before it."""
-    values = [line.row.get(name) for line in lines]
-    errors = (pyarrow().ArrowException, ValueError, OverflowError)
-
-    def error_of(some: Sequence[Any], kind: Any = None) -> Exception | None:
-        try:
-            _array(name, some, kind)
-        except errors as error:
-            return error
-        return None
-
-    place = bisect_left(
-        range(len(values)), True, key=lambda last: error_of(values[: last + 1], kind) is not None
-    )
-    alone = error_of(values[place : place + 1])
-    if alone is not None:
-        told = f"a table cannot store this value: {alone}"
-    else:
-        before = kind or _array(name, values[:place], None).type
-        told = f"{values[place]!r:.60} does not fit the rows before, whose type is {before}"
-    where = f"{path}: line {lines[place].number}: column {name!r}"
-    return SourceError(f"{where}: {told}; write JSONL instead")
-
-
-def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
-    pa = pyarrow()
-    name.encode()  # a lone surrogate is an error here, and a crash in Arrow
-    found = pa.array(values)
-    if kind is None or found.type == kind:
-        return found
-    if not _fits(found.type, kind):
-        raise ValueError(f"{found.type} does not fit {kind}")
-    return pa.array(values, kind)
-
-
-def _fits(found: Any, kind: Any) -> bool:
-    """Whether the values of a type are the same in another type.
-
-    Arrow itself would leave out fields of objects, and turn numbers into strings.
-    """
-    types = pyarrow().types
-    if found == kind or types.is_null(found):
-        return True
-    if types.is_integer(found) or types.is_floating(found):
-        return bool(types.is_floating(kind))
-    if types.is_list(found) and types.is_list(kind):
-        return _fits(found.value_type, kind.value_type)
-    if types.is_struct(found) and types.is_struct(kind):
-        theirs = {field.name: field.type for field in kind}
-        return all(
-            field.name in theirs and _fits(field.type, theirs[field.name]) for field in found
-        )
-    return False
-
-
-# --- from tables to JSON --------------------------------------------------------------------------
-
-_INSTEAD = "write Parquet or Arrow instead, or convert the column to strings first"
-
-
-def _check_json(schema: Any) -> None:
-    """Raise SourceError for a column whose type JSON does not have, such as a time."""
-    for field in schema:
-        if not _has_json(field.type):
-            raise SourceError(
-                f"column {field.name!r} has the type {field.type}, which JSON does not have; "
-                f"{_INSTEAD}"
-            )
-
-
-def _has_json(kind: Any) -> bool:
-    types = pyarrow().types
-    if types.is_dictionary(kind):
-        return _has_json(kind.value_type)
-    binary = ("binary", "large_binary", "fixed_size_binary", "binary_view")
-    if any(getattr(types, f"is_{each}")(kind) for each in (*binary, "temporal", "decimal")):
-        return False
-    return all(_has_json(kind.field(place).type) for place in range(kind.num_fields))
-
-
-def _objects(batch: Any) -> list[dict[str, Any]]:
-    columns: dict[str, list[Any]] = {}
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        if name in columns:
-            raise SourceError(f"two columns are called {name!r}; JSONL needs different names")
-        columns[name] = values.to_pylist()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    try:
-        return json_line(row)
-    except (TypeError, ValueError) as error:
-        name = next(name for name, value in row.items() if not _is_json(value))
-        told = f"column {name!r} has a value that JSON does not have: {row[name]!r:.60}"
-        raise SourceError(f"{told}; {_INSTEAD}") from error
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json_text(value)
-    except (TypeError, ValueError):
-        return False
-    return True

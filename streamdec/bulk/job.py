@@ -1,9 +1,9 @@
 """Decode one file of token ids into one file with texts.
 
 The rows are written to ``OUT.streamdec-part``, beside the output. That file is renamed to the
-output in one step, when it is complete and on the disk, so an output is never incomplete. It is
-locked while a job writes it, and deleted after an error. A job that was killed leaves it behind,
-and the next job replaces it.
+output in one step, when it is complete and on the disk, so an output is never incomplete. The file
+is locked while a job writes it, and deleted after an error. A job that was killed leaves the file
+behind, and the next job replaces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from streamdec.bulk.column import column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
-    Line,
     Sink,
     codec_of,
     columns_of,
@@ -30,8 +29,9 @@ from streamdec.bulk.formats import (
     open_sink,
     read_blocks,
     schema_of,
-    table_of,
 )
+from streamdec.bulk.json_rows import Line
+from streamdec.bulk.json_tables import table_of
 from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError
 
@@ -41,7 +41,7 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 PART_SUFFIX = ".streamdec-part"
-"""The suffix of an incomplete output, which no file of the user has."""
+"""The suffix of an incomplete output. A user's own file is unlikely to have it."""
 
 _ROW = re.compile(r"\brow (\d+): ")
 
@@ -197,7 +197,7 @@ class Job:
     def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
         """Return the rows of ``block`` to write.
 
-        ``schema`` is that of the first rows; None for the first rows.
+        ``schema`` is the schema of the first block; None for the first block.
         """
         for line in block.lines or ():
             if not line.row.keys().isdisjoint(self.decoder.columns):
@@ -229,7 +229,7 @@ def _bare(schema: Any) -> Any:
 
 @contextlib.contextmanager
 def _lines_in_errors(lines: Sequence[Line] | None, first_row: int) -> Iterator[None]:
-    """Return a context in which errors name the lines of JSONL, not the rows."""
+    """Return a context in which errors name the line of JSONL instead of the row."""
     try:
         yield
     except StreamdecError as error:

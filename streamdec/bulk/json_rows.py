@@ -1,8 +1,8 @@
-"""Rows of JSONL: parsed strictly, and written with the spelling that they had.
+"""Parses rows of JSONL strictly, and copies the exact text of their fields.
 
-JSON has more numbers than Python: ``1e400``, and ``1.10`` that is not ``1.1``. A row that is
-written again therefore keeps the text of its fields. NaN and Infinity are not JSON, although
-Python's ``json`` reads and writes them, so they are errors.
+Python's numbers cannot represent all numbers of JSON: ``1e400`` becomes infinity, and ``1.10``
+becomes ``1.1``. So a field that is written again keeps its text. NaN and Infinity are errors: they
+are not JSON, although Python's ``json`` reads and writes them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+GZIP_SUFFIX = ".gz"
+"""The last suffix of a compressed file, as in ``.jsonl.gz``."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Line(NamedTuple):
+    """A row of JSONL."""
+
+    number: int
+    """The number of its line, from 1."""
+    text: str
+    """The object exactly as in the file; for a list of ids, an object with this list."""
+    row: dict[str, Any]
+    """The parsed object."""
 
 
 def _refuse(name: str) -> NoReturn:
@@ -26,8 +40,8 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 def parse_json(text: str) -> Any:
     """Return the value of ``text``.
 
-    Raises ValueError, or RecursionError if it is nested too deeply. A json.JSONDecodeError has the
-    position.
+    Raises ValueError if ``text`` is not JSON, and RecursionError if it is nested too deeply. A
+    json.JSONDecodeError is a ValueError with the position.
 
     >>> from streamdec.bulk.json_rows import parse_json
     >>> parse_json('{"a": NaN}')
@@ -47,7 +61,10 @@ def json_text(value: Any) -> str:
 
 
 def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> bytes:
-    """Return ``row`` and the fields of :func:`raw_fields` as a line of UTF-8."""
+    """Return a line of UTF-8: an object with the fields of ``row`` and ``kept``.
+
+    ``kept`` has the text of each field, as :func:`raw_fields` returns it.
+    """
     text = json_text(row)
     if kept:
         fields = ", ".join(f"{json_text(name)}: {value}" for name, value in kept.items())
@@ -57,9 +74,9 @@ def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> 
 
 
 def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
-    r"""Return a line: the object that is spelled ``text``, with new fields.
+    r"""Return a line: the object in ``text`` with the new ``fields``.
 
-    The object is not empty.
+    The object in ``text`` must have a field.
 
     >>> from streamdec.bulk.json_rows import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})
@@ -70,7 +87,7 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def raw_fields(text: str) -> dict[str, str]:
-    """Return the spelling of each field of ``text``, an object of valid JSON.
+    """Return the text of the value of each field of ``text``, a valid JSON object.
 
     >>> from streamdec.bulk.json_rows import raw_fields
     >>> raw_fields('{"n": 1.10, "a" : [1,2]}')
@@ -92,3 +109,20 @@ def raw_fields(text: str) -> dict[str, str]:
 def _after_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
+
+
+def kind_of(value: object) -> str:
+    """Return the JSON name of the type of ``value``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,4 +1,4 @@
-"""Errors for wrong columns, tables and options, which say what to write instead."""
+"""Errors for wrong columns, tables and options. They say what to write instead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import OPTIONS
 
 MOST_NAMES = 12
-"""The columns that an error names."""
+"""The most columns that an error names."""
 
 
 def no_column(name: str, names: Iterable[str]) -> SourceError:
-    """The error for rows without the column of token ids."""
+    """Return the error for rows without the column ``name``.
+
+    The rows have the columns ``names``.
+    """
     shown = [*names]
     there = ", ".join(f"{each!a:.40}" for each in shown[:MOST_NAMES]) or "none"
     if len(shown) > MOST_NAMES:
@@ -38,10 +41,11 @@ def what_to_write(value: object) -> str:
     return ""
 
 
-def wrong_option(what: str, name: str, known: Iterable[str], call: str) -> TypeError:
+def unknown_bulk_option(what: str, name: str, known: Iterable[str], call: str) -> TypeError:
     """Return the error for the option ``name``, which ``what`` does not have.
 
-    ``known`` are its options. ``call`` says how to pass stop conditions.
+    ``known`` are the options of ``what``. ``call`` shows how to pass a stop condition, with ``{}``
+    for its name.
     """
     return unknown_option(what, name, [*known], dict.fromkeys(OPTIONS, f"for stops, write {call}"))
 

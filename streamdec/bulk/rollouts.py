@@ -95,8 +95,8 @@ def decode_rollouts(
     Each row equals the result of a StopSequenceDecoder, including its flush.
 
     Args:
-        rows: the generated ids: lists, arrays or tensors, or one array or tensor of (rows, tokens);
-            or a column of lists of Arrow, pandas or Polars.
+        rows: the generated ids: lists, arrays or tensors; or one array or tensor of (rows, tokens);
+            or a column of Arrow, pandas or Polars whose values are lists.
         tokenizer: the tokenizer.
         conditions: when a row ends; one for all rows, or one for each row. Name the
             ``eos_token_ids`` of the model: without them, padding after the end is text.

@@ -98,12 +98,12 @@ def bulk(
     .jsonl.gz; each line an object, or a list of ids), or a folder of such files. OUTPUT is a file.
     If INPUT is a folder or several files, OUTPUT is a folder, in which the files keep their names
     (with the suffix of --output-format). A folder is read with its sub-folders and links. Names
-    that begin with "." or "_" are left out; other files that are not read are named on stderr.
+    that begin with "." or "_" are left out. Files with other suffixes are named on stderr.
 
     Each text equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id
-    with --unknown-ids error, the command names the row and ends. The exit status is then 1, also
-    for other rows and files that cannot be read. With other values of --unknown-ids, the last line
-    on stdout has the number of unknown ids.
+    with --unknown-ids error, the command names the row and ends with exit status 1. A row or a file
+    that cannot be read has the same effect. With other values of --unknown-ids, the last line on
+    stdout has the number of unknown ids.
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
@@ -113,9 +113,9 @@ def bulk(
     'unknown_tokens' (before the end, missing in the tokenizer).
 
     Each output is written to OUTPUT.streamdec-part and renamed when it is complete. After an
-    interruption, --resume decodes the files whose outputs do not exist. An output that is
-    older than its input, or lacks a column, is an error. The tokenizer and the options of an
-    earlier run are not known. Memory does not grow with the files. Needs the extra bulk.
+    interruption, --resume decodes the files whose outputs do not exist. An output that is older
+    than its input, or lacks a new column, is an error. The tokenizer and the options of the earlier
+    run are not compared. Memory does not grow with the files. Needs the extra bulk.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
 """The files that ``streamdec bulk`` reads and writes.
 
-In: the paths of the command line. Out: each file to read, and the one to write. Of a folder, files
-are read whose suffix is known, also in its sub-folders and behind links. As in Spark and Arrow,
-names that begin with "." or "_" are left out. Other files that are not read are named on stderr.
+In: the paths of the command line. Out: each file to read, and the file to write for it. In a
+folder, its sub-folders and links, the files with a known suffix are read. As in Spark and Arrow,
+names that begin with "." or "_" are left out. A line on stderr names other files that are not read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pairs_of(
     input_format: Format | None,
     output_format: Format | None,
 ) -> Iterator[tuple[Path, Path, Format, Format]]:
-    """Yield each file to read and the one to write, with their formats."""
+    """Yield each file to read and the file to write for it, with their formats."""
     if "-" in (*inputs, output):
         raise click.UsageError(
             "'bulk' reads and writes files, not stdin or stdout (-). For JSONL, use 'streamdec "
@@ -82,12 +82,12 @@ def _files(
             what = f"{input_format} files" if input_format else f"files ({SUFFIXES_SHOWN})"
             raise CannotBeginError(f"{given}: no {what} in this folder")
         if unread and input_format is None:
-            more = len(unread) - MOST_NAMED
-            names = ", ".join(map(str, unread[:MOST_NAMED])) + (f" and {more:,} more" * (more > 0))
-            is_or_are = "is" if len(unread) == 1 else "are"
+            names = ", ".join(map(str, unread[:MOST_NAMED]))
+            if len(unread) > MOST_NAMED:
+                names += f" and {len(unread) - MOST_NAMED:,} more"
             say(
-                f"{given}: {counted(len(unread), 'file')} {is_or_are} not read, because of the "
-                f"name: {names}"
+                f"{given}: not reading {counted(len(unread), 'file')} with another suffix or a "
+                f"leading '_': {names}"
             )
         for path in found:
             yield path, path.relative_to(given)
@@ -96,17 +96,17 @@ def _files(
 def _in_folder(
     folder: Path, input_format: Format | None, target: Path
 ) -> tuple[list[Path], list[Path]]:
-    """Return the files to read, and the other files."""
+    """Return the files to read, and other files to name as not read."""
     found: list[Path] = []
     unread: list[Path] = []
-    # What an earlier run wrote is not an input, unless it wrote beside the inputs.
+    # Outputs of an earlier run are not inputs, unless they are in the same folder.
     outputs = {target.resolve()} - {folder.resolve()}
     for path in _walk(folder, outputs):
-        known = known_format(path)
-        if known is None or _is_marked(path.name):
-            # Such as _SUCCESS and _metadata of Spark, which have no rows.
-            if known is not None or not _is_marked(path.name):
-                unread.append(path)
+        known, is_marked = known_format(path), _is_marked(path.name)
+        if is_marked and known is None:
+            continue  # such as _SUCCESS and _metadata of Spark, which have no rows
+        if is_marked or known is None:
+            unread.append(path)
         elif not path.exists():
             raise CannotBeginError(f"{path}: a link to a file that does not exist")
         elif path.is_file() and input_format in (None, known):
@@ -134,8 +134,8 @@ def _walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
 
 
 def _is_marked(name: str) -> bool:
-    """Whether the name is one for files that are not data, such as ``_temporary``.
+    """Whether ``name`` marks a file or folder that is not data.
 
-    A folder ``_day=1`` is a part of a data set.
+    An example is ``_temporary``. A folder ``_day=1`` is a partition of the data.
     """
     return name.startswith("_") and "=" not in name

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from streamdec.bulk.json_rows import json_line
-from streamdec.bulk.mistakes import check_new
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, say
 from streamdec.cli.rows import (
@@ -71,11 +69,11 @@ def decode(
 
     FILE contains the token ids of one text, with white space or commas between; or JSONL, each line
     a list of ids or an object with the field --column. A bad line, or a bad plain id, is named on
-    stderr and left out. The exit status is then 1. After 20 such messages they are only counted.
+    stderr and left out. The exit status is then 1. After 20 messages, bad lines are only counted.
 
-    With --output jsonl, the other fields of a row are written as they are spelled. A row that has a
-    field with the name of a new one is a bad line; see --prefix. If the ids are null, so is the
-    text (an empty line in plain text).
+    With --output jsonl, the other fields of a row are copied exactly as they are written. A row
+    that already has a field with the name of a new one is a bad line; see --prefix. If the ids are
+    null, so is the text (an empty line in plain text).
 
     --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
     For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
@@ -118,7 +116,7 @@ class _Job:
         column: str,
         prefix: str | None,
     ) -> None:
-        """``prefix`` is that of new fields; None writes text."""
+        """``prefix`` comes before the names of new fields; with None the output is text."""
         self._tokenizer = tokenizer
         self._conditions = conditions
         self._options = options
@@ -197,7 +195,7 @@ class _Job:
                 try:
                     chunk = stream.step(self._given.parse_id(word, place))
                 except TokenIdError as error:
-                    # The stream did not count the bad ids before.
+                    # The stream has not counted earlier bad ids.
                     raise error.at(place) from None
                 texts.append(chunk.text)
                 if chunk.finish_reason is not None:
@@ -211,18 +209,13 @@ class _Job:
         elif text:
             self._write(line, text, {})
 
-    def _write(
-        self, line: int, text: str | None, end: dict[str, Any], row: bytes | None = None
-    ) -> None:
-        """Write a complete text: that of a ``row``, or the rest of the stream."""
+    def _write(self, line: int, text: str | None, end: dict[str, Any], row: bytes = b"") -> None:
+        """Write the text of a ``row``, or the rest of the stream of plain ids."""
         if self._is_text:
             self._out.write(f"{text or ''}\n".encode())
             return
-        new = {f"{self._prefix}{name}": value for name, value in {"text": text, **end}.items()}
-        fields = {} if row is None else self._given.other_fields(row, self._column)
-        check_new(new, fields)
-        new = new if "line" in fields else {"line": line, **new}
-        self._out.write(json_line(new, fields))
+        new = {"text": text, **end}
+        self._out.write(self._given.output_line(line, row, self._column, new, self._prefix))
 
     def _new_stream(self) -> StopSequenceDecoder:
         return StopSequenceDecoder(self._tokenizer, self._conditions, **self._options)

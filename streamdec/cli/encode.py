@@ -7,8 +7,6 @@ from io import BufferedReader
 
 import click
 
-from streamdec.bulk.json_rows import json_line
-from streamdec.bulk.mistakes import check_new
 from streamdec.cli.loading import Loader, loading_options, say_what_encodes, tokenizer_option
 from streamdec.cli.progress import Progress
 from streamdec.cli.rows import (
@@ -65,12 +63,12 @@ def encode(
 
     FILE contains one text, including the newline at its end; or JSONL, each line a string or an
     object with the field --column. A bad line is named on stderr and left out, and the exit status
-    is then 1. After 20 such messages they are only counted. A line on stderr says which library
+    is then 1. After 20 messages, bad lines are only counted. A line on stderr says which library
     encodes, and why.
 
-    With --output jsonl, the other fields of a row are written as they are spelled. A row that has a
-    field with the name of a new one is a bad line; see --prefix. If the text is null, so are the
-    ids (an empty line in plain ids).
+    With --output jsonl, the other fields of a row are copied exactly as they are written. A row
+    that already has a field with the name of a new one is a bad line; see --prefix. If the text is
+    null, so are the ids (an empty line in plain ids).
 
     'streamdec decode' can read the output. For several texts, use --output jsonl here and
     --input-format jsonl there. Otherwise it reads all ids as one text.
@@ -89,19 +87,16 @@ def encode(
         for number, row in given.rows():
             with given.complaints.about(number):
                 text = given.parse_row(row, column, str)
-                ids = None
+                ids: list[int] | None = None
                 if text is not None:
-                    ids = loaded.encode(
+                    encoding = loaded.encode(
                         text, add_special_tokens=add_special_tokens, special=special
-                    ).ids
+                    )
+                    ids = list(encoding.ids)
                 if output == "ids":
                     out.write(" ".join(map(str, ids or ())).encode() + b"\n")
                 else:
-                    new = {f"{prefix}token_ids": None if ids is None else list(ids)}
-                    fields = given.other_fields(row, column)
-                    check_new(new, fields)
-                    head = {} if "line" in fields else {"line": number}
-                    out.write(json_line(head | new, fields))
+                    out.write(given.output_line(number, row, column, {"token_ids": ids}, prefix))
             progress(f"line {number:,}")
     out.flush()
     given.complaints.exit_if_any()

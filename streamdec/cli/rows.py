@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,8 @@ from typing import Any, Literal, Self
 
 import click
 
-from streamdec.bulk.json_rows import parse_json, raw_fields
-from streamdec.bulk.mistakes import no_column
+from streamdec.bulk.json_rows import GZIP_SUFFIX, json_line, kind_of, parse_json, raw_fields
+from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
 from streamdec.cli.spelling import spelled
@@ -33,19 +33,17 @@ InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""
 
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
-GZIP_SUFFIX = ".gz"
-"""A FILE with this suffix is compressed."""
 CHUNK_BYTES = 65_536
 LONGEST_WORD = 64
 """Bytes kept of a word that continues. A token id has at most ten digits."""
 MOST_COMPLAINTS = 20
-"""The most errors of lines that are shown; the others are counted."""
+"""The most errors of lines that are shown. Further errors are only counted."""
 
 _TABLES = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
 """The first bytes of formats that ``streamdec bulk`` reads."""
 _NUMPY = b"\x93NUMPY"
 _GZIP = b"\x1f\x8b"
-_OTHERS = {b"PK\x03\x04": "zip (as .npz and .pt are)", b"(\xb5/\xfd": "zstd"}
+_OTHERS = {b"PK\x03\x04": "zip (.npz or .pt)", b"(\xb5/\xfd": "zstd"}
 MARKS = (*_TABLES, _NUMPY, _GZIP, *_OTHERS)
 """The first bytes of files that are not token ids, text or JSON."""
 _JSONL_OF_NUMPY = "import numpy; print(*numpy.atleast_2d(numpy.load({!r})).tolist(), sep='\\n')"
@@ -99,13 +97,13 @@ prefix_option = click.option(
     "--prefix",
     default="",
     metavar="TEXT",
-    help="Text before the names of all new columns (fields of JSONL), if the rows have columns of "
-    "these names: new_ for 'new_text'.",
+    help="Text before the names of all new columns (fields of JSONL), for rows that already have "
+    "these names. With new_, 'text' becomes 'new_text'.",
 )
 
 
 class _InputFile(UserFile):
-    """A FILE to read. Its errors say how to give the input itself, or the tokenizer."""
+    """A FILE to read. Its errors say what to write instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -125,7 +123,7 @@ class _InputFile(UserFile):
 
 
 def _is_like_a_path(value: str) -> bool:
-    """Whether ``value`` is meant as a path, not as an input."""
+    """Whether ``value`` looks like a path, and not like the input itself."""
     path = Path(value)
     return not re.search(r"\s", value) and (len(path.parts) > 1 or path.suffix != "")
 
@@ -150,8 +148,8 @@ class Input:
     def _chunks(self, source: Any) -> Iterator[bytes]:
         """Yield the bytes that have arrived at ``source``.
 
-        stdout is flushed before each wait for more. Raises CannotBeginError if the file has another
-        format.
+        stdout is flushed before each wait for more bytes. Raises CannotBeginError if the file has a
+        format that this command does not read.
         """
         if source.isatty():
             say("Reading from the terminal; press Ctrl-D on an empty line to end.")
@@ -162,7 +160,7 @@ class Input:
             if head is not None:
                 head += chunk
                 if any(len(mark) > len(head) and mark.startswith(head) for mark in MARKS):
-                    continue  # a part of a mark
+                    continue  # read the rest of a possible mark
                 self._check_format(head)
                 chunk, head = head, None
             yield chunk
@@ -178,9 +176,9 @@ class Input:
         return found
 
     def _check_format(self, begin: bytes) -> None:
-        """Raise CannotBeginError if ``begin`` begins a file that is not text.
+        """Raise CannotBeginError if a file that begins with ``begin`` is not text.
 
-        A text may begin with PAR1, but has no zero bytes.
+        A text may begin with "PAR1". But then it has no zero bytes.
         """
         if not begin.startswith(MARKS) or (self.format == "text" and b"\0" not in begin):
             return
@@ -188,28 +186,27 @@ class Input:
         command = context.command_path if context else "streamdec"
         for mark, name in _TABLES.items():
             if begin.startswith(mark):
-                told = f"{self.name}: this is a file of {name}, which {command!r} does not read"
+                told = f"{self.name}: {command!r} does not read {name} files"
                 if self._plain == "text":
-                    raise CannotBeginError(f"{told}; write its texts as JSONL")
+                    raise CannotBeginError(f"{told}; write the texts as JSONL")
                 raise CannotBeginError(
-                    f"{told}; 'streamdec bulk' decodes it, and can write JSONL, which this command "
-                    "reads"
+                    f"{told}; decode it with 'streamdec bulk', or write the ids as JSONL"
                 )
         if begin.startswith(_NUMPY):
             code = _JSONL_OF_NUMPY.format("ids.npy" if self.name == "<stdin>" else self.name)
             raise CannotBeginError(
-                f"{self.name}: this is a file of NumPy, which {command!r} does not read; write its "
-                f'rows as JSONL: python -c "{code}" > rows.jsonl'
+                f"{self.name}: {command!r} does not read NumPy files; write the rows as JSONL: "
+                f'python -c "{code}" > rows.jsonl'
             )
         if begin.startswith(_GZIP):
             raise CannotBeginError(
-                f"{self.name}: this is compressed with gzip; give it a name that ends in "
+                f"{self.name}: the file is compressed with gzip; give it a name that ends in "
                 f"{GZIP_SUFFIX}, or pipe it through gunzip"
             )
         for mark, name in _OTHERS.items():
             if begin.startswith(mark):
                 raise CannotBeginError(
-                    f"{self.name}: this is a file of {name}; expected {_FORMATS[self.format]}"
+                    f"{self.name}: this is a {name} file; expected {_FORMATS[self.format]}"
                 )
 
     def rows(self) -> Iterator[tuple[int, bytes]]:
@@ -226,8 +223,23 @@ class Input:
         """
         return parse_row(row, column, kind) if self.format == "jsonl" else decode_text(row)
 
+    def output_line(
+        self, number: int, row: bytes, column: str, new: Mapping[str, Any], prefix: str
+    ) -> bytes:
+        """Return the line of JSONL that a command writes for a parsed ``row``.
+
+        It has the row's number, the ``new`` fields with ``prefix`` before their names, and the
+        row's other fields without ``column``. A row with a field ``line`` keeps that field instead
+        of its number. Raises SourceError if the row has a field with the name of a new one.
+        """
+        fields = self.other_fields(row, column)
+        ours = {f"{prefix}{name}": value for name, value in new.items()}
+        check_new(ours, fields)
+        head = {} if "line" in fields else {"line": number}
+        return json_line(head | ours, fields)
+
     def other_fields(self, row: bytes, column: str) -> dict[str, str]:
-        """Return the spelling of the fields of a parsed row, without ``column``, by name."""
+        """Return the text of each field of a parsed ``row`` but ``column``."""
         if self.format != "jsonl" or not row.lstrip().startswith(b"{"):
             return {}
         fields = raw_fields(row.decode())
@@ -235,10 +247,10 @@ class Input:
         return fields
 
     def parse_id(self, word: bytes, place: int) -> int:
-        """Return the token id that ``word`` spells.
+        """Return the token id in ``word``, which is at ``place`` in the input.
 
-        Raises BadInputError if it is not an integer, and TokenIdError, with ``place``, if it is out
-        of range.
+        Raises BadInputError if the word is not an integer, and TokenIdError if the id is out of
+        range.
         """
         try:
             token_id = parse_id(word)
@@ -249,9 +261,9 @@ class Input:
         return check_token_id(token_id, place)
 
     def ids(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the line and the place of each token id, and the id.
+        """Yield the line, the place and the value of each token id.
 
-        Words that are not ids are reported. The place counts all words of the input from 0.
+        Words that are not ids are reported. Places count all words of the input from 0.
         """
         place = 0
         for number, words in numbered_words(self.chunks):
@@ -306,7 +318,7 @@ class Complaints:
         return True
 
     def exit_if_any(self) -> None:
-        """End the command if there were errors; say how many were not shown."""
+        """Exit if there were errors, and say how many were not shown."""
         if self.count > MOST_COMPLAINTS:
             more = self.count - MOST_COMPLAINTS
             say(f"{self.source_name}: {more:,} more errors are not shown; {self.count:,} in all")
@@ -383,7 +395,7 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
     """Return the value of a line of JSONL.
 
     Args:
-        line: A value itself, or an object.
+        line: The value itself, or an object that contains it.
         column: The field of an object that contains the value. A null there is returned as None.
         kind: The type of the value: list for token ids (whose items are not checked), str for a
             text.
@@ -395,11 +407,11 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
     if isinstance(row, kind):
         return row
     if not isinstance(row, dict):
-        raise BadInputError(f"expected {_KINDS[kind]} or an object, got {_kind_of(row)}")
+        raise BadInputError(f"expected {_KINDS[kind]} or an object, got {kind_of(row)}")
     if column in row:
         value = row[column]
         if value is not None and not isinstance(value, kind):
-            told = f"{column!r} must be {_KINDS[kind]} or null, got {_kind_of(value)}"
+            told = f"{column!r} must be {_KINDS[kind]} or null, got {kind_of(value)}"
             raise BadInputError(told)
         return value
     raise no_column(column, row)
@@ -414,20 +426,3 @@ def _parse_json(line: bytes) -> Any:
         raise
     except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
         raise BadInputError(f"not JSON that can be read: {error}") from error
-
-
-def _kind_of(value: object) -> str:
-    """Return the JSON name of the type of ``value``."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

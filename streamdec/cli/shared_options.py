@@ -33,7 +33,7 @@ class UserPath(click.Path):
 
 
 class UserFile(click.File):
-    """A file that is opened, with the path of a :class:`UserPath`."""
+    """A file to open, in whose path ``~`` is the home folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See click."""
@@ -42,7 +42,7 @@ class UserFile(click.File):
 
 def with_home(path: Any) -> Any:
     """Return ``path`` with the home folder in place of ``~``, if it is a string."""
-    # pathlib would also remove the slash at the end, which says that a path is a folder.
+    # pathlib would remove the slash at the end, which marks a folder.
     return os.path.expanduser(path) if isinstance(path, str) else path  # noqa: PTH111
 
 

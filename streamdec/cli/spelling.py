@@ -1,7 +1,6 @@
-"""The options of Python in a message, as the running command spells them.
+"""Replaces Python options in messages by the options of the running command.
 
-A message of the library says ``unknown_ids='skip'``; on the command line that is
-``--unknown-ids skip``.
+A message of the library says ``unknown_ids='skip'``. The command shows ``--unknown-ids skip``.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ _OPTION = re.compile(r"\b([a-z_]+)=('[^']*'|\"[^\"]*\"|True|False)?(?![\w(\[{])"
 
 
 def spelled(message: str, command: click.Command | None = None) -> str:
-    """Return ``message`` with the options of ``command``.
+    """Return ``message`` with the options of ``command`` in place of Python options.
 
-    The default is the running command.
+    The default is the running command. If no command runs, the message stays the same.
     """
     if command is None:
         context = click.get_current_context(silent=True)

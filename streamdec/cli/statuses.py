@@ -1,7 +1,7 @@
 """The exit statuses, which have the same meaning in all commands.
 
-Status 1 is about what the input contains: a line, a row, or a file of ``bulk``. Status 2 is about
-the command line and what it names: the command did not begin to read rows.
+Status 1 means that the input contains something wrong: a line, a row, or a file of ``bulk``. Status
+2 means that the command line, or a file that it names, is wrong, so that no row was read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
 STATUSES: Mapping[int, str] = {
     DONE: "Done, and nothing is wrong.",
-    NOT_ALL_IS_WELL: "Something is wrong: a bad line, id, row or file of rows in the input (named "
-    "on stderr), texts or ids that differ, or a finding of preflight at least as severe as "
-    "--fail-on.",
-    CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a file for another "
-    "command, no row in the input of trace or verify, an output that exists, a tokenizer that "
-    "cannot be loaded, a missing extra. Also for system errors, such as a full disk.",
+    NOT_ALL_IS_WELL: "Something is wrong: a bad line, id, row or file in the input (named on "
+    "stderr), texts or ids that differ, or a finding of preflight at least as severe as --fail-on.",
+    CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a file in a format "
+    "that the command does not read, no row for trace or verify, an existing output, a tokenizer "
+    "that cannot be loaded, a missing extra. Also for system errors, such as a full disk.",
     STUCK: "An engine of `serve` did not end in time, so the process ended without it.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
     OUTPUT_CLOSED: "The reader of the output closed the pipe, as head does.",
@@ -39,7 +38,7 @@ STATUS_LINE = (
 
 
 class BadFileError(click.ClickException):
-    """A file of the input is bad, and the command ends."""
+    """A file of the input is damaged, and the command ends."""
 
     exit_code = NOT_ALL_IS_WELL
 

@@ -152,7 +152,7 @@ def trace(
 # --- ids ------------------------------------------------------------------------------------------
 
 Numbered = tuple[int, int, Any]
-"""A line, a place, and the token id there."""
+"""A token id after its line and its place in the input."""
 
 
 def _row(given: Input, column: str, wanted: int | None) -> Iterator[Numbered]:
@@ -207,7 +207,7 @@ def _step(
             try:
                 tracer.step(token_id)
             except TokenIdError as error:
-                # The stream did not count the bad ids before.
+                # The stream has not counted earlier bad ids.
                 raise error.at(place) from None
         if tracer.finished:
             return

@@ -82,7 +82,7 @@ def verify(
     """Compare streamed text with the full decode, for each row of FILE.
 
     Without FILE, or with "-", the rows are read from stdin. FILE contains token ids; or JSONL, each
-    line a list of ids or an object with the field --column. Rows with null there are left out.
+    line a list of ids or an object with the field --column. Rows whose field is null are left out.
 
     Each row is streamed in several ways: id by id, in random batches, restored from snapshots at
     random places, and with its first ids as the prompt. Each way is tried with and without stops,
@@ -119,7 +119,7 @@ def verify(
                 value: Any = row
                 if isinstance(row, bytes):
                     value = given.parse_row(row, column, str if of_encoders else list)
-                if value is None:  # a row without ids
+                if value is None:
                     continue
                 told = kind.difference(number, value, is_shown=differing < MOST_SHOWN)
                 if told is not None:

@@ -10,14 +10,15 @@ from streamdec.tables.decode_options import Options
 
 
 def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> TypeError:
-    """Return the error for ``others``, options that the decoder ``what`` lacks.
+    """Return the error for the first of ``others``.
 
-    It names the first. ``known`` are its parameters besides the options of decoding.
+    These are options that the decoder ``what`` does not have. ``known`` are the parameters of
+    ``what`` besides the options of decoding.
     """
-    of_stops = what if "conditions" in known else "StopSequenceDecoder"
+    with_stops = what if "conditions" in known else "StopSequenceDecoder"
     elsewhere = {
-        "conditions": f"write {of_stops}(tokenizer, conditions)",
-        **dict.fromkeys(OF_CONDITIONS, f"write {of_stops}(tokenizer, StopConditions({{}}=...))"),
+        "conditions": f"write {with_stops}(tokenizer, conditions)",
+        **dict.fromkeys(OF_CONDITIONS, f"write {with_stops}(tokenizer, StopConditions({{}}=...))"),
         "sections": "write SectionDecoder(tokenizer, conditions, sections=...)",
         "keep_markers": "write SectionDecoder(tokenizer, conditions, sections=..., {}=...)",
     }
@@ -27,11 +28,13 @@ def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> Typ
 
 
 def not_conditions(what: str, given: object) -> TypeError:
-    """Return the error for ``given`` in place of the conditions of ``what``."""
-    is_list = isinstance(given, (list, tuple)) and not any(isinstance(i, str) for i in given)
+    """Return the error for ``given``, which was passed as the conditions of ``what``."""
+    has_ids = hasattr(given, "tolist") or (
+        isinstance(given, (list, tuple)) and not any(isinstance(each, str) for each in given)
+    )
     if hasattr(given, "decode") and not isinstance(given, bytes):
         hint = f"the tokenizer comes first: {what}(tokenizer, conditions)"
-    elif is_list or hasattr(given, "tolist"):
+    elif has_ids:
         hint = "write prompt_token_ids=... for the ids of the prompt"
     else:
         hint = "write StopConditions(stop=...)"

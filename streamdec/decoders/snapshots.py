@@ -39,7 +39,7 @@ _CLASSES = {
     "stop": "StopSequenceDecoder",
     "text": "TextStopDecoder",
 }
-"""The classes that make snapshots, by the name in a snapshot."""
+"""The classes that make snapshots, by the field ``machine`` of a snapshot."""
 
 SAMPLE = 256
 """How many ids identify a tokenizer without a fingerprint by their text: this many from 0, and
@@ -107,13 +107,13 @@ class Fields:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
-        self.newest, self.value = "", None
+        self.last_name, self.last_value = "", None
         """The name and the value of the field that was taken last."""
 
     def take(self, name: str, default: Any) -> Any:
         """The field, of any type."""
-        self.newest, self.value = name, self._fields.pop(name, default)
-        return self.value
+        self.last_name, self.last_value = name, self._fields.pop(name, default)
+        return self.last_value
 
     def count(self, name: str) -> int:
         """A field that is a number of tokens."""
@@ -146,8 +146,8 @@ def load(
 ) -> tuple[Options, Fields]:
     """Return the options and the machine's own fields of ``snapshot``.
 
-    Raises SnapshotError if it is of another class, tokenizer or options, and TypeError if
-    ``tokenizer`` is not a tokenizer.
+    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
+    other options. Raises TypeError if ``tokenizer`` is not a tokenizer.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
@@ -165,7 +165,7 @@ def load(
 def load_fields(machine: str, snapshot: Any) -> Fields:
     """Return the fields of ``snapshot`` but its format and machine.
 
-    Raises SnapshotError if it has another format, or is of another class.
+    Raises SnapshotError if the snapshot has another format, or is of another class.
     """
     check_mapping(snapshot)
     fields = dict(snapshot)
@@ -188,7 +188,10 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class, named ``kind`` there."""
+    """Return the error for a snapshot of another class.
+
+    ``kind`` is the snapshot's field ``machine``.
+    """
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
@@ -247,8 +250,8 @@ def reading(fields: Fields) -> Iterator[None]:
         ValueError,
     ) as error:
         told = str(error)
-        if not isinstance(error, ValueError):  # Python's own words
-            told = f"the field {fields.newest!r} must not be {shown(fields.value)}"
+        if not isinstance(error, ValueError):  # the message is Python's
+            told = f"the field {fields.last_name!r} must not be {shown(fields.last_value)}"
         raise SnapshotError(f"malformed snapshot: {told}") from error
 
 

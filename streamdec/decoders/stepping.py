@@ -15,16 +15,16 @@ from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 Step = Callable[[SupportsIndex], Chunk]
 Feed = Callable[[Sequence[SupportsIndex]], Chunk]
 
-
 OURS = frozenset({PLAIN_STEP, PLAIN_TEXT_STEP, SectionDecoder.step})
-"""What the classes of streamdec do with one id."""
+"""The methods of streamdec's own classes that step one id."""
 
 
 def stepping_of(machine: Any) -> tuple[Step, Feed]:
     """Return two functions of ``machine``: of one id, and of a list of ids.
 
-    Both return a chunk. If a subclass overrides ``step_chunk`` or else ``step``, both call it for
-    each id, also if ``feed`` is overridden: the text must not depend on how ids are grouped.
+    Both return a chunk. If a subclass overrides ``step_chunk``, both functions call it for each id;
+    otherwise ``step``, if that is overridden. An overridden ``feed`` is then not called: the text
+    must not depend on how ids are grouped.
     """
     if not isinstance(machine, (DecodeStream, StopSequenceDecoder)):
         return machine.step_chunk, machine.feed
@@ -41,7 +41,7 @@ def stepping_of(machine: Any) -> tuple[Step, Feed]:
 
 
 def is_ours(step: Any) -> bool:
-    """Whether ``step`` is a method of a class of streamdec, and not of a subclass."""
+    """Whether ``step`` is a method of streamdec's own classes, not of a subclass."""
     return getattr(step, "__func__", None) in OURS
 
 

@@ -291,7 +291,7 @@ class Walk(StreamState):
         return self._ended(ending, tokens, reason, before, is_out=is_out)
 
     def _ending_at(self, at: Checkpoint) -> Ending:
-        """Return the end if nothing follows ``at``."""
+        """Return the end of a stream in which no token follows ``at``."""
         ignore = 0 < self._stops.conditions.min_tokens >= tokens_in(at.count)
         return endings.at_release(self._stops, self._table, at, ignore=ignore)
 

@@ -161,8 +161,8 @@ class LogprobTracker:
         """Take the ``logprobs`` of the next tokens, before they are stepped.
 
         They are kept until their text was output and :meth:`take` is called. Raises ValueError for
-        NaN and +infinity; -infinity becomes LEAST_LOGPROB. Raises TypeError for other objects than
-        TokenLogprobs. After an error none was taken.
+        NaN and +infinity; -infinity becomes LEAST_LOGPROB. Raises TypeError for an object that is
+        not a list of TokenLogprob. If it raises, it has taken none of them.
         """
         if isinstance(logprobs, (TokenLogprob, Mapping)) or not isinstance(logprobs, Iterable):
             raise TypeError(f"put() takes a list of TokenLogprob, not {logprobs!r:.80}")
@@ -296,7 +296,7 @@ def prompt_logprobs(
         logprobs: those of all tokens of the prompt, in order.
         options: the options of decoding, as for DecodeStream.
 
-    Raises ValueError for NaN and +infinity, and TypeError for other objects than TokenLogprobs.
+    Raises ValueError for NaN and +infinity, and TypeError for an object that is not a TokenLogprob.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs

@@ -227,9 +227,9 @@ def _source_of(
 
 
 def _hint(given: object) -> str:
-    """Return the part of a message that says how to use the tokenizer ``given``."""
+    """Return the end of a message: how to use ``given``, if it is a tokenizer."""
     if isinstance(given, Tokenizer):
-        return "; it is a tokenizer of streamdec already: use it as it is"
+        return "; it is already a tokenizer of streamdec: use it directly"
     library = type(given).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(given, "backend_tokenizer"):
         return "; write HuggingFaceTokenizer(tokenizer)"
@@ -259,7 +259,7 @@ def _from_hub(name: str, *, allow_download: bool) -> _Source:
     if is_path and name.startswith("~"):
         reasons.append("'~' is not replaced by your home folder; write the whole path")
     elif has_parts and not Path(name).is_absolute():
-        with suppress(OSError):  # it was deleted
+        with suppress(OSError):  # the current folder was deleted
             reasons.append(f"the current folder is {str(Path.cwd())!r}")
     if not is_path and len(name) <= _MAX_NAME:
         known = ", ".join(ENCODINGS)

@@ -81,14 +81,15 @@ def create_app(
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
     Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable with two arguments
-    or has a ``lifespan`` of another kind, or ``models`` is a string. Raises ValueError if
+    or has a ``lifespan`` of the wrong type, or ``models`` is a string. Raises ValueError if
     ``models`` is empty, an API key is not printable ASCII, ``separate_reasoning`` is set without
     ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``. Raises
     SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
     TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
-    Warns (StreamdecWarning) if an attribute of ``engine`` looks like a misspelled one of Engine.
+    Warns (StreamdecWarning) if an attribute of ``engine`` looks like a misspelling of an attribute
+    of Engine.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer

@@ -266,7 +266,7 @@ def _logprob_of(given: Any) -> TokenLogprob:
         return TokenLogprob(*given)
     except TypeError:
         raise SourceError(
-            "logprobs of an engine's output must have for each token a TokenLogprob, or a tuple "
+            "each of the logprobs of an engine's output must be a TokenLogprob or a tuple "
             f"(token_id, logprob, top), not {given!r:.80}"
         ) from None
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import anyio
 
 from streamdec.errors import SourceError, warn
-from streamdec.mistakes import wrong_parameters
+from streamdec.mistakes import misspelled, wrong_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ OUTPUTS = (
     "an engine must yield new token ids: an id, a list of ids, or an object or dict with "
     "token_ids. Options of streams, such as ids= and cumulative=, are not available in the server"
 )
-"""What to do if the outputs of an engine cannot be read."""
+"""What to do if the outputs of an engine cannot be read. The server logs it with the error."""
 
 
 class Engine(Protocol):
@@ -122,7 +122,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
     Args:
         name: ``module:callable``, such as ``my_engine:generate``. A class is called without
-            arguments, unless it takes those of an engine.
+            arguments, unless its constructor takes the arguments of an engine.
         folder: A folder to put at the front of ``sys.path``, or None.
 
     Importing the module runs its code. Raises :class:`~streamdec.SourceError`, which names the
@@ -167,7 +167,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
 
 def mistake_in(engine: Any) -> str | None:
-    """Return why ``engine`` cannot be used; None if it can, or if nothing is known."""
+    """Return why ``engine`` cannot be used; None if it can, or if that is not known."""
     expected = "an engine must be callable with (prompt_token_ids, params)"
     if isinstance(engine, type) and wrong_parameters(engine, [], None):
         return f"an engine must be an object, got the class; write {engine.__name__}()"
@@ -189,15 +189,11 @@ def mistake_in(engine: Any) -> str | None:
 
 
 def warn_of_misspelled(engine: Engine) -> None:
-    """Warn of an attribute of ``engine`` that looks like a misspelled optional one."""
-    from difflib import get_close_matches  # slow to import, and only few engines need it
-
+    """Warn of attributes of ``engine`` that look like misspelled optional ones."""
     missing = [name for name in _OPTIONAL if not hasattr(engine, name)]
-    for name in dir(engine):
-        if name.startswith("_") or name in _OPTIONAL:
-            continue
-        if near := get_close_matches(name, missing, n=1, cutoff=0.8):
-            warn(f"the server does not use the engine's {name!r}; did you mean {near[0]}?")
+    others = [name for name in dir(engine) if name not in _OPTIONAL]
+    for name, meant in misspelled(others, missing):
+        warn(f"the server does not use the engine's {name!r}; did you mean {meant}?")
 
 
 class ReplayEngine:

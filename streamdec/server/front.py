@@ -107,8 +107,7 @@ class Front:
         most = getattr(self.engine, "max_concurrency", None)
         if most is not None and (type(most) is not int or most < 1):
             raise SourceError(
-                "max_concurrency of the engine must be an integer of at least 1 (streams), not "
-                f"{most!r:.40}"
+                f"max_concurrency of the engine must be an integer of at least 1, not {most!r:.40}"
             )
         concurrent = self.limits.concurrent if most is None else min(self.limits.concurrent, most)
         # A request with more samples would never get room.

@@ -295,7 +295,7 @@ def _are_ascii(texts: list[Any]) -> bool:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        hint = f"; token ids belong in {name}_token_ids" if name in ("stop", "visible_stop") else ""
+        hint = f"; pass token ids as {name}_token_ids" if name in ("stop", "visible_stop") else ""
         told = f"{name} must be a string or a list of strings, not {text!r:.60}"
         raise TypeError(told + (hint if hasattr(text, "__index__") else ""))
     if not text:
@@ -316,7 +316,7 @@ def _ids(name: str, given: Ids) -> tuple[int, ...]:
         if not isinstance(error.token_id, str):
             raise
         stops = name.removesuffix("_token_ids").replace("eos", "stop")
-        told = f"{error}. A text belongs in {stops}, such as {stops}=['a', 'b']"
+        told = f"{error}. Pass texts as {stops}, such as {stops}=['a', 'b']"
         raise TokenIdError(told, error.token_id, None) from None
 
 

@@ -50,7 +50,7 @@ class TokenAttribution:
         self._machine = machine
         self._waiting: list[int] = []
         step, self._feed = stepping_of(machine)
-        # After the step of a subclass the same ids may lead to another state.
+        # A subclass may return the same shared chunk for other ids. So its chunks keep no ids.
         self._add_ids = with_token_ids if is_ours(step) else copy_with_ids
         attributing = _attributing if is_ours(step) else _attributing_each
         self.step_chunk = attributing(machine, step, self._waiting)
@@ -132,7 +132,7 @@ def _attributing(machine: Any, step: Step, waiting: list[int]) -> Step:
 
 
 def _attributing_each(machine: Any, step: Step, waiting: list[int]) -> Step:
-    """Return the ``step_chunk`` of a TokenAttribution that shares no chunks."""
+    """Return the ``step_chunk`` of a TokenAttribution that copies each chunk."""
 
     def step_chunk(token_id: SupportsIndex) -> Chunk:
         chunk = step(token_id)

@@ -58,11 +58,11 @@ class IdleSource:
         self._scope = anyio.CancelScope()
         self._task: object = None
         self._wanted: Wakeup | None = None
-        """For what the task waits: that the reader wants an output, or closes the source."""
+        """Wakes the task when the reader wants an output, or closes the source."""
         self._given: Wakeup | None = None
-        """For what the reader waits: that its pull has ended."""
+        """Wakes the reader when its pull has ended."""
         self._since = NEVER
-        """When the pull began that runs now; NEVER if none runs."""
+        """When the running pull began; NEVER if none runs."""
         self._is_late = False
         """Whether a pull took too long, so that the source was cancelled."""
         self._result: Result | None = None
@@ -114,7 +114,7 @@ class IdleSource:
         if self._close_error is not None:
             raise self._close_error
 
-    # --- in tasks of their own
+    # --- in separate tasks
 
     async def _run(self) -> None:
         """Pull an output each time the reader wants one; then close the source."""
@@ -139,7 +139,7 @@ class IdleSource:
     async def _watch(self) -> None:
         """Cancel the source when a pull takes too long.
 
-        It sleeps as long as no pull can be late, so that a pull sets no timer.
+        This task sleeps until the running pull could be late, so that no pull sets its own timer.
         """
         with self._watching:
             while True:
@@ -164,7 +164,7 @@ class IdleSource:
                 self._give()
 
     def _give(self) -> None:
-        """Let the reader have the result of its pull."""
+        """Wake the reader, whose pull has ended."""
         self._since = NEVER
         if self._given is not None:
             self._given.wake()

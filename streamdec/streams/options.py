@@ -153,38 +153,49 @@ def sorted_options(
 
 
 _PARAMETERS = ("tokenizer", "conditions", "prompt_token_ids", "decoder", "on_stop")
-"""The other parameters of ``stream`` and ``iter_chunks``."""
+"""The parameters of ``stream`` and ``iter_chunks`` that are not in StreamOptions."""
 
 ONLY_ASYNC = MappingProxyType(
     {"idle_timeout": "only an asynchronous source can be interrupted: use stream() or wrap()"}
 )
-"""What to write for options that streams on plain sources do not have."""
+"""What to do about options that streams on plain sources do not have."""
 
 
 def check_reading_options(
     what: str, maker: str, options: Mapping[str, Any], elsewhere: Mapping[str, str] = NOWHERE
 ) -> None:
-    """Raise TypeError for one of ``options`` that is not an option of reading.
+    """Raise TypeError if one of ``options`` is not an option of reading.
 
-    ``what`` was called, and ``maker`` is the function that also makes the decoder.
+    Args:
+        what: the function or class that got the options, and a decoder.
+        maker: the function that makes the decoder itself.
+        options: the options.
+        elsewhere: as for ``unknown_option``.
     """
     for name in options:
         if name not in ReadingOptions.__annotations__:
             known = (*ReadingOptions.__annotations__, "decoder", "on_stop", "idle_timeout")
-            to_decoder = (*DecoderOptions.__annotations__, *_PARAMETERS[:3])
+            to_decoder = (*DecoderOptions.__annotations__, "conditions", "prompt_token_ids")
             told = f"pass it to the decoder, or write {maker}(source, tokenizer, {{}}=...)"
-            elsewhere = {**dict.fromkeys(to_decoder, told), **elsewhere}
+            elsewhere = {
+                "tokenizer": f"pass it to the decoder, or write {maker}(source, tokenizer)",
+                **dict.fromkeys(to_decoder, told),
+                **elsewhere,
+            }
             raise unknown_option(what, name, known, elsewhere)
 
 
 def misplaced(what: str, given: object) -> TypeError:
-    """Return the error for ``given`` after the tokenizer, without a name."""
-    name = "conditions"
-    if not isinstance(given, StopConditions):
-        is_text = isinstance(given, str) or (
-            isinstance(given, (list, tuple)) and all(isinstance(each, str) for each in given)
-        )
-        name = "stop" if is_text else "prompt_token_ids" if ids_of(given) is not None else "option"
+    """Return the error for the positional argument ``given`` after the tokenizer."""
+    parts = given if isinstance(given, (list, tuple)) else [given]
+    if isinstance(given, StopConditions):
+        name = "conditions"
+    elif all(isinstance(part, str) for part in parts):
+        name = "stop"
+    elif ids_of(given) is not None:
+        name = "prompt_token_ids"
+    else:
+        name = "option"
     call = f"{what}(source, tokenizer, {name}=...)"
     return TypeError(f"{what}() takes only the source and the tokenizer by position; write {call}")
 

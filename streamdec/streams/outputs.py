@@ -137,7 +137,7 @@ class GrowthWatch:
 
     def __init__(self, advice: str) -> None:
         self.is_over = False
-        """Whether it is decided. Then ``note`` need not be called any more."""
+        """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
         self._advice = advice
         self._before: list[SupportsIndex] = []
         self._num_growing = 0
@@ -159,7 +159,10 @@ class GrowthWatch:
 
 
 def not_a_source(source: Any, *, is_async: bool) -> TypeError:
-    """Return the error for a ``source`` that a stream cannot read; close a coroutine."""
+    """Return the error for a ``source`` that a stream cannot read.
+
+    Closes ``source`` if it is a coroutine, so that Python does not warn too.
+    """
     if inspect.isawaitable(source):
         if inspect.iscoroutine(source):
             source.close()
@@ -223,11 +226,11 @@ class OutputReader:
         """How many chunks with text and without ids were read before the first ids."""
         self._last_seen: Sequence[SupportsIndex] = ()
         self.may_be_cumulative = not cumulative
-        """Whether all outputs so far may be cumulative without ``cumulative``."""
+        """Whether outputs may be cumulative although ``cumulative`` was not given."""
         self._is_mapping: dict[type, bool] = {}
-        """The types of the engine's own outputs and samples: whether they are mappings."""
+        """For each type of the engine's outputs and samples, whether it is a mapping."""
         self._engine_type: type | None = None
-        """The type of the last output that was neither ids nor an array of them."""
+        """The type of the last output that was an engine's own object or dict."""
         self._growth = GrowthWatch(
             "make the engine return only new ids, or give the stream cumulative=True"
         )
@@ -250,7 +253,7 @@ class OutputReader:
         return Delta(*self.parts(output))
 
     def parts(self, output: Any) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
-        """Return the fields of ``read(output)`` as a plain tuple, which streams read.
+        """Return the fields of ``read(output)`` as a plain tuple, which is faster.
 
         Raises SourceError as ``read`` does.
         """
@@ -274,7 +277,7 @@ class OutputReader:
     ) -> tuple[Sequence[SupportsIndex], str | None, str | int | None]:
         """Return what an object or dict adds.
 
-        ``whole_reason`` and ``whole_stop`` are those of the output that it is a part of.
+        ``whole_reason`` and ``whole_stop`` are those of the output that contains ``output``.
         """
         meant, is_alone = self._meant_in(output)
         if meant is None:
@@ -323,9 +326,10 @@ class OutputReader:
         return output.get if is_mapping else partial(getattr, output)
 
     def _is_decoded(self, output: Any) -> bool:
-        """Whether ``output``, which has no ids, is one of chunks without ids.
+        """Whether ``output``, which has no ids, is a chunk of a stream without ids.
 
-        The first chunk with text may have no ids, if they belong to the next one.
+        In a stream with ids, only the first chunk with text may have none: its ids may belong to
+        the next chunk.
         """
         if not isinstance(output, Chunk) or not output.text or self._num_seen:
             return False
@@ -381,7 +385,7 @@ class OutputReader:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
         found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
         if isinstance(output, Chunk):
-            return f"{found} the ids of an engine. The text of a Chunk is already decoded"
+            return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
         hint = (
             ". For text use wrap(source, TextStopDecoder(...))" if isinstance(output, str) else ""
         )
@@ -417,7 +421,7 @@ class OutputReader:
 
 
 def _kind_of(output: object) -> str:
-    """Return what ``output`` is, without its text: the message may be logged."""
+    """Return a description of ``output`` without its text, because it may be logged."""
     if isinstance(output, (str, bytes)):
         return f"a {type(output).__name__} of length {len(output)}"
     if isinstance(output, Mapping):

@@ -1,7 +1,7 @@
-"""Which stream or pool steps a decoder, so that only one does at a time.
+"""Records which stream or pool steps a decoder, so that only one does at a time.
 
-A decoder has the state of one text. If two streams stepped it, each would get parts of the other's
-text, which may be another user's.
+A decoder has the state of one text. If two streams stepped the same decoder, each would get parts
+of the other's text, and so of another user's answer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streamdec.decoders.text_stop_decoder import TextStopDecoder
 DECODERS = Machine, Sequence, TextStopDecoder
 
 _owners: dict[int, ref[object]] = {}
-"""By the ``id`` of a decoder: the object that steps it, which has a reference to it."""
+"""By the ``id`` of a decoder: the object that steps it, and keeps the decoder alive."""
 
 
 def own(machine: Any, owner: object) -> None:
-    """Note that ``owner`` steps ``machine``.
+    """Record that ``owner`` steps ``machine``.
 
-    It does so until ``disown``, or until ``owner`` is deleted. Raises RuntimeError if another
-    stream or pool steps it.
+    The record is valid until ``disown``, or until ``owner`` is deleted. Raises RuntimeError if
+    another stream or pool steps ``machine``.
     """
     decoder = _decoder_of(machine)
     key = id(decoder)
@@ -37,7 +37,7 @@ def own(machine: Any, owner: object) -> None:
 
 
 def disown(machine: Any, owner: object) -> None:
-    """Note that ``owner`` does not step ``machine`` any more."""
+    """Record that ``owner`` no longer steps ``machine``."""
     key = id(_decoder_of(machine))
     found = _owners.get(key)
     if found is not None and found() is owner:
@@ -45,5 +45,5 @@ def disown(machine: Any, owner: object) -> None:
 
 
 def _decoder_of(machine: Any) -> object:
-    """Return the decoder itself, also for a tracer of one."""
+    """Return the decoder itself; for a tracer, the decoder that it traces."""
     return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)

@@ -23,7 +23,9 @@ class PieceReader:
     may_be_cumulative = False
 
     def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
-        """Return the text and the finish reason of ``piece``, as of an output with ids.
+        """Return the text and the finish reason of ``piece``.
+
+        The tuple has the form of ``OutputReader.parts``.
 
         Raises SourceError if ``piece`` is not a string, a Chunk or None.
         """

@@ -33,7 +33,7 @@ FORMAT = 1
 """The format of a snapshot of a whole pool."""
 
 NEW_IDS = "pass only the new ids of each round"
-"""The advice of the warning about lists of ids that look cumulative."""
+"""What to do if lists of ids look cumulative."""
 _OPTIONS = (
     *("conditions", "prompt_token_ids", "sections", "keep_markers", "starts_inside", "spans"),
     *DecodingOptions.__annotations__,
@@ -98,9 +98,11 @@ class DecoderPool:
         """The ``step`` of each request."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
         self._growth: GrowthWatch | None = GrowthWatch(NEW_IDS)
-        """Watches the lists of ids of one request; None once it is decided for the engine."""
+        """Watches the lists of ids of one request; None when the watch is over."""
         self._watched: RequestId | None = None
+        """The request whose lists are watched."""
         self._is_busy = False
+        """Whether ``step`` or ``finish`` runs, and may call sinks."""
 
     # --- adding requests
 
@@ -170,8 +172,8 @@ class DecoderPool:
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if decoder.tokenizer is not self.tokenizer:
             raise ValueError(
-                f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make it "
-                "with pool.tokenizer, which all requests of a pool share"
+                f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make the "
+                "decoder with pool.tokenizer, which all requests of a pool share"
             )
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
@@ -277,7 +279,9 @@ class DecoderPool:
                 f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
             )
         if self._is_busy:
-            raise RuntimeError("a sink must not call step() of its pool")
+            raise RuntimeError(
+                "a sink must not call step() of its pool; call it after the sink has returned"
+            )
         self.errors, self.ended = {}, {}
         self._is_busy = True
         try:
@@ -315,7 +319,7 @@ class DecoderPool:
         return chunks
 
     def _watch_growth(self, request_id: RequestId, ids: Sequence[SupportsIndex]) -> None:
-        """Look whether the lists of ids of one request are cumulative."""
+        """Note ``ids`` if the request is watched; watch this request if none is."""
         if self._watched not in self._requests:
             self._watched, self._growth = request_id, GrowthWatch(NEW_IDS)
         if request_id == self._watched and self._growth is not None:
@@ -346,7 +350,7 @@ class DecoderPool:
         chunk: Chunk,
         raised: BaseException,
     ) -> None:
-        """End ``request``, whose sink raised an error when it was called with ``chunk``."""
+        """End ``request``, whose sink has ``raised`` an error when called with ``chunk``."""
         error: Any = raised
         if not isinstance(raised, Exception):
             error = RuntimeError(f"the sink raised {raised!r:.80}")
@@ -380,7 +384,7 @@ class DecoderPool:
         if request is None:
             raise UnknownRequestError(request_id)
         check_finish_reason(finish_reason)
-        is_outermost = not self._is_busy  # a sink may end another request
+        is_outermost = not self._is_busy  # False if a sink ends another request
         if is_outermost:
             self.errors, self.ended = {}, {}
         self._is_busy = True

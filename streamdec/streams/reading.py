@@ -97,7 +97,7 @@ class Reading:
             self._end(finish_reason)
             warn(
                 "the decoder has already ended, so the source is not read, and the only chunk has "
-                "the finish reason; make a decoder for each request, or call its reset()"
+                "no text; make a new decoder for each request, or call decoder.reset()"
             )
 
     # --- reading outputs
@@ -111,7 +111,7 @@ class Reading:
         token_ids, reason, stop_reason = self.outputs.parts(output)
         if self.list_types == () and self.id_type is int and not self.outputs.may_be_cumulative:
             self.list_types = (list, tuple)
-        if reason is None and len(token_ids) <= self.most:  # without the cost of a generator
+        if reason is None and len(token_ids) <= self.most:  # avoids the cost of a generator
             chunk = self._chunk_of(token_ids) if token_ids else None
             return () if chunk is None else (chunk,)
         return self._read_parts(token_ids, reason, stop_reason)
@@ -216,9 +216,10 @@ class BaseStream(Generic[M]):
         self._is_entered = False
 
     def _own_decoder(self) -> None:
-        """Refuse other streams on the decoder. The last step of a constructor.
+        """Reject other streams and pools on the decoder from now on.
 
-        Raises RuntimeError if another stream or pool steps it.
+        A constructor calls this last, so that a stream that was not made owns no decoder. Raises
+        RuntimeError if another stream or pool steps the decoder.
         """
         own(self.decoder, self._reading)
 

@@ -55,17 +55,18 @@ class RoundQueue:
 
     Create it in the event loop. The pool belongs to that event loop: add and abort requests only
     there. Attach a sink to each request before its first ids. An error of a request ends only that
-    request, and ``on_error`` gets it. A request without a sink ends too: its text would be lost.
-    Do not use a request id again, because rounds of the earlier request may still wait.
+    request, and is passed to ``on_error``. A request without a sink is ended with an error, because
+    its text would be lost. Do not use a request id twice: rounds of the earlier request may still
+    wait.
 
     ``async with`` closes the queue at the end of the block, and waits until all rounds were stepped
     and all requests have ended.
 
     Args:
         pool: the pool to step.
-        on_error: a function that gets the id of a request and its error, in the event loop:
-            ``pool.errors`` has only the errors of the last step. Without it errors are logged. It
-            must not raise.
+        on_error: a function that is called in the event loop with the id of a request and its
+            error. It must not raise. Without it errors are logged. (``pool.errors`` has only the
+            errors of the last step.)
         max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
     Raises RuntimeError if no event loop runs. Raises TypeError if ``pool`` is not a DecoderPool, or
@@ -118,7 +119,7 @@ class RoundQueue:
         self._done = anyio.Event()
         """Set when all requests have ended, after the queue was closed."""
         self._is_called = False
-        """Whether the event loop was called to step what waits."""
+        """Whether the event loop was called to step the waiting rounds."""
         try:
             self._call = new_call(self._step_next)
         except RuntimeError:
@@ -161,11 +162,12 @@ class RoundQueue:
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> None:
         """End the request ``request_id`` because the engine has ended it.
 
-        It ends after its ids that were put before. Its sink gets the withheld text and the finish
-        reason, as by ``DecoderPool.finish``. A request that has already ended is left alone. Any
-        thread may call ``finish``; it never waits.
+        The request ends after its ids that were put before. Its sink gets the withheld text and the
+        finish reason, as from ``DecoderPool.finish``. For a request that has already ended, nothing
+        happens. Any thread may call ``finish``; it never waits.
 
-        Raises ValueError for a ``finish_reason`` that does not exist; FinishedError as ``put``.
+        Raises TypeError if ``request_id`` is neither a string nor an integer, ValueError for an
+        unknown ``finish_reason``, and FinishedError as ``put`` does.
         """
         check_request_id(request_id)
         check_finish_reason(finish_reason)
@@ -209,10 +211,13 @@ class RoundQueue:
     # --- with the lock held
 
     def _add(self, item: Round | _End | _EndOfAll) -> None:
-        """Add an item for the event loop. Raises FinishedError if that is too late."""
+        """Add an item for the event loop.
+
+        Raises FinishedError if the queue or the event loop was closed.
+        """
         if self._is_closed:
             raise FinishedError("nothing can be put into the queue: it was closed")
-        if not self._is_called or self._call.is_in_vain:
+        if not self._is_called or self._call.loop_is_closed:
             self._wake()
             self._is_called = True
         self._waiting.append(item)
@@ -249,7 +254,7 @@ class RoundQueue:
     # --- in the event loop
 
     def _step_next(self) -> None:
-        """Step the next round. Other tasks run before the one after it."""
+        """Step one round. Other tasks run before the next round."""
         with self._lock:
             if not self._waiting:
                 self._is_called = False
@@ -272,7 +277,8 @@ class RoundQueue:
         pool = self.pool
         chunks = pool.step(token_ids)
         ended, errors = {*pool.ended, *pool.errors, *chunks}, pool.errors
-        # Who has ended already is no error; a sink may have raised such an error too.
+        # New ids of a request that has ended before are not a failure. But a sink may raise
+        # UnknownRequestError too. Then its request ended in this step.
         failed = {
             request_id: error
             for request_id, error in errors.items()
@@ -299,7 +305,7 @@ class RoundQueue:
         self._report(failed)
 
     def _finish(self, request_id: Any, finish_reason: FinishReason) -> dict[Any, Exception]:
-        """End a request, unless it has ended already. Return its errors, and those of others."""
+        """End a request, unless it has ended already. Return the errors of requests."""
         pool = self.pool
         if request_id not in pool:
             return {}
@@ -318,9 +324,9 @@ class RoundQueue:
 
 
 def _no_sink(request_id: Any, chunk: Chunk) -> Exception:
-    """Return the error of a request whose ``chunk`` nobody has taken."""
+    """Return the error of a request without a sink, whose text is in ``chunk``."""
     error = ValueError(
-        f"request {request_id!r:.80} has no sink, so nobody gets its text; call "
+        f"request {request_id!r:.80} has no sink, so its text would be lost; call "
         "pool.attach(request_id, sink) right after pool.add()"
     )
     error.chunk = chunk  # type: ignore[attr-defined]
@@ -328,5 +334,5 @@ def _no_sink(request_id: Any, chunk: Chunk) -> Exception:
 
 
 def _log_of(request_id: RequestId, error: Exception) -> None:
-    """Log an error without ``on_error``."""
+    """Log the error of a request: what a queue without ``on_error`` does."""
     _log.error("request %.80r ended with %s: %s", request_id, type(error).__name__, error)

@@ -21,8 +21,8 @@ MAX_BEHIND = 65_536
 """How many code points may wait for a sink that is behind."""
 
 
-PLAIN = "a sink must be a plain function"
-WRITE = "write to a queue or to a transport in it"
+_PLAIN = "a sink must be a plain function"
+_WRITE = "write to a queue or to a transport in it"
 
 
 class Sink(Protocol):
@@ -97,11 +97,11 @@ def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
     if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
-        raise TypeError(f"{PLAIN}, got the coroutine function {sink!r:.80}; {WRITE}")
+        raise TypeError(f"{_PLAIN}, got the coroutine function {sink!r:.80}; {_WRITE}")
     return Sender(sink) if has_sections or hasattr(sink, "is_behind") else sink
 
 
 def refused(result: CoroutineType[Any, Any, Any]) -> TypeError:
     """Close the coroutine that a sink has returned, and return the error."""
     result.close()
-    return TypeError(f"{PLAIN}, but it returned a coroutine, {result!r:.80}; {WRITE}")
+    return TypeError(f"{_PLAIN}, but it returned a coroutine, {result!r:.80}; {_WRITE}")

@@ -410,7 +410,7 @@ def stream(
             own objects or dicts; see :func:`~streamdec.wrap`.
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
-        others: not accepted. All other arguments have names.
+        others: not accepted. Pass all other arguments by name.
         conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
             either, the text ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
@@ -429,8 +429,8 @@ def stream(
 
     Returns:
         The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output. They can be read
-        once: a second loop yields nothing.
+        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
+        read once: a second loop yields nothing.
 
     Raises TypeError if both a decoder and its parts are given, or neither. Also raises the errors
     of :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder.

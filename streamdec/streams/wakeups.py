@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Call(ABC):
-    """Something to do in an event loop. Any thread can ask for it."""
+    """A call in an event loop. Any thread can ask for it."""
 
     __slots__ = ("_waker",)
 
@@ -42,13 +42,13 @@ class Call(ABC):
         self._waker.wake(self)
 
     @property
-    def is_in_vain(self) -> bool:
-        """Whether the event loop was closed, so that it runs nothing any more."""
-        return self._waker.is_gone()
+    def loop_is_closed(self) -> bool:
+        """Whether the event loop was closed before it ran all calls."""
+        return self._waker.is_closed()
 
     @abstractmethod
     def run(self) -> None:
-        """Do it. The event loop calls this method."""
+        """Do the work of this call, in the event loop."""
 
 
 class _FunctionCall(Call):
@@ -107,13 +107,13 @@ class _Waker(ABC):
         """Make the loop call ``_run_due`` again, from inside the loop."""
 
     @abstractmethod
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the loop was closed before it ran all calls."""
 
     def wake(self, call: Call) -> None:
         """Run ``call`` in the loop. Raises RuntimeError if the loop is closed."""
         self._due.append(call)
-        if not self._is_called or self.is_gone():
+        if not self._is_called or self.is_closed():
             self._is_called = True
             try:
                 self._call()
@@ -171,7 +171,7 @@ class _AsyncioWaker(_Waker):
     def _call_again(self) -> None:
         self.loop.call_soon(self._run_due)
 
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         return bool(self.loop.is_closed())
 
 
@@ -202,7 +202,7 @@ class _TrioWaker(_Waker):
 
     _call_again = _call
 
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         return False  # trio runs all calls before it ends
 
 

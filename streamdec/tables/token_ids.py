@@ -48,7 +48,7 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
     place = "" if index is None else f" {index}"
     hint = ""
     if what == "token" and (isinstance(token_id, (list, tuple)) or hasattr(token_id, "tolist")):
-        hint = ". Several ids go to step_batch (of a Sequence: append_tokens), as one flat list"
+        hint = ". Pass several ids to step_batch (of a Sequence: append_tokens), as one flat list"
     return (
         f"{what}{place} {problem}: {token_id!r:.24}; "
         f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
@@ -88,13 +88,14 @@ def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
             return list(getattr(token_ids, convert)())
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
         check_dimensions(token_ids)
-        if hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc"):  # pandas has labels
+        # The index of a pandas column is a label, not a position.
+        if hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc"):
             return _ArrayView(token_ids)
     return list(token_ids)
 
 
 def check_dimensions(array: object) -> None:
-    """Raise TypeError if ``array`` is an array, or a tensor, not of one dimension."""
+    """Raise TypeError if ``array`` has a number of dimensions other than one."""
     dimensions = getattr(array, "ndim", 1)
     if dimensions != 1:
         hint = "; pass one row, such as array[0]" if dimensions else _hint(array)
@@ -102,7 +103,7 @@ def check_dimensions(array: object) -> None:
 
 
 def _hint(given: object) -> str:
-    """Return the part of a message that says what to write instead of ``given``."""
+    """Return the end of a message: what to write instead of ``given``."""
     if isinstance(given, (str, bytes)):
         return "; ids are integers, such as [12, 13]"
     return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""

@@ -136,8 +136,8 @@ def checks(
         max_examples: The number of examples of each law on each tokenizer.
 
     Raises ValueError for an unknown name in ``only`` or ``max_examples`` below 1, TypeError for an
-    argument of a wrong type or an object that is not a tokenizer, and TokenizerLoadError for a path
-    that cannot be loaded. This function runs no check; call :meth:`Check.run`.
+    argument of a wrong type and for an object that is not a tokenizer, and TokenizerLoadError for a
+    path that cannot be loaded. This function runs no check; call :meth:`Check.run`.
 
     >>> from streamdec.testing import checks
     >>> [check.name for check in checks(only=["prompt"])]

@@ -74,11 +74,13 @@ class Subject:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise TypeError("a Subject has the name first, then the tokenizer")
+            raise TypeError(
+                f"name must be a string, not {self.name!r:.80}; write Subject(name, tokenizer)"
+            )
         if not hasattr(self.tokenizer, "sample_ids"):
             raise TypeError(
-                "the tokenizer of a Subject must be one that load_tokenizer returns, or another "
-                f"with its methods, not {self.tokenizer!r:.80}"
+                "tokenizer must be a tokenizer that load_tokenizer returns, or an object with the "
+                f"same methods, not {self.tokenizer!r:.80}"
             )
         sample = list(self.tokenizer.sample_ids())
         known = [i for i in range(SCAN) if self.tokenizer.piece(i) is not None]

@@ -75,10 +75,10 @@ def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 def checked_ids(token_ids: Iterable[int]) -> array[int]:
     """Return ``token_ids`` as an array of unsigned 32-bit integers.
 
-    Raises :class:`TokenIdError` or TypeError for others, which ``tokenizers`` and tiktoken reject
-    too.
+    Raises :class:`TokenIdError` or TypeError for values that ``tokenizers`` and tiktoken also
+    reject.
     """
-    if hasattr(token_ids, "__next__"):  # it can be read only once
+    if hasattr(token_ids, "__next__"):  # an iterator can be read only once
         token_ids = list(token_ids)
     with suppress(TypeError, ValueError, OverflowError):
         return array("I", list(token_ids))
@@ -86,15 +86,15 @@ def checked_ids(token_ids: Iterable[int]) -> array[int]:
 
 
 def listed_ids(token_ids: Iterable[int]) -> list[int]:
-    """Return ``token_ids``, which a library has rejected, as a list.
+    """Return ``token_ids`` as a list; call it after a library has rejected them.
 
-    Raises :class:`TokenIdError` or TypeError, which say what is wrong with them.
+    Raises :class:`TokenIdError` for the first bad id, and TypeError if they are not a list of ids.
     """
     try:
         ids = enumerate(as_sequence(token_ids))
         return [check_token_id(token_id, place, what="id") for place, token_id in ids]
     except TypeError as error:
-        raise error from None  # without the error of the library
+        raise error from None  # hides the error of the library
 
 
 def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:

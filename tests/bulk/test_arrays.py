@@ -352,7 +352,7 @@ def test_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
         ("text", "not str"),
     ],
 )
-def test_what_is_no_array_is_told_how_to_become_one(array: Any, told: str) -> None:
+def test_the_error_says_how_to_make_an_array(array: Any, told: str) -> None:
     with pytest.raises(TypeError) as raised:
         decode_arrow(array, TOKENIZER)
     assert str(raised.value).startswith(f"array must be a pyarrow Array or ChunkedArray, {told}")

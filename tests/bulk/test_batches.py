@@ -136,13 +136,13 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
 
 
 class Polars:
-    """An object of Polars, as far as it is looked at."""
+    """The part of a Polars data frame that the code uses."""
 
     def to_arrow(self) -> None: ...
 
 
 class DataFrame:
-    """One of pandas, as far as it is looked at."""
+    """The part of a pandas data frame that the code uses."""
 
 
 @pytest.mark.parametrize(
@@ -158,14 +158,14 @@ class DataFrame:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_is_no_table_is_told_how_to_become_one(batch: Any, told: str) -> None:
+def test_the_error_says_how_to_make_a_table(batch: Any, told: str) -> None:
     with pytest.raises(TypeError) as raised:
         BulkDecoder(TOKENIZER)(batch)
     assert str(raised.value).startswith(f"expected a pyarrow Table or RecordBatch, {told}")
 
 
 def test_batches_take_no_table() -> None:
-    """It would be read by its columns, and only when Spark asks for the first one."""
+    """Iteration would yield its columns, and fail only when Spark asks for the first batch."""
     for given in (TABLE, TABLE.to_batches()[0]):
         with pytest.raises(
             TypeError, match=r"write decoder\(table\), or decoder.batches\(table.to_"

@@ -114,7 +114,7 @@ def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
 
 
 def names(folder: str) -> list[str]:
-    """The files under a folder."""
+    """Return the names of the files in a folder and its sub-folders."""
     return sorted(
         path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()
     )
@@ -139,7 +139,7 @@ def test_linked_folders_are_read_and_loops_end(bulk: Bulk) -> None:
     assert refused.err == "Error: data/gone.jsonl: a link to a file that does not exist\n"
 
 
-def test_outputs_behind_a_link_or_another_spelling_are_no_inputs(bulk: Bulk) -> None:
+def test_outputs_behind_a_link_or_another_spelling_are_not_read_as_inputs(bulk: Bulk) -> None:
     Path("data").mkdir()
     Path("in.jsonl").rename("data/in.jsonl")
     for _ in range(2):
@@ -161,15 +161,15 @@ def test_files_that_are_not_data_are_left_out_and_other_files_are_named(bulk: Bu
         Path("data", name).write_bytes(rows)
     done = bulk("data", "told")
     assert done.err == (
-        "data: 3 files are not read, because of the name: data/_x.jsonl, data/a.json, "
-        "data/a.jsonl.zst\n"
+        "data: not reading 3 files with another suffix or a leading '_': data/_x.jsonl, "
+        "data/a.json, data/a.jsonl.zst\n"
     )
     assert names("told") == names("quiet")
     for number in range(4):
         Path(f"data/{number}.txt").touch()
     assert bulk("data", "many").err.endswith("data/3.txt, data/_x.jsonl and 2 more\n")
     assert bulk("data", "asked", "--input-format=jsonl").err == ""
-    # A file that is given itself is read, whatever its name.
+    # A file on the command line is read, although its name begins with "_".
     assert bulk("data/_x.jsonl", "one.jsonl").status == 0
 
 
@@ -333,11 +333,11 @@ def test_rows_without_the_column_have_the_status_of_bad_rows(
     assert not Path("out.jsonl").exists()
 
 
-def test_a_file_of_numpy_is_told_how_to_become_parquet(bulk: Bulk) -> None:
+def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None:
     np.save("ids.npy", np.array([IDS[0], IDS[0]]))
     refused = bulk("ids.npy", "out.jsonl")
     assert refused.status == 2
-    code = refused.err.partition("write its rows as Parquet: ")[2].partition(";")[0]
+    code = refused.err.partition("write the rows as Parquet: ")[2].partition(";")[0]
     exec(f"import numpy, pyarrow.parquet; {code}")
     assert bulk("ids.parquet", "out.jsonl").status == 0
     assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2

@@ -361,7 +361,7 @@ def test_an_output_of_other_options_is_not_resumed(tmp_path: Path, one: Job, wri
     assert job(one.source, target, stops).run("resume") is None
 
 
-def test_an_output_without_rows_is_resumed_and_one_that_is_none_is_told(one: Job) -> None:
+def test_an_output_without_rows_is_resumed_and_a_damaged_one_is_an_error(one: Job) -> None:
     one.target.write_text("\n")
     assert one.run("resume") is None
     one.target.write_text("mine")
@@ -494,13 +494,13 @@ MIXED: dict[str, tuple[int, str, list[dict[str, Any]]]] = {
     "its name": (1, "surrogates not allowed", [{"\ud800": 1}]),
     "a new column": (62, "the first rows have no column 'b'", [*ONES, {"a": 1}, {"a": 1, "b": 2}]),
 }
-"""Rows of which one does not fit those before it: its line, and what is told."""
+"""Rows of which one does not fit the rows before it; the number of its line; the message."""
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("kind", MIXED)
 def test_a_value_that_does_not_fit_a_table_is_named(tmp_path: Path, kind: str) -> None:
-    """JSONL may have it, a table cannot."""
+    """JSONL can store such a value, a table cannot."""
     line, told, found = MIXED[kind]
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f"{json.dumps({'token_ids': [0], **x})}\n" for x in found), "utf-8")

@@ -267,7 +267,7 @@ def test_sequences_are_cut_as_the_ids_are() -> None:
 
 
 class Column:
-    """A column of Polars, as far as it is looked at: no ``tolist``, and no ``ndim``."""
+    """The part of a Polars column that the code uses. It has no ``tolist`` and no ``ndim``."""
 
     dtype = "List(Int64)"
 
@@ -282,7 +282,7 @@ class Column:
 
 
 def objects(*rows: Any) -> Any:
-    """An array of lists: the values of a column of pandas."""
+    """Return an array of lists, as in a column of pandas."""
     found = np.empty(len(rows), object)
     found[:] = rows
     return found

@@ -265,15 +265,19 @@ NPY = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
-        ("a.parquet", b"PAR1\x15\x04", "a file of Parquet, which {command} does not read; "),
-        ("a.arrow", b"ARROW1\0\0", "a file of Arrow, which {command} does not read; 'streamdec"),
-        ("a.ids", b"\xff\xff\xff\xff\x10", "a file of Arrow, which"),
-        ("a.npy", NPY, "a file of NumPy, which {command} does not read; write its rows as JSONL"),
+        ("a.parquet", b"PAR1\x15\x04", "{command} does not read Parquet files; decode it with "),
+        (
+            "a.arrow",
+            b"ARROW1\0\0",
+            "{command} does not read Arrow files; decode it with 'streamdec",
+        ),
+        ("a.ids", b"\xff\xff\xff\xff\x10", "{command} does not read Arrow files; "),
+        ("a.npy", NPY, "{command} does not read NumPy files; write the rows as JSONL: python -c"),
         ("a.ids", GZIPPED, "compressed with gzip; give it a name that ends in .gz"),
         ("a.jsonl.gz", b"[1]\n", "Not a gzipped file"),
         ("a.jsonl.gz", GZIPPED[:14], "ended before the end-of-stream"),
-        ("a.npz", b"PK\x03\x04", "a file of zip (as .npz and .pt are); expected token ids with"),
-        ("a.jsonl", b"(\xb5/\xfd", "a file of zstd; expected a JSON value in each line"),
+        ("a.npz", b"PK\x03\x04", "this is a zip (.npz or .pt) file; expected token ids"),
+        ("a.jsonl", b"(\xb5/\xfd", "this is a zstd file; expected a JSON value in each"),
     ],
 )
 @pytest.mark.parametrize("command", ["decode", "trace", "verify"])
@@ -287,18 +291,18 @@ def test_a_file_of_another_format_is_one_line(
 ) -> None:
     (tmp_path / name).write_bytes(data)
     result = run(monkeypatch, command, "--tokenizer", TOKENIZER, tmp_path / name)
-    status = 1 if name.endswith(".gz") else 2  # it is the format of the name, but damaged
+    status = 1 if name.endswith(".gz") else 2  # the format is right, but the file is damaged
     assert (result.status, result.out, result.err.count("\n")) == (status, "", 1)
     assert result.err.startswith(f"Error: {tmp_path / name}: ")
     assert told.format(command=f"'streamdec {command}'") in result.err
 
 
-def test_a_table_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encode_rejects_a_parquet_file(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, "encode", "--tokenizer", TOKENIZER, stdin=b"PAR1\x15\0")
     told = (
-        "Error: <stdin>: this is a file of Parquet, which 'streamdec encode' does not read; write"
+        "Error: <stdin>: 'streamdec encode' does not read Parquet files; write the texts as JSONL"
     )
-    assert result.err.splitlines()[-1] == f"{told} its texts as JSONL"
+    assert result.err.splitlines()[-1] == told
     assert result.status == 2
 
 
@@ -309,7 +313,7 @@ def test_a_text_may_begin_as_a_file_of_another_format(text: str) -> None:
         assert [*given.rows()] == [(1, text.encode())]
 
 
-def test_what_is_told_of_a_file_of_numpy_works(
+def test_the_command_that_converts_a_numpy_file_works(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import numpy as np

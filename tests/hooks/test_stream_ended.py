@@ -342,7 +342,7 @@ def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
     (event,) = hook.streams
     assert (event.tokens, event.unknown_tokens, event.characters, event.chunks) == (3, 0, 5, 2)
     ended_already = pytest.warns(StreamdecWarning, match="has already ended")
-    with recording() as hook, ended_already:  # there is nothing to tell of it once more
+    with recording() as hook, ended_already:  # the end is not reported twice
         assert not [chunk for chunk in iter_chunks([0], decoder=again) if chunk.text]
     assert hook.streams == []
 

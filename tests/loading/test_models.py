@@ -125,7 +125,7 @@ def test_a_home_folder_that_is_not_written_out_is_named() -> None:
 @pytest.mark.parametrize(
     ("tokenizer", "hint"),
     [
-        (MockTokenizer(), "it is a tokenizer of streamdec already: use it as it is"),
+        (MockTokenizer(), "it is already a tokenizer of streamdec: use it directly"),
         (Tokenizer(models.BPE()), "write HuggingFaceTokenizer(tokenizer)"),
         (SimpleNamespace(backend_tokenizer=None), "write HuggingFaceTokenizer(tokenizer)"),
     ],

@@ -40,7 +40,7 @@ def _corrupted(base: Path, changes: list[tuple[Any, ...]], folder: Path) -> None
         corrupt(folder, change)
 
 
-@pytest.mark.filterwarnings("ignore:.*may stop on more than is known")
+@pytest.mark.filterwarnings("ignore:.*may stop on more ids than these")
 @given(st.deferred(lambda: st.sampled_from(_snapshots())), corruptions)
 def test_whatever_was_done_to_a_folder_there_is_a_report(
     base: Path, changes: list[tuple[Any, ...]]

@@ -148,10 +148,10 @@ async def yielding() -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("most", ["8", 8.0, True, 0])
-def test_a_number_of_streams_that_is_none(tokenizer: Any, most: Any) -> None:
+def test_a_bad_max_concurrency_is_rejected(tokenizer: Any, most: Any) -> None:
     engine = EchoEngine()
     engine.max_concurrency = most  # type: ignore[attr-defined]
-    told = f"max_concurrency of the engine must be an integer of at least 1 (streams), not {most!r}"
+    told = f"max_concurrency of the engine must be an integer of at least 1, not {most!r}"
     with pytest.raises(SourceError, match=f"^{re.escape(told)}$"):
         create_app(tokenizer, engine)
 

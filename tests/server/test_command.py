@@ -197,7 +197,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--tokenizer", "not_there"], "not_there"),
         (
             ["--engine", "mine:NoRoom"],
-            "max_concurrency of the engine must be an integer of at least 1 (streams), not 0",
+            "max_concurrency of the engine must be an integer of at least 1, not 0",
         ),
         (["--rate", "nan"], "nan is not finite"),
         (["--grace", "inf"], "inf is not finite"),

@@ -98,12 +98,14 @@ async def test_outputs_without_ids() -> None:
         ({5: -0.5}, "logprobs of an engine's output must be a list, not {5: -0.5}"),
         (
             [-0.5],
-            "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not -0.",
+            "must be a TokenLogprob or a tuple (token_id, logprob, top), not -0.",
         ),
-        ([(5,)], "have for each token a TokenLogprob, or a tuple (token_id, logprob, top), not (5"),
+        ([(5,)], "must be a TokenLogprob or a tuple (token_id, logprob, top), not (5"),
     ],
 )
-async def test_log_probabilities_that_are_none(logprobs: Any, told: str) -> None:
+async def test_bad_log_probabilities_of_an_engine_are_source_errors(
+    logprobs: Any, told: str
+) -> None:
     run = EngineRun(lambda: iter([{"token_ids": [5], "logprobs": logprobs}]), lambda _: None)
     with pytest.raises(SourceError, match=re.escape(told)):
         await ids_of(run)

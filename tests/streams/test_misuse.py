@@ -69,7 +69,7 @@ def test_a_plain_stream_in_an_asynchronous_with_block() -> None:
 
 
 def test_a_plain_stream_is_not_taken_for_an_asynchronous_one() -> None:
-    """Frameworks ask for these methods, so a TextIterator must not have them for a hint."""
+    """Frameworks look for these methods, so a TextIterator must not have them, even for a hint."""
     chunks = iter_chunks([1], TOKENIZER)
     assert not isinstance(chunks, (AsyncIterable, Awaitable))
     assert isinstance(chunks, Iterable)
@@ -217,6 +217,12 @@ DECODER: tuple[Any, ...] = ([1], DecodeStream(TOKENIZER))
             "stop",
             "; pass it to the decoder, or write stream(source, tokenizer, stop=...)",
         ),
+        (
+            wrap,
+            DECODER,
+            "tokenizer",
+            "; pass it to the decoder, or write stream(source, tokenizer)",
+        ),
         (TextStream, DECODER, "chunk", "; did you mean chunk_by?"),
         (
             TextIterator,
@@ -304,10 +310,10 @@ def test_conditions_for_a_decoder_without_stops() -> None:
     [
         (
             ("x", "y"),
-            "stop_token_ids is of type str: 'y'; .* A text belongs in stop, such as stop=",
+            "stop_token_ids is of type str: 'y'; .* Pass texts as stop, such as stop=",
         ),
-        ((None, ["x"]), "stop_token_ids is of type str: 'x'; .* A text belongs in stop, such as "),
-        (([1, 2],), "stop must be a string .*, not 1; token ids belong in stop_token_ids$"),
+        ((None, ["x"]), "stop_token_ids is of type str: 'x'; .* Pass texts as stop, such as "),
+        (([1, 2],), "stop must be a string .*, not 1; pass token ids as stop_token_ids$"),
         (("x", [1], 5), "takes from 1 to 3 positional arguments"),
     ],
 )
@@ -319,9 +325,9 @@ def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("visible_stop_token_ids", "y", "A text belongs in visible_stop, such as visible_stop="),
-        ("eos_token_ids", "</s>", "A text belongs in stop, such as stop="),
-        ("visible_stop", 5, "; token ids belong in visible_stop_token_ids$"),
+        ("visible_stop_token_ids", "y", "Pass texts as visible_stop, such as visible_stop="),
+        ("eos_token_ids", "</s>", "Pass texts as stop, such as stop="),
+        ("visible_stop", 5, "; pass token ids as visible_stop_token_ids$"),
         ("stop_regex", 5, "must be a string or a list of strings, not 5$"),
         ("stop_token_sequences", [1, 2], r"is a list of ids, not 1; for one sequence write \[\[1,"),
     ],
@@ -372,7 +378,7 @@ def test_an_array_of_several_rows_as_an_output(output: Any) -> None:
 
 
 class Column:
-    """What a Series of Polars has of a list."""
+    """The part of a Polars Series that resembles a list."""
 
     dtype = "Int64"
 
@@ -405,7 +411,7 @@ def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
 
 
 class LabeledColumn(Column):
-    """What a Series of pandas has of a list: it is indexed by its labels, here 1 and 0."""
+    """The part of a pandas Series that resembles a list. Its indices are labels, here 1 and 0."""
 
     iloc: Any = None
 
@@ -428,11 +434,11 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
     [
         (
             lambda: DecodeStream(TOKENIZER).step([1]),  # type: ignore[arg-type]
-            "4294967295. Several ids go to step_batch (of a Sequence: append_tokens), as one flat",
+            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
         ),
         (
             lambda: StopSequenceDecoder(TOKENIZER).step(np.array([1, 2])),
-            "4294967295. Several ids go to step_batch (of a Sequence: append_tokens), as one flat",
+            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
         ),
         (lambda: Sequence(TOKENIZER).append_token([1]), "token 0 is of type list: [1]; "),  # type: ignore[arg-type]
         (
@@ -487,7 +493,9 @@ def test_something_else_in_place_of_a_tokenizer(make: Any, tokenizer: Any, told:
 
 def test_a_decoder_of_an_equal_tokenizer() -> None:
     pool = DecoderPool(TOKENIZER)
-    with pytest.raises(ValueError, match=r"another tokenizer object, .*; make it with pool\.token"):
+    with pytest.raises(
+        ValueError, match=r"another tokenizer object, .*; make the decoder with pool\.tok"
+    ):
         pool.adopt("a", StopSequenceDecoder(MockTokenizer()))
 
 

@@ -586,7 +586,7 @@ def test_what_ids_gave_is_named_too() -> None:
     ],
 )
 def test_the_error_has_no_text_of_an_answer(output: Any) -> None:
-    """A server logs it."""
+    """A server logs the error."""
     with pytest.raises(SourceError) as raised:
         OutputReader().read(output)
     assert "secret" not in str(raised.value)

@@ -130,8 +130,8 @@ def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
 
 
 @pytest.mark.parametrize("source", ["text", None, BoomError])
-def test_a_stream_that_was_not_made_owns_nothing(source: Any) -> None:
-    """Also while its error is kept, as an interactive session does."""
+def test_a_failed_constructor_leaves_the_decoder_free(source: Any) -> None:
+    """Also while the exception is alive. An interactive session keeps the last exception."""
     machine = decoder()
     with pytest.raises(TypeError) as kept:
         iter_chunks(source, decoder=machine)
@@ -142,7 +142,7 @@ def test_a_stream_that_was_not_made_owns_nothing(source: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", [*BEGINNINGS][:3])
-def test_the_decoders_of_a_pool_are_stepped_by_it_alone(begin: str) -> None:
+def test_a_stream_on_a_decoder_of_a_pool_is_refused(begin: str) -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a")
     pool.fork("a", "b")
@@ -151,7 +151,7 @@ def test_the_decoders_of_a_pool_are_stepped_by_it_alone(begin: str) -> None:
             BEGINNINGS[begin](pool[name])
 
 
-def test_an_owner_that_is_late_takes_nothing_away() -> None:
+def test_only_the_owner_of_a_decoder_can_disown_it() -> None:
     first, second, machine = Owner(), Owner(), decoder()
     own(machine, second)
     disown(machine, first)
@@ -165,7 +165,7 @@ class Owner:
     pass
 
 
-def test_a_decoder_is_itself_whatever_attributes_a_subclass_has() -> None:
+def test_a_subclass_with_an_attribute_decoder_is_owned_itself() -> None:
     class Named(StopSequenceDecoder):
         decoder = "shared by all"
 

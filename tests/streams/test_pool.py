@@ -543,7 +543,7 @@ def test_lists_that_repeat_all_ids_are_noticed() -> None:
         [{"a": [97, 98][:size], "b": 97} for size in (0, 1, 2)],
     ],
 )
-def test_other_lists_are_not(rounds: list[dict[str, Any]]) -> None:
+def test_lists_that_do_not_repeat_ids_give_no_warning(rounds: list[dict[str, Any]]) -> None:
     pool = DecoderPool(LETTERS)
     pool.add("a")
     pool.add("b")

@@ -534,13 +534,13 @@ def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
     pool.add("a")
     pool.attach("a", lambda _: pool.step({"b": B}))
     pool.step({"b": A, "a": A})
-    assert str(pool.errors["a"]) == "a sink must not call step() of its pool"
+    assert str(pool.errors["a"]).startswith("a sink must not call step() of its pool; call it")
     pool.step({"b": B})
     assert (other.text, pool.errors) == ("ab", {})
 
 
 @pytest.mark.anyio
-async def test_every_error_of_a_request_is_told_with_its_text() -> None:
+async def test_on_error_gets_each_error_of_a_request_with_its_text() -> None:
     def failing(_: Chunk) -> None:
         raise BoomError
 
@@ -568,7 +568,7 @@ async def test_every_error_of_a_request_is_told_with_its_text() -> None:
         "no_sink": ValueError,
         "no_sink_bad_id": TokenIdError,
     }
-    assert str(errors["no_sink"]).startswith("request 'no_sink' has no sink, so nobody gets its")
+    assert str(errors["no_sink"]).startswith("request 'no_sink' has no sink, so its text would")
     texts = {name: errors[name].chunk.text for name in ("bad_sink", "no_sink", "no_sink_bad_id")}
     assert texts == {"bad_sink": "a", "no_sink": "bST", "no_sink_bad_id": "a"}
     assert (list(pool), sink.text) == (["good"], "ab")
@@ -668,7 +668,7 @@ async def test_put_returns_requests_however_they_ended() -> None:
 
 @pytest.mark.anyio
 async def test_a_sink_may_put_and_finish_without_overtaking() -> None:
-    """As the engine's thread does: what it puts comes after all that was put before."""
+    """The ids and ends that a sink puts are handled after all that were put before."""
     errors: dict[Any, Any] = {}
     sink = SlowReader()
 
@@ -688,7 +688,7 @@ async def test_a_sink_may_put_and_finish_without_overtaking() -> None:
 
 @pytest.mark.anyio
 async def test_the_event_loop_runs_other_tasks_between_two_rounds() -> None:
-    """Also if the engine is faster than the sinks, so that rounds wait all the time."""
+    """Also if the engine is faster than the sinks, so that rounds are always waiting."""
     num_others: list[int] = []
     count = 0
 
@@ -706,7 +706,7 @@ async def test_the_event_loop_runs_other_tasks_between_two_rounds() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_of_a_sink_is_told_whatever_it_is() -> None:
+async def test_any_kind_of_error_of_a_sink_is_reported() -> None:
     errors: dict[Any, Any] = {}
     raised: dict[str, BaseException] = {
         "gone": UnknownRequestError("other"),
@@ -733,7 +733,7 @@ async def test_an_error_of_a_sink_is_told_whatever_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_withheld_text_of_a_request_without_a_sink_is_told() -> None:
+async def test_withheld_text_of_a_request_without_a_sink_is_reported() -> None:
     errors: dict[Any, Any] = {}
     pool = DecoderPool(TOKENIZER)
     decoder = StopSequenceDecoder(TOKENIZER, STOPPING)
@@ -773,7 +773,7 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
 
 
 def test_an_error_in_the_event_loop_does_not_stop_later_rounds() -> None:
-    """Such as one of ``on_error``."""
+    """For example an error in ``on_error``."""
     sink, told = SlowReader(), []
 
     def failing(*_: Any) -> None:

@@ -148,7 +148,7 @@ def test_a_feed_may_call_step_batch() -> None:
 
 
 class Logging:
-    """A mixin, whose ``feed`` only passes on what it gets."""
+    """A mixin whose ``feed`` only calls the next ``feed``."""
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> Any:
         return super().feed(token_ids)  # type: ignore[misc]

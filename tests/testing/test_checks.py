@@ -379,7 +379,7 @@ def test_options_of_another_kind_are_named(options: dict[str, Any], told: str) -
         check_detokenizer(adapters.Stopping, **options)
 
 
-def test_a_maker_with_other_parameters_is_told_once() -> None:
+def test_a_maker_with_other_parameters_raises_one_error() -> None:
     told = (
         r"make must be callable with \(tokenizer, request\), but this one has the parameters \(t\)$"
     )
@@ -388,8 +388,8 @@ def test_a_maker_with_other_parameters_is_told_once() -> None:
 
 
 def test_arguments_of_a_subject_that_are_swapped_or_no_tokenizers() -> None:
-    with pytest.raises(TypeError, match="the name first, then the tokenizer"):
+    with pytest.raises(TypeError, match=r"write Subject\(name, tokenizer\)$"):
         Subject(MockTokenizer(), "words")  # type: ignore[arg-type]
     for wrong in ("path", None, Tokenizer(models.BPE())):
-        with pytest.raises(TypeError, match="must be one that load_tokenizer returns, or another"):
+        with pytest.raises(TypeError, match="must be a tokenizer that load_tokenizer returns, or"):
             Subject("words", wrong)  # type: ignore[arg-type]

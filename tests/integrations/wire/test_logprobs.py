@@ -378,13 +378,13 @@ def test_those_of_a_prompt() -> None:
         ([TokenLogprob(0, -0.1, [1])], "expected TokenLogprob(token_id, logprob, top) with .*[1]"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_log_probability(given: Any, told: str) -> None:
+def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str) -> None:
     tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
     with pytest.raises(TypeError, match=".*".join(map(re.escape, told.split(".*")))):
         tracker.put(given)
 
 
-def test_none_is_taken_where_one_is_wrong() -> None:
+def test_put_takes_none_of_a_list_with_a_bad_value() -> None:
     tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
     with pytest.raises(ValueError, match="NaN"):
         tracker.put([TokenLogprob(1, -0.5), TokenLogprob(2, math.nan)])
