@@ -34,7 +34,7 @@ from streamdec.tables.counting import (
 from streamdec.tables.letters import LETTERS, MOVES
 from streamdec.tables.provenance import Ages
 from streamdec.tables.table import Row, Transition
-from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
+from streamdec.tables.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
 from streamdec.tables.unknown_ids import unknown_id, warn_once
 
 
@@ -74,7 +74,7 @@ class Walk(StreamState):
         """What ``token_id`` does to the text, and whether the tokenizer lacks it."""
         try:
             return self._table.transition(self._row, token_id), False
-        except KeyError:
+        except UnknownTokenError:
             if self._table.options.unknown_ids == "error":
                 raise unknown_id(token_id, self.num_tokens) from None
             return self._table.unknown(self._row), True

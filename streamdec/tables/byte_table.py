@@ -28,6 +28,7 @@ from streamdec.tables.decode_options import Options
 from streamdec.tables.provenance import Ages, Contribution, Held, Parted, State, Waiting
 from streamdec.tables.replacers import Replacers
 from streamdec.tables.table import Table
+from streamdec.tables.token_ids import UnknownTokenError
 from streamdec.tables.token_rules.base import Element, TokenRule
 
 MAX_AGE = 8
@@ -62,7 +63,7 @@ class ByteTable(Table):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises KeyError for an unknown id.
+        Raises UnknownTokenError for an unknown id.
         """
         element = self.rule.element(token_id)
         if state is self.idle and self._is_plain and element is not None:
@@ -115,7 +116,7 @@ class ByteTable(Table):
         """Whether the tokenizer has ``token_id``."""
         try:
             self.rule.element(token_id)
-        except KeyError:
+        except UnknownTokenError:
             return False
         return True
 
@@ -223,7 +224,7 @@ class ByteTable(Table):
         """Return the bytes that ``token_id`` outputs in ``state``, and their tokens."""
         try:
             element = self.rule.element(token_id)
-        except KeyError:
+        except UnknownTokenError:
             element = self._unknown
         return self._contributed(state, element)[0]
 

@@ -18,6 +18,7 @@ from streamdec.tables.byte_table import ByteTable
 from streamdec.tables.decode_options import DEFAULT_OPTIONS, ByteFallbackMode, Options, Route
 from streamdec.tables.replacers import replacers_of
 from streamdec.tables.table import Table
+from streamdec.tables.token_ids import UnknownTokenError
 from streamdec.tables.token_rules.base import TokenRule
 from streamdec.tables.token_rules.compile import compile_rule
 from streamdec.tables.window_table import WindowTable
@@ -97,7 +98,7 @@ def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
         try:
             # ByteTable.step is fast only for the object ``idle`` itself.
             text, state = table.step(idle if state == idle else state, token_id)
-        except KeyError:
+        except UnknownTokenError:
             continue
         texts.append(text)
     return "".join(texts) + table.flush(state)

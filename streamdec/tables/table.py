@@ -70,6 +70,7 @@ from streamdec.tables.decode_options import Options, Route
 from streamdec.tables.letters import MOVES, NAMED, SLOW, letters_of, shared
 from streamdec.tables.provenance import Ages, Parted, State, parted_by_text
 from streamdec.tables.replacers import Replacers
+from streamdec.tables.token_ids import UnknownTokenError
 
 MAX_TRANSITIONS = 65_536
 """The most transitions and rows, other than idle's; then all are dropped. Each takes 200 to 300
@@ -174,7 +175,7 @@ class Table(ABC):
         return row
 
     def transition(self, row: list[Transition] | Row, token_id: int) -> Transition:
-        """Return what ``token_id`` does in ``row``. Raises KeyError for an unknown id."""
+        """Return what ``token_id`` does in ``row``. Raises UnknownTokenError for an unknown id."""
         if not isinstance(row, Row):
             row = self.idle_row
             found = row[token_id] if token_id < len(row) else MISSING
@@ -201,7 +202,7 @@ class Table(ABC):
         """Return what ``token_id`` does in ``row``, even if the tokenizer lacks the id."""
         try:
             return self.transition(row, token_id)
-        except KeyError:
+        except UnknownTokenError:
             return self.unknown(row)
 
     def _transition(self, state: State, token_id: int, text: str, after: State) -> Transition:
@@ -268,7 +269,7 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises KeyError for an unknown id, if that is known.
+        Raises UnknownTokenError for an unknown id, if that is known.
         """
 
     @abstractmethod

@@ -9,6 +9,14 @@ from typing import Any, SupportsIndex
 
 from streamdec.errors import TokenIdError
 
+
+class UnknownTokenError(KeyError):
+    """A table has no entry for an id, because the tokenizer does not have it.
+
+    A KeyError of a tokenizer's own code is another one, and is not caught.
+    """
+
+
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 

@@ -14,7 +14,7 @@ from streamdec.tables.decode_options import Options
 from streamdec.tables.provenance import Ages
 from streamdec.tables.replacers import replacers_of
 from streamdec.tables.table import Table
-from streamdec.tables.token_ids import check_token_id
+from streamdec.tables.token_ids import UnknownTokenError, check_token_id
 from streamdec.tables.window import HALF, TokenWindow, WindowMemory
 
 
@@ -68,10 +68,10 @@ class WindowTable(Table):
     def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises KeyError for an unknown id, if that is known; RewriteError.
+        Raises UnknownTokenError for an unknown id, if that is known; RewriteError.
         """
         if not self.knows(token_id):
-            raise KeyError(token_id)
+            raise UnknownTokenError(token_id)
         memory, tails, age = state
         text, memory = self._window.step(memory, token_id)
         text, tails = self.replacers.step(tails, text)

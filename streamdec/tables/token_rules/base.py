@@ -36,7 +36,7 @@ from typing import Any, SupportsIndex
 
 from streamdec.protocols import TableDecoder
 from streamdec.tables import utf8
-from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
+from streamdec.tables.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
 
 State = Any
 """What a rule remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
@@ -49,8 +49,8 @@ REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 class _Elements(dict[int, Element]):
     """The element of each token id; None for a skipped token.
 
-    The tokenizer is asked for a piece on first use. An unknown id is a KeyError and leaves nothing
-    behind: there are four billion of them.
+    The tokenizer is asked for a piece on first use. An unknown id is an UnknownTokenError and
+    leaves nothing behind: there are four billion of them.
     """
 
     __slots__ = ("_decoder", "_prepare", "_skip")
@@ -71,7 +71,7 @@ class _Elements(dict[int, Element]):
         assert decoder is not None, "a stream outlived its tokenizer"
         piece = decoder.piece(token_id)
         if piece is None:
-            raise KeyError(token_id)
+            raise UnknownTokenError(token_id)
         skipped = self._skip and decoder.is_skipped(token_id)
         element = self[token_id] = None if skipped else self._prepare(piece)
         return element
@@ -93,7 +93,7 @@ class TokenRule(ABC):
         self._elements = _Elements(decoder, self.prepare, skip_special_tokens)
 
     def element(self, token_id: int) -> Element:
-        """``token_id`` prepared, or None if it is skipped. KeyError: unknown id."""
+        """``token_id`` prepared, or None if it is skipped. UnknownTokenError: unknown id."""
         return self._elements[token_id]
 
     # --- the two verbs
@@ -101,7 +101,7 @@ class TokenRule(ABC):
     def step(self, state: State, token_id: int) -> tuple[bytes, State]:
         """The bytes that ``token_id`` outputs, and the state after it.
 
-        Raises KeyError for an unknown id.
+        Raises UnknownTokenError for an unknown id.
         """
         element = self._elements[token_id]
         return (b"", state) if element is None else self.advance(state, element)
@@ -198,7 +198,7 @@ class TokenRule(ABC):
                 token_id = check_token_id(token_id, what="prompt token")
             try:
                 element = elements[token_id]
-            except KeyError:
+            except UnknownTokenError:
                 element = self.replacement() if show_unknown else None
             if element is not None:
                 yield element
