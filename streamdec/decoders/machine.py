@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, joined
 from streamdec.decoders import snapshots
-from streamdec.decoders.state import ENDED, FIELDS
+from streamdec.decoders.state import ENDED, FIELDS, copy_attributes, own_attributes
 from streamdec.decoders.step import feed_function, step_function
 from streamdec.decoders.walk import Walk
 from streamdec.errors import StreamdecError
@@ -211,12 +211,14 @@ class Machine(Walk):
     def fork(self) -> Self:
         """Return an independent copy of the stream: for several samples of one prompt.
 
-        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
+        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared, and so are the
+        values of attributes that a subclass has set.
         """
         other = object.__new__(type(self))
         for name in FIELDS:
             setattr(other, name, getattr(self, name))
         other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
+        copy_attributes(self, other)
         return other
 
     __copy__ = fork
@@ -225,7 +227,7 @@ class Machine(Walk):
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot())
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
 
     # --- snapshots
 

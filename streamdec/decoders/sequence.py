@@ -9,6 +9,7 @@ from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders import snapshots
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.mistakes import unknown_decoder_option
+from streamdec.decoders.state import copy_attributes, own_attributes
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 from streamdec.tables.decode_options import ByteFallbackMode, Options, Route, UnknownIds
@@ -326,6 +327,7 @@ class Sequence:
         other._releases = self._releases.copy()
         other._characters_before = self._characters_before
         other._unknown_before = self._unknown_before
+        copy_attributes(self, other)
         return other
 
     __copy__ = fork
@@ -334,7 +336,7 @@ class Sequence:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot())
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
 
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""

@@ -184,3 +184,14 @@ FIELDS = tuple(
     each for each in (*Counters.__slots__, *StreamState.__slots__) if each != "__weakref__"
 )
 """The names of all fields of a stream."""
+
+
+def own_attributes(decoder: object) -> dict[str, Any]:
+    """Return the attributes that a subclass has set on ``decoder``."""
+    return getattr(decoder, "__dict__", {})
+
+
+def copy_attributes(decoder: object, copy: object) -> None:
+    """Set these attributes on the ``copy`` of ``decoder`` too."""
+    if own := own_attributes(decoder):
+        copy.__dict__.update(own)

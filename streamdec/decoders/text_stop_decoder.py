@@ -14,6 +14,7 @@ from streamdec.chunks import (
     chunk_of,
 )
 from streamdec.decoders import snapshots
+from streamdec.decoders.state import copy_attributes, own_attributes
 from streamdec.errors import FinishedError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
@@ -209,6 +210,7 @@ class TextStopDecoder:
         other = object.__new__(type(self))
         for name in TextStopDecoder.__slots__:
             setattr(other, name, getattr(self, name))
+        copy_attributes(self, other)
         return other
 
     __copy__ = fork
@@ -217,7 +219,7 @@ class TextStopDecoder:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.snapshot(),)
+        return type(self).restore, (self.snapshot(),), own_attributes(self) or None
 
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.

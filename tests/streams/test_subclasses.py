@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -12,9 +13,11 @@ from streamdec import (
     DecodeStream,
     MockTokenizer,
     SectionDecoder,
+    Sequence,
     StopConditions,
     StopSequenceDecoder,
     TextIterator,
+    TextStopDecoder,
     iter_chunks,
     wrap,
 )
@@ -136,6 +139,31 @@ def test_trackers_of_log_probabilities_call_it(way: Callable[[Any], Any]) -> Non
     tracker = LogprobTracker(made(way(StopSequenceDecoder)))
     tracker.put(TokenLogprob(token_id, -0.5) for token_id in IDS)
     assert tracker.step_batch(IDS).text == SWAPPED
+
+
+class Request:
+    """A mixin that keeps the id of a request."""
+
+    request_id = "none"
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    base.__name__: lambda base=base: made(type("Named", (Request, base), {}))
+    for base in [*BASES, Sequence]
+} | {"TextStopDecoder": lambda: type("Named", (Request, TextStopDecoder), {})()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_have_the_attributes_of_a_subclass(kind: str) -> None:
+    decoder = KINDS[kind]()
+    decoder.request_id = "r1"
+    copies = [decoder.fork(), copy.copy(decoder), copy.deepcopy(decoder)]
+    decoder.request_id = "r2"
+    assert [each.request_id for each in copies] == ["r1"] * 3
+    restore, arguments, state = decoder.__reduce__()  # what pickle does
+    again = restore(*arguments)
+    again.__dict__.update(state)
+    assert again.request_id == "r2"
 
 
 def test_a_feed_may_call_step_batch() -> None:

@@ -242,3 +242,22 @@ class NoOptions:
 def test_a_decode_without_skip_special_tokens_is_refused() -> None:
     with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
         DecodeStream(NoOptions())  # type: ignore[arg-type]
+
+
+class Broken:
+    """A tokenizer with a mistake in its ``decode``."""
+
+    names: dict[str, str] = {}
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join(
+            self.names["d"] if token_id == 3 else "abc"[token_id] for token_id in token_ids
+        )
+
+
+def test_a_key_error_of_the_tokenizer_is_not_an_unknown_id() -> None:
+    stream = DecodeStream(Broken())
+    assert stream.step_batch([0, 1]) == ["a", "b"]
+    with pytest.raises(KeyError, match="'d'"):
+        stream.step(3)
+    assert stream.unknown_tokens == 0
