@@ -10,6 +10,7 @@ nothing.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -262,6 +263,11 @@ def _check_methods(hook: Hook) -> None:
     ]
     for name, meant in misspelled(own, missing):
         warn(f"a Hook has no method {name!r}, so it is not called; did you mean {meant}?")
+    for name in names:
+        if inspect.iscoroutinefunction(getattr(hook, name)):
+            raise TypeError(
+                f"{name}() of a Hook must be a plain function, not a coroutine function"
+            )
     if len(missing) == len(names) and kind is not Hook:
         raise TypeError(
             f"{kind.__name__} overrides no method of Hook, so it would never be called; override "

@@ -222,6 +222,9 @@ class OutputReader:
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
         self._num_seen = 0
+        self._num_met = 0
+        """How many outputs had the sample to read."""
+        self._lacks_sample = False
         self._num_decoded = 0
         """How many chunks with text and without ids were read before the first ids."""
         self._last_seen: Sequence[SupportsIndex] = ()
@@ -270,6 +273,14 @@ class OutputReader:
             self._engine_type = type(output)
         return self._parts_of(output, reason, stop)
 
+    def check_end(self) -> None:
+        """Raise SourceError if no output had the sample of ``index``."""
+        if self._lacks_sample and not self._num_met:
+            raise SourceError(
+                f"no output of the source had the sample index={self._index}; samples are counted "
+                "from 0"
+            )
+
     # --- an engine's own outputs
 
     def _parts_of(
@@ -281,7 +292,9 @@ class OutputReader:
         """
         meant, is_alone = self._meant_in(output)
         if meant is None:
+            self._lacks_sample = self._num_met == 0
             return (), None, None
+        self._num_met += 1
         ids = self._ids_in(meant, is_alone=is_alone)
         reason, stop = _finish_of(meant)
         if reason is None:

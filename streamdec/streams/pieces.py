@@ -22,6 +22,9 @@ class PieceReader:
 
     may_be_cumulative = False
 
+    def check_end(self) -> None:
+        """Accept the end of the source: pieces have no samples."""
+
     def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
         """Return the text and the finish reason of ``piece``.
 

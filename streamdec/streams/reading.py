@@ -154,6 +154,7 @@ class Reading:
         """End the stream because the source has ended without a finish reason."""
         if not self.is_over:
             self.source_ended = True
+            self.outputs.check_end()
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:

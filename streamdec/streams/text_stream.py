@@ -45,6 +45,7 @@ from streamdec.streams.options import (
 from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
+from streamdec.streams.token_queue import TokenQueue
 from streamdec.tables.letters import SLOW
 from streamdec.tables.token_ids import check_dimensions
 
@@ -363,6 +364,7 @@ def wrap(
             ``finish_reason`` ends the stream.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
+            If the reader is cancelled while it waits for the source, the source is cancelled first.
         idle_timeout: how many seconds the source may take for one output, at most 10**9; None (the
             default) for no limit. With a limit the source runs in a separate task, which costs
             about 8 microseconds for each output.
@@ -388,8 +390,12 @@ def wrap(
     >>> anyio.run(main)
     ['caf', 'é', '']
     """
-    check_reading_options("wrap()", "stream", options)
-    return TextStream(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **options)
+    try:
+        check_reading_options("wrap()", "stream", options)
+        return TextStream(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **options)
+    except BaseException:
+        _give_up(source)
+        raise
 
 
 def stream(
@@ -418,6 +424,7 @@ def stream(
             ``conditions``, ``prompt_token_ids`` and the options of decoders must not be given.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
+            If the reader is cancelled while it waits for the source, the source is cancelled first.
         idle_timeout: how many seconds an asynchronous source may take for one output; see
             :func:`~streamdec.wrap`.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
@@ -450,12 +457,22 @@ def stream(
     '!' None
     '' stop
     """
-    if others:
-        raise misplaced("stream", others[0])
-    reading_options, decoder_options = sorted_options("stream()", options)
-    decoder = decoder_of(
-        "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
-    )
-    return TextStream(
-        source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options
-    )
+    try:
+        if others:
+            raise misplaced("stream", others[0])
+        reading_options, decoder_options = sorted_options("stream()", options)
+        decoder = decoder_of(
+            "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
+        )
+        return TextStream(
+            source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options
+        )
+    except BaseException:
+        _give_up(source)
+        raise
+
+
+def _give_up(source: object) -> None:
+    """Close a TokenQueue that nobody will read, so that its producer ends."""
+    if isinstance(source, TokenQueue):
+        source.close()

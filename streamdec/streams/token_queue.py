@@ -119,7 +119,7 @@ class TokenQueue:
         try:
             reader.wake()
         except RuntimeError as error:
-            self._close()
+            self.close()
             raise FinishedError("the event loop of the queue's reader is closed") from error
 
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
@@ -206,10 +206,14 @@ class TokenQueue:
                         self._reader = None
 
     async def aclose(self) -> None:
-        """Reject further ids, and drop unread ones. The reader calls it."""
-        self._close()
+        """Do what ``close`` does. The stream that reads the queue calls it."""
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Reject further ids, and drop unread ones, because nobody reads them.
+
+        ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
+        """
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []

@@ -175,7 +175,10 @@ class Table(ABC):
         return row
 
     def transition(self, row: list[Transition] | Row, token_id: int) -> Transition:
-        """Return what ``token_id`` does in ``row``. Raises UnknownTokenError for an unknown id."""
+        """Return what ``token_id`` does in ``row``.
+
+        Raises UnknownTokenError for an unknown id.
+        """
         if not isinstance(row, Row):
             row = self.idle_row
             found = row[token_id] if token_id < len(row) else MISSING

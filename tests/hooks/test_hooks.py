@@ -108,6 +108,15 @@ def test_a_hook_that_would_never_be_called() -> None:
     assert hook not in hooks.installed
 
 
+def test_a_hook_must_not_be_asynchronous() -> None:
+    class Asynchronous(Hook):
+        async def stream_ended(self, event: StreamEnded) -> None:  # type: ignore[override]
+            pass
+
+    with pytest.raises(TypeError, match=r"stream_ended\(\) of a Hook must be a plain function"):
+        add_hook(Asynchronous())
+
+
 def test_a_method_that_seems_misspelled_is_named() -> None:
     """The method may be a helper, so this is a warning and not an error."""
     with pytest.warns(StreamdecWarning, match=r"no method 'stream_end', so .* mean stream_ended\?"):

@@ -598,6 +598,16 @@ def test_a_long_output_is_named_in_short() -> None:
     assert len(str(raised.value)) < 500
 
 
+@pytest.mark.parametrize("read", [read_plain, read_async])
+def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]]) -> None:
+    outputs = [{"outputs": [{"index": 0, "token_ids": [1], "finish_reason": "stop"}]}]
+    with pytest.raises(SourceError, match=r"no output of the source had the sample index=1; sam"):
+        read(outputs, index=1)
+    assert read([], index=1)[-1].finish_reason == "length"
+    other = [{"index": 1, "token_ids": [2]}, *outputs]
+    assert "".join(chunk.text for chunk in read(other, index=1)) == TOKENIZER.decode([2])
+
+
 @pytest.mark.parametrize("chunks", [[Chunk("a"), Chunk("b")], [Chunk("a", "stop")]])
 def test_chunks_without_ids_are_no_source(chunks: list[Chunk]) -> None:
     with pytest.raises(SourceError, match="The text of a Chunk is already decoded"):

@@ -18,11 +18,13 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
+    DecodeStream,
     FinishedError,
     MockTokenizer,
     QueueFullError,
     TokenQueue,
     stream,
+    wrap,
 )
 from streamdec.streams.outputs import Delta
 from streamdec.streams.wakeups import Wakeup, _AsyncioWaker, _TrioWaker
@@ -574,6 +576,30 @@ async def test_a_second_reader_is_refused() -> None:
         with pytest.raises(anyio.BusyResourceError):
             await anext(feed)
         feed.end()
+
+
+@pytest.mark.parametrize(
+    ("begin", "arguments"),
+    [
+        (stream, {"tokenizer": TOKENIZER, "stop": b"x"}),
+        (stream, {"tokenizer": TOKENIZER, "stops": "x"}),
+        (stream, {}),
+        (wrap, {"decoder": TOKENIZER}),
+        (wrap, {"decoder": DecodeStream(TOKENIZER), "index": -1}),
+    ],
+)
+def test_a_queue_is_closed_if_its_stream_cannot_be_made(
+    begin: Any, arguments: dict[str, Any]
+) -> None:
+    """The producer, which may be waiting already, ends."""
+    feed = TokenQueue(maxsize=1)
+    feed.put(1)
+    with ThreadPoolExecutor() as executor:
+        waiting = executor.submit(feed.put, 2)
+        with pytest.raises((TypeError, ValueError)):
+            begin(feed, **arguments)
+        assert isinstance(waiting.exception(20), FinishedError)
+    assert feed.closed
 
 
 def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:

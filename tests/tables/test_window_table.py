@@ -247,12 +247,9 @@ def test_a_decode_without_skip_special_tokens_is_refused() -> None:
 class Broken:
     """A tokenizer with a mistake in its ``decode``."""
 
-    names: dict[str, str] = {}
-
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "".join(
-            self.names["d"] if token_id == 3 else "abc"[token_id] for token_id in token_ids
-        )
+        texts = {0: "a", 1: "b"}
+        return "".join(texts.get(token_id) or {"c": "C"}["d"] for token_id in token_ids)
 
 
 def test_a_key_error_of_the_tokenizer_is_not_an_unknown_id() -> None:
