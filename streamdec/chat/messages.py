@@ -174,8 +174,9 @@ def openai_messages(
     over them. Other null fields and empty lists of tool calls are dropped.
 
     Raises :class:`~streamdec.ChatTemplateError` with the index of the message, for tool arguments
-    that are not JSON, for malformed content, and for a part other than text if ``content_format``
-    is ``"string"``.
+    that are not JSON, for a missing role, for missing or malformed content (an assistant's message
+    may have tool calls instead), and for a part other than text if ``content_format`` is
+    ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
@@ -200,6 +201,14 @@ def _openai_message(
     if not isinstance(data, dict):
         raise TypeError(f"must be a dict, not {type(message).__name__}")
     content, calls = data.get("content"), data.get("tool_calls") or []
+    if "role" not in data:
+        raise ValueError("role is missing")
+    if not isinstance(data["role"], str):
+        raise TypeError(f"role must be a string, not {type(data['role']).__name__}")
+    # In place of content, an assistant's message may have calls, reasoning or a refusal.
+    others = data.keys() - {"role", "name", "tool_calls"} if data["role"] == "assistant" else ()
+    if "content" not in data and not calls and not others:
+        raise ValueError("content is missing")
     if content is not None:
         data["content"] = _content(content, content_format, separator)
     elif profile == "classic" and ("content" in data or calls):

@@ -306,10 +306,12 @@ class ChatTemplate:
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 
     def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:
-        isolates = self._isolates(source)
+        isolates, is_own = self._isolates(source), self._is_own(source)
         with errors_of_input():
             seen = plain(context) if self.profile == "hardened" or isolates else context
-        if isolates:
+        try:
+            if not isolates:
+                return render_compiled(self._compiled(source, name=name), seen, name)
             from streamdec.chat.isolated import render_isolated
 
             return render_isolated(
@@ -318,9 +320,13 @@ class ChatTemplate:
                 profile=self.profile,
                 now=self._now,
                 name=name,
-                is_of_request=not self._is_own(source),
+                is_of_request=not is_own,
             )
-        return render_compiled(self._compiled(source, name=name), seen, name)
+        except ChatTemplateError as error:
+            # Not in the message: a server may send that to its client.
+            if is_own and self.origin.path is not None:
+                error.add_note(f"the chat template was read from {self.origin.path}")
+            raise
 
     def _isolates(self, source: str) -> bool:
         """Whether ``source`` is parsed and run in a child process."""
@@ -357,7 +363,7 @@ class ChatTemplate:
             raise ChatTemplateError(f"no chat template: {told}")
         path = self.origin.path
         assert isinstance(templates, str)
-        return templates, "" if path is None else str(path)
+        return templates, "" if path is None else path.name
 
     # --- messages as OpenAI's clients write them --------------------------------------------------
 

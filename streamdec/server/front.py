@@ -46,6 +46,8 @@ LONGEST_MESSAGE = 500
 """The most code points of a template's error that clients get."""
 _BUSY = "CHAT_TEMPLATE_BUSY"
 """The code of an error of :mod:`streamdec.chat.isolated`, which needs jinja2."""
+_REFUSES = "CHAT_TEMPLATE_REFUSES"
+"""The code of an error that the template itself raises, because of the messages."""
 _USUAL_CHARACTERS = 4
 """Code points of a typical token."""
 _SURELY_TOO_LONG = 1.5
@@ -216,9 +218,9 @@ class Front:
             raise RequestError(message, param="messages", code="no_chat_template")
 
     def _rendered(self, chat: Chat) -> str:
+        template = self.template if chat.template is None else self._for_requests
+        assert template is not None
         try:
-            template = self.template if chat.template is None else self._for_requests
-            assert template is not None
             check_sizes(chat.messages, self.limits)
             messages = template.openai_messages(
                 chat.messages, chat_template=chat.template, with_tools=chat.tools is not None
@@ -234,6 +236,9 @@ class Front:
         except ChatTemplateError as error:
             if error.code == _BUSY:
                 raise RequestError(str(error), status=503, code="overloaded") from None
+            if error.line is not None and error.code != _REFUSES and chat.template is None:
+                where = getattr(template.origin, "path", None) or "the server's template"
+                _log.warning("%s: the chat template failed in line %d", where, error.line)
             message = f"the messages cannot be rendered: {error}"[:LONGEST_MESSAGE]
             raise RequestError(message, param="messages", code="chat_template_error") from None
 

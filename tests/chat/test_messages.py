@@ -153,6 +153,30 @@ def test_content_that_cannot_be_given_is_an_error(content: Any, told: str) -> No
         openai_messages([{"role": "user", "content": content}])
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"role": "user"}, "content is missing"),
+        ({"role": "tool", "tool_call_id": "call_1"}, "content is missing"),
+        ({"role": "assistant", "name": "Ada"}, "content is missing"),
+        ({"role": "assistant", "tool_calls": []}, "content is missing"),
+        ({"content": "Hi"}, "role is missing"),
+        ({"role": None, "content": "Hi"}, "role must be a string, not NoneType"),
+        ({"role": 5, "content": "Hi"}, "role must be a string, not int"),
+    ],
+)
+def test_a_message_without_role_or_content_is_an_error(message: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        openai_messages([{"role": "user", "content": "Hi"}, message])
+    assert str(raised.value) == f"message 1: {told}"
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "refusal", "function_call"])
+def test_an_assistants_message_may_have_another_field_than_content(field: str) -> None:
+    message = {"role": "assistant", field: "a"}
+    assert openai_messages([message]) == [message]
+
+
 def test_objects_are_messages_too() -> None:
     found = openai_messages([cases.Message("user", [{"type": "text", "text": "a"}])])
     assert found == [{"role": "user", "content": "a"}]
