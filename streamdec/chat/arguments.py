@@ -44,6 +44,8 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
     Raises :class:`~streamdec.ChatTemplateError` for a name that a request may not set.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise ChatTemplateError(f"template_kwargs must be a dict, not {type(given).__name__}")
     variables = dict(given or {})
     for name in _REFUSED:
         if name in variables:
