@@ -56,6 +56,9 @@ class MessageOptions(TypedDict, total=False):
 class _Format:
     """The base class of streamed and whole messages."""
 
+    n: ClassVar[int] = 1
+    """How many samples the response has."""
+
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
         check_options(type(self).__name__, options, known, required)
