@@ -21,6 +21,7 @@ from streamdec.chat.arguments import (
     checked_tools,
     errors_of_input,
     variables_of_request,
+    warn_of_misspelled,
 )
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
@@ -219,7 +220,8 @@ class ChatTemplate:
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
                 other arguments are rejected.
             kwargs: variables of the template. They replace special tokens and ``template_kwargs``
-                of the same name.
+                of the same name. If one is like an option, and the template does not mention it,
+                there is a warning (StreamdecWarning).
 
         Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
         or options that cannot be rendered. The object can be used again after any error.
@@ -280,6 +282,7 @@ class ChatTemplate:
                 "continues the last message, the second begins a new one"
             )
         source, name = self._chosen(chat_template, tools is not None)
+        warn_of_misspelled(kwargs, source)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
             schemas = checked_tools(tools)
