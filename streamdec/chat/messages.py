@@ -194,6 +194,22 @@ def openai_messages(
     return found
 
 
+def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str | None:
+    """Return what ``openai_messages`` would have converted; None if it is nothing."""
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            continue
+        if content_format == "string" and isinstance(message.get("content"), (list, tuple)):
+            of_text = "is a list of parts, and the template takes only text"
+            return f"the content of message {index} {of_text}"
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, (list, tuple)) else ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+                return f"message {index} has tool arguments that are a string"
+    return None
+
+
 def _openai_message(
     message: Any, content_format: ContentFormat, profile: str, separator: str
 ) -> dict[str, Any]:

@@ -25,11 +25,17 @@ from streamdec.chat.arguments import (
 )
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
-from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
+from streamdec.chat.messages import (
+    ContentFormat,
+    ContinueFinal,
+    openai_messages,
+    prepared,
+    unconverted,
+)
 from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import check_template
+from streamdec.chat.static_check import FAILS, check_template
 from streamdec.errors import ChatTemplateError
 
 Fallback = Literal["simple"]
@@ -305,7 +311,13 @@ class ChatTemplate:
             **self.special_tokens,
             **variables,
         }
-        text, spans = self._run(source, context, name)
+        try:
+            text, spans = self._run(source, context, name)
+        except ChatTemplateError as error:
+            if error.code == FAILS and (what := unconverted(conversation, self._formats(source))):
+                advice = "to convert such messages, pass openai=True, or --openai in a shell"
+                error.args = (f"{error}. Perhaps because {what}; {advice}",)
+            raise
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 
     def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:

@@ -184,6 +184,57 @@ def test_objects_are_messages_too() -> None:
         openai_messages(["Hi"])
 
 
+ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize(
+    ("source", "messages", "told"),
+    [
+        (
+            "{% for m in messages %}{{ m.content.strip() }}{% endfor %}",
+            [{"role": "user", "content": "a"}, {"role": "user", "content": PARTS}],
+            "the content of message 1 is a list of parts, and the template takes only text",
+        ),
+        (
+            (
+                "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() "
+                "%}{% endfor %}{% endfor %}"
+            ),
+            called('{"a": 1}'),
+            "message 0 has tool arguments that are a string",
+        ),
+    ],
+)
+def test_an_error_names_openai_if_messages_were_not_converted(
+    source: str, messages: Any, told: str, isolate: bool
+) -> None:
+    template = ChatTemplate(source, isolate=isolate)
+    with pytest.raises(ChatTemplateError) as raised:
+        template.render(messages)
+    message = str(raised.value)
+    assert message.startswith("the chat template, line 1: UndefinedError: ")
+    assert message.endswith(f". Perhaps because {told}{ADVICE}")
+    assert raised.value.line == 1
+    template.render(template.openai_messages(messages))
+
+
+@pytest.mark.parametrize(
+    ("source", "messages"),
+    [
+        ("{{ messages[0].nothing.there }}", [{"role": "user", "content": "a"}]),
+        ("{{ messages[0].nothing.there }}", called({"a": 1})),
+        ("{{ raise_exception('no') }}", called('{"a": 1}')),
+        ("{% for part in messages[0].content %}{{ part.x.y }}{% endfor %}", [{"content": PARTS}]),
+        ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
+    ],
+)
+def test_other_errors_of_a_template_do_not(source: str, messages: Any) -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate(source).render(messages)
+    assert "openai" not in str(raised.value)
+
+
 # --- what a template takes ------------------------------------------------------------------------
 
 TURNS = "{% for m in messages %}"
