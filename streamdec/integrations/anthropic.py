@@ -117,6 +117,8 @@ class _Format:
         stop = self._last.stop_reason
         if self._last.finish_reason == "length":
             return {"stop_reason": "max_tokens", "stop_sequence": None}
+        if self._last.finish_reason == "content_filter":
+            return {"stop_reason": "refusal", "stop_sequence": None}
         is_named = isinstance(stop, str) and (
             self._stop_sequences is None or stop in self._stop_sequences
         )

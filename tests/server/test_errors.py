@@ -328,6 +328,20 @@ def test_an_engine_that_fails(
     assert "One" not in caplog.text
 
 
+def test_an_answer_that_the_engine_filtered(server: Served, client: OpenAI) -> None:
+    server.engine.then = "filters"
+    messages: Any = HI
+    whole = client.chat.completions.create(model="tiny", messages=messages).choices[0]
+    chunks = [*client.chat.completions.create(model="tiny", messages=messages, stream=True)]
+    assert whole.finish_reason == chunks[-1].choices[0].finish_reason == "content_filter"
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert whole.message.content == text == "user: Hiassistant: "
+    body = {"messages": HI, "max_tokens": 99}
+    message = server.http.post("/v1/messages", json=body).json()
+    assert message["stop_reason"] == "refusal"
+    assert message["content"] == [{"type": "text", "text": text}]
+
+
 def test_an_error_of_the_servers_own_says_nothing(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
