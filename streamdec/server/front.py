@@ -27,13 +27,14 @@ from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.locks import cached_property
 from streamdec.server.admission import Admission
-from streamdec.server.engine_run import EngineRun
+from streamdec.server.engine_run import EngineRun, engine_reader
 from streamdec.server.engines import Engine
 from streamdec.server.generation_requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.slots import Slots
 from streamdec.stops.gate import OPEN, PromptMarkers
+from streamdec.streams.outputs import OutputReader
 from streamdec.streams.text_stream import TextStream, stream
 from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers._chat import ChatRenderer
@@ -302,14 +303,14 @@ class Front:
             return_token_ids=asked.return_token_ids,
             finish_reason="stop",  # the server ends a stream at max_tokens
         )
-        return Sample(text, run, 0 if index else len(prompt))
+        return _sample(text, run, 0 if index else len(prompt))
 
     def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
         """Return a stream with a chunk for each token, and the tracer that records it."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
         text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
-        return Sample(text, run, len(prompt)), tracer
+        return _sample(text, run, len(prompt)), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
         options: dict[str, Any] = {
@@ -375,6 +376,13 @@ class Front:
         self._all_ended = anyio.Event()
         if self._answering:
             await self._all_ended.wait()
+
+
+def _sample(text: TextStream[Any], run: EngineRun, num_prompt_tokens: int) -> Sample:
+    reader = text._reading.outputs
+    assert isinstance(reader, OutputReader)
+    engine_reader(reader)
+    return Sample(text, run, num_prompt_tokens)
 
 
 def _first(state: int | None, pairs: _Pairs) -> _Pairs:
