@@ -421,8 +421,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ChatTemplateError",
-            "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'. "
-            "Perhaps because the content of message 0 is a list of parts, and the template takes "
+            "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'; "
+            "the content of message 0 is a list of parts, and the template takes "
             "only text; …",
             "The messages are those of a client of OpenAI's API. Pass `openai=True`.",
             RENDER,

@@ -316,7 +316,7 @@ class ChatTemplate:
         except ChatTemplateError as error:
             if error.code == FAILS and (what := unconverted(conversation, self._formats(source))):
                 advice = "to convert such messages, pass openai=True, or --openai in a shell"
-                error.args = (f"{error}. Perhaps because {what}; {advice}",)
+                error.args = (f"{error}; {what}; {advice}",)
             raise
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 

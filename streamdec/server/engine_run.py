@@ -234,7 +234,7 @@ class EngineRun:
 
 
 def engine_reader(reader: OutputReader) -> OutputReader:
-    """Return ``reader`` with advice for an engine: the server has no options of streams."""
+    """Return ``reader`` with the advice of a server, which has no options of streams."""
     reader._growth = GrowthWatch("make the engine yield only new ids")
     return reader
 

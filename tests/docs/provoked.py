@@ -462,8 +462,8 @@ def _(folder: Path) -> Any:
 
 
 @gives(
-    "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'. Perhaps "
-    "because the content of message 0 is a list of parts, and the template takes only text; …"
+    "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'; "
+    "the content of message 0 is a list of parts, and the template takes only text; …"
 )
 def _(_: Path) -> Any:
     parts = [{"type": "text", "text": "Hi"}]
