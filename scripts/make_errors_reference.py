@@ -421,6 +421,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ChatTemplateError",
+            "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'; "
+            "the content of message 0 is a list of parts, and the template takes "
+            "only text; …",
+            "The messages are those of a client of OpenAI's API. Pass `openai=True`.",
+            RENDER,
+        ),
+        Message(
+            "ChatTemplateError",
             "messages must have at least one message",
             "The conversation is an empty list.",
             RENDER,
@@ -501,6 +509,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "…: a GGUF file does not fully describe how a text is split; encoding is best effort",
             "Decoding is exact. Use the ids of the engine.",
             "../explanation/formats.md#gguf GGUF",
+        ),
+        Message(
+            "StreamdecWarning",
+            "the chat template has no variable 'add_generation_promt'; did you mean the option "
+            "add_generation_prompt?",
+            "An option that `render` does not have is a variable of the template.",
+            RENDER,
         ),
         Message(
             "StreamdecWarning",

@@ -17,11 +17,12 @@ __all__ = [
     "Withheld",
 ]
 
-FinishReason = Literal["stop", "length", "abort", "error"]
+FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM.
 
 ``"stop"``: a stop or the engine ended it. ``"length"``: ``max_tokens`` was reached, or the source
-ended without a reason. ``"abort"``: the request was cancelled. ``"error"``: the engine or the
+ended without a reason. ``"content_filter"``: a filter of the engine removed the rest of the text.
+``"abort"``: the request was cancelled. ``"error"``: the engine or the
 decoder failed."""
 
 

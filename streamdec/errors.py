@@ -457,8 +457,8 @@ class StreamdecWarning(UserWarning):
 
     When: a tokenizer is loaded, or its first stream is made; ``sections`` have a marker that cannot
     be found; a GGUF tokenizer encodes its first text; ``stop_conditions`` reads a model's folder;
-    or the engine's outputs look cumulative while ``stream`` or ``iter_chunks`` reads them. A
-    decoder's ``step`` never warns.
+    the engine's outputs look cumulative while ``stream`` or ``iter_chunks`` reads them; or an
+    option of a chat template is misspelled. A decoder's ``step`` never warns.
 
     State: the object works, as the message says.
 

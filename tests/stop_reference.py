@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hypothesis import strategies as st
 
@@ -49,7 +49,7 @@ __all__ = [
     "tokenizer_of",
 ]
 
-FLUSH_REASONS: tuple[FinishReason, ...] = ("stop", "length", "abort", "error")
+FLUSH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 Reason: TypeAlias = str | int | tuple[int, ...] | None
 Marker: TypeAlias = str | int | None

@@ -89,8 +89,21 @@ PLUGINS = {"-n": "pytest-xdist"}
 
 def test_one_line_installs_and_runs_the_demo() -> None:
     (line,) = [line for line in README.commands if line.endswith("streamdec demo")]
-    assert line.startswith("python3 -m venv .venv && ")
+    assert line.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install ")
     assert "pip install -e '.[cli]'" in line
+
+
+def test_the_pages_install_into_the_environment_that_the_readme_activates() -> None:
+    pages = [README, *(Page(str(path.relative_to(ROOT))) for path in ROOT.glob("docs/**/*.md"))]
+    installs = [
+        f"{page.path}: {line}"
+        for page in pages
+        for _, body in page.blocks
+        for line in body.splitlines()
+        if "pip install" in line and "pytest" not in line
+    ]
+    assert len(installs) > 10
+    assert [line for line in installs if "-m pip" in line or ".venv/bin/pip" in line] == []
 
 
 def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -> None:

@@ -174,8 +174,9 @@ def openai_messages(
     over them. Other null fields and empty lists of tool calls are dropped.
 
     Raises :class:`~streamdec.ChatTemplateError` with the index of the message, for tool arguments
-    that are not JSON, for malformed content, and for a part other than text if ``content_format``
-    is ``"string"``.
+    that are not JSON, for a missing role, for missing or malformed content (an assistant's message
+    may have tool calls instead), and for a part other than text if ``content_format`` is
+    ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
@@ -193,6 +194,22 @@ def openai_messages(
     return found
 
 
+def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str | None:
+    """Return what ``openai_messages`` would convert first; None if there is nothing."""
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            continue
+        if content_format == "string" and isinstance(message.get("content"), (list, tuple)):
+            of_text = "is a list of parts, and the template takes only text"
+            return f"the content of message {index} {of_text}"
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, (list, tuple)) else ():
+            function = call.get("function") if isinstance(call, Mapping) else None
+            if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+                return f"message {index} has tool arguments that are a string"
+    return None
+
+
 def _openai_message(
     message: Any, content_format: ContentFormat, profile: str, separator: str
 ) -> dict[str, Any]:
@@ -200,6 +217,14 @@ def _openai_message(
     if not isinstance(data, dict):
         raise TypeError(f"must be a dict, not {type(message).__name__}")
     content, calls = data.get("content"), data.get("tool_calls") or []
+    if "role" not in data:
+        raise ValueError("role is missing")
+    if not isinstance(data["role"], str):
+        raise TypeError(f"role must be a string, not {type(data['role']).__name__}")
+    # In place of content, an assistant's message may have calls, reasoning or a refusal.
+    others = data.keys() - {"role", "name", "tool_calls"} if data["role"] == "assistant" else ()
+    if "content" not in data and not calls and not others:
+        raise ValueError("content is missing")
     if content is not None:
         data["content"] = _content(content, content_format, separator)
     elif profile == "classic" and ("content" in data or calls):

@@ -21,14 +21,21 @@ from streamdec.chat.arguments import (
     checked_tools,
     errors_of_input,
     variables_of_request,
+    warn_of_misspelled,
 )
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
-from streamdec.chat.messages import ContentFormat, ContinueFinal, openai_messages, prepared
+from streamdec.chat.messages import (
+    ContentFormat,
+    ContinueFinal,
+    openai_messages,
+    prepared,
+    unconverted,
+)
 from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import check_template
+from streamdec.chat.static_check import FAILS, check_template
 from streamdec.errors import ChatTemplateError
 
 Fallback = Literal["simple"]
@@ -219,7 +226,8 @@ class ChatTemplate:
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
                 other arguments are rejected.
             kwargs: variables of the template. They replace special tokens and ``template_kwargs``
-                of the same name.
+                of the same name. If one is like an option, and the template does not mention it,
+                there is a warning (StreamdecWarning).
 
         Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
         or options that cannot be rendered. The object can be used again after any error.
@@ -280,6 +288,7 @@ class ChatTemplate:
                 "continues the last message, the second begins a new one"
             )
         source, name = self._chosen(chat_template, tools is not None)
+        warn_of_misspelled(kwargs, source)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
             schemas = checked_tools(tools)
@@ -302,14 +311,22 @@ class ChatTemplate:
             **self.special_tokens,
             **variables,
         }
-        text, spans = self._run(source, context, name)
+        try:
+            text, spans = self._run(source, context, name)
+        except ChatTemplateError as error:
+            if error.code == FAILS and (what := unconverted(conversation, self._formats(source))):
+                advice = "to convert such messages, pass openai=True, or --openai in a shell"
+                error.args = (f"{error}; {what}; {advice}",)
+            raise
         return (text, spans) if open_end is None else (open_end.cut(text), [])
 
     def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:
-        isolates = self._isolates(source)
+        isolates, is_own = self._isolates(source), self._is_own(source)
         with errors_of_input():
             seen = plain(context) if self.profile == "hardened" or isolates else context
-        if isolates:
+        try:
+            if not isolates:
+                return render_compiled(self._compiled(source, name=name), seen, name)
             from streamdec.chat.isolated import render_isolated
 
             return render_isolated(
@@ -318,9 +335,13 @@ class ChatTemplate:
                 profile=self.profile,
                 now=self._now,
                 name=name,
-                is_of_request=not self._is_own(source),
+                is_of_request=not is_own,
             )
-        return render_compiled(self._compiled(source, name=name), seen, name)
+        except ChatTemplateError as error:
+            # Not in the message: a server may send that to its client.
+            if is_own and self.origin.path is not None:
+                error.add_note(f"the chat template was read from {self.origin.path}")
+            raise
 
     def _isolates(self, source: str) -> bool:
         """Whether ``source`` is parsed and run in a child process."""
@@ -357,7 +378,7 @@ class ChatTemplate:
             raise ChatTemplateError(f"no chat template: {told}")
         path = self.origin.path
         assert isinstance(templates, str)
-        return templates, "" if path is None else str(path)
+        return templates, "" if path is None else path.name
 
     # --- messages as OpenAI's clients write them --------------------------------------------------
 

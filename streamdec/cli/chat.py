@@ -132,7 +132,9 @@ def render(
       streamdec chat render ./model --messages chat.json --variable enable_thinking=false
     """
     given = _json_of(messages)
-    conversation: Any = given.get("messages") if isinstance(given, dict) else given
+    conversation: Any = given
+    if isinstance(given, dict):
+        conversation = _messages_in(given, messages)
     called = _json_of(tools) if tools is not None else None
     if tools is None and isinstance(given, dict):
         called = given.get("tools")
@@ -278,8 +280,22 @@ def _json_of(file: BufferedReader) -> Any:
     try:
         return json.loads(file.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        name = click.format_filename(getattr(file, "name", "<stdin>"))
-        raise CannotBeginError(f"{name}: not JSON: {error}") from error
+        raise CannotBeginError(f"{_name_of(file)}: not JSON: {error}") from error
+
+
+def _messages_in(given: dict[str, Any], file: BufferedReader) -> Any:
+    if "messages" in given:
+        return given["messages"]
+    keys = ", ".join(map(repr, given)) or "no keys"
+    advice = "; put the message into a list" if "role" in given else ""
+    raise CannotBeginError(
+        f"{_name_of(file)}: expected a list of messages, or an object with 'messages', got an "
+        f"object with {keys:.200}{advice}"
+    )
+
+
+def _name_of(file: BufferedReader) -> str:
+    return click.format_filename(getattr(file, "name", "<stdin>"))
 
 
 def _variable(given: str) -> tuple[str, Any]:

@@ -56,6 +56,9 @@ _FORMATS = {
 }
 
 
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
 class BadInputError(ValueError):
     """A line or word is not what was expected; the message says what was."""
 
@@ -142,7 +145,7 @@ class Input:
         is_jsonl = self.name.removesuffix(GZIP_SUFFIX).endswith(JSONL_SUFFIXES)
         self.format = input_format or ("jsonl" if is_jsonl else plain)
         self._plain = plain
-        self.chunks = without_bom(self._chunks(source))
+        self.chunks = without_bom(self._chunks(source), self.name)
         self.complaints = Complaints(self.name)
 
     def _chunks(self, source: Any) -> Iterator[bytes]:
@@ -273,17 +276,20 @@ class Input:
                 place += 1
 
 
-def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def without_bom(chunks: Iterable[bytes], name: str = "<stdin>") -> Iterator[bytes]:
     """Yield ``chunks`` without a leading UTF-8 byte order mark.
 
-    The mark may be split between chunks.
+    The mark may be split between chunks. Raises CannotBeginError, with ``name``, for the mark of
+    UTF-16.
     """
     rest = iter(chunks)
     head = b""
     for chunk in rest:
         head += chunk
-        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
+        if len(head) >= len(codecs.BOM_UTF8) or not any(m.startswith(head) for m in _MARKS):
             break
+    if head.startswith(_MARKS[1:]):
+        raise CannotBeginError(f"{name}: expected UTF-8, got UTF-16; save it as UTF-8")
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from rest
 

@@ -105,7 +105,8 @@ def _check_names(
     "--tokenizer",
     metavar="PATH",
     type=UserPath(),
-    help="A tokenizer file, its folder, or a name, as for 'info'. The default is the demo's.",
+    help="A tokenizer file, its folder, or a name, as for 'info'. Required with --engine. The "
+    "default is the demo's.",
 )
 @loading_options
 @click.option(
@@ -266,6 +267,9 @@ def serve(
 
     if engine_name is not None and text is not None:
         raise click.UsageError("--text is only for the replay; remove --text or --engine")
+    if engine_name is not None and tokenizer is None:
+        # The ids of the engine would be decoded with the tokenizer of another model.
+        raise click.UsageError("--engine needs --tokenizer, that of the engine's model")
     if separate_reasoning and not reasoning_markers:
         raise click.UsageError("--separate-reasoning needs --reasoning-markers")
     if limits.has_key_limits and not api_keys:

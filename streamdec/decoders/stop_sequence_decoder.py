@@ -126,8 +126,9 @@ class StopSequenceDecoder(Machine):
         r"""End the stream; return a chunk with the withheld text.
 
         Args:
-            finish_reason: why the stream ends: ``"stop"``, ``"length"``, ``"abort"`` or
-                ``"error"``. If the withheld text completes a stop, the chunk has that stop instead.
+            finish_reason: why the stream ends: ``"stop"``, ``"length"``, ``"content_filter"``,
+                ``"abort"`` or ``"error"``. If the withheld text completes a stop, the chunk has
+                that stop instead.
 
         After the end it returns an empty chunk with the reason of the last one.
 

@@ -143,8 +143,8 @@ class TextStopDecoder:
         r"""End the stream: return what was withheld, with ``finish_reason``.
 
         Args:
-            finish_reason: why it ended: ``"stop"``, ``"length"``, ``"abort"`` or ``"error"``. In a
-                proxy, what the API behind it said.
+            finish_reason: why it ended: ``"stop"``, ``"length"``, ``"content_filter"``,
+                ``"abort"`` or ``"error"``. In a proxy, what the API behind it said.
 
         After the end it returns an empty chunk with the reason of the last one. Raises ValueError
         for another ``finish_reason``.

@@ -235,7 +235,10 @@ class FastPath(BaseTokenizer):
     def encode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
-        """See :meth:`streamdec.Tokenizer.encode`."""
+        """Encode the str ``text``; return an Encoding with its ``ids`` and ``offsets``.
+
+        For the arguments and errors see :meth:`streamdec.Tokenizer.encode`.
+        """
         # For a short text, the checks for a batch take longer than the encoding.
         short = self._encode_short
         if (

@@ -127,6 +127,11 @@ class Format(ABC):
     # --- properties
 
     @property
+    def n(self) -> int:
+        """How many samples the response has."""
+        return len(self._samples)
+
+    @property
     def failed(self) -> bool:
         """Whether a sample was aborted or failed, so that the response is an error."""
         return any(sample.finish_reason in FAILURES for sample in self._samples)

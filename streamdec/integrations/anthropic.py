@@ -56,6 +56,9 @@ class MessageOptions(TypedDict, total=False):
 class _Format:
     """The base class of streamed and whole messages."""
 
+    n: ClassVar[int] = 1
+    """How many samples the response has."""
+
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
         check_options(type(self).__name__, options, known, required)
@@ -114,6 +117,8 @@ class _Format:
         stop = self._last.stop_reason
         if self._last.finish_reason == "length":
             return {"stop_reason": "max_tokens", "stop_sequence": None}
+        if self._last.finish_reason == "content_filter":
+            return {"stop_reason": "refusal", "stop_sequence": None}
         is_named = isinstance(stop, str) and (
             self._stop_sequences is None or stop in self._stop_sequences
         )

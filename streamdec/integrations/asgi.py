@@ -7,7 +7,7 @@ the response is complete. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uv
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -57,8 +57,8 @@ def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int 
     return Sample(wire, stream, index).encoded(chunk)
 
 
-async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
-    r"""Yield the bytes of a response of one sample.
+def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
+    r"""Return an iterator of the bytes of a response of one sample.
 
     Use it with frameworks that take an iterator of bytes. The stream is closed when the iterator is
     closed or cancelled. Not every framework does that when the client disconnects;
@@ -67,6 +67,7 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
     connection.
 
     ``wire`` is the encoder, for one sample; ``stream`` is what :func:`streamdec.stream` returns.
+    Raises ValueError for an encoder of several samples.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -79,6 +80,11 @@ async def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[byt
     >>> len(sent), sent[-1]
     (5, b'data: [DONE]\n\n')
     """
+    _check_samples(wire, 1)
+    return _events(wire, stream)
+
+
+async def _events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
     sample = Sample(wire, stream, 0)
     async with stream:
         yield wire.start_bytes()
@@ -118,9 +124,14 @@ class EventStreamResponse(_Response):
             replace where the names are equal.
         keep_alive: seconds without an event after which a keep-alive event is sent; 15 by default,
             None for no such events.
+        background: an async function without arguments, such as Starlette's BackgroundTask, which
+            is called after the response. It is not called if a stream raised.
 
-    Raises ValueError without a stream, and for a ``keep_alive`` that is not more than 0; TypeError
-    for arguments that are not an encoder and TextStreams, or in another order.
+    The status is 200: answer a wrong request with another response, before the stream.
+
+    Raises ValueError if the number of streams is not that of the encoder's samples, and for a
+    ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
+    TextStreams, or in another order.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -143,6 +154,7 @@ class EventStreamResponse(_Response):
         *streams: TextStream[Any],
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         keep_alive: float | None = KEEP_ALIVE,
+        background: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         _check_arguments(wire, streams)
         if keep_alive is not None and not keep_alive > 0:
@@ -155,7 +167,7 @@ class EventStreamResponse(_Response):
         named = {name.lower(): value for name, value in (*HEADERS, *more)}
         # The attributes of Starlette's responses, which are not set by its own constructor.
         self.status_code = 200
-        self.background = None
+        self.background: Any = background
         self.raw_headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()
         ]
@@ -213,6 +225,15 @@ def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
         )
     if not streams:
         raise ValueError("a response needs a stream for each sample")
+    _check_samples(wire, len(streams))
+
+
+def _check_samples(wire: Any, num_streams: int) -> None:
+    """Raise ValueError if ``wire`` is not for this many samples."""
+    n = getattr(wire, "n", num_streams)  # an encoder of the caller's own need not have it
+    if n != num_streams:
+        given = "1 stream was" if num_streams == 1 else f"{num_streams} streams were"
+        raise ValueError(f"the encoder has n={n}, but {given} given")
 
 
 async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:

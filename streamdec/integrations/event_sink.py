@@ -68,7 +68,8 @@ class EventSink:
         high_water: how many bytes the transport may buffer before the sink is behind; 65,536 by
             default.
 
-    Raises ValueError for a ``high_water`` below 0.
+    Raises ValueError for a ``high_water`` below 0, and for an ``index`` that is not one of the
+    encoder's samples.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> from streamdec.integrations.event_sink import EventSink
@@ -102,6 +103,11 @@ class EventSink:
         if type(high_water) is not int or high_water < 0:
             raise ValueError(
                 f"high_water must be a number of bytes, 0 or more, not {high_water!r:.40}"
+            )
+        n = getattr(encoder, "n", None)  # an encoder of the caller's own need not have it
+        if n is not None and index not in range(n):
+            raise ValueError(
+                f"index must be from 0 to {n - 1}, not {index!r:.40}: the encoder has n={n}"
             )
         self._encoder = encoder
         self._counts_each = encoder.counts_each_chunk

@@ -22,7 +22,7 @@ import anyio
 
 from streamdec.errors import FinishedError, SourceError
 from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.streams.outputs import OutputReader, is_plain
+from streamdec.streams.outputs import GrowthWatch, OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
 from streamdec.streams.wakeups import Wakeup, new_wakeup
 
@@ -50,7 +50,9 @@ class EngineRun:
     ) -> None:
         self._call = call
         self._put_logprobs = put_logprobs
-        self._reader = None if put_logprobs is None else OutputReader(ids=self._ids_of)
+        self._reader = (
+            None if put_logprobs is None else engine_reader(OutputReader(ids=self._ids_of))
+        )
         self._pull: Callable[[], Awaitable[Any]] = self._first
         self._close: Callable[[], Any] | None = None
         self.is_cancelled: Callable[[], bool] = bool
@@ -129,7 +131,7 @@ class EngineRun:
             )
         feed = TokenQueue(_AHEAD)
         self._pull, self._close = feed.__anext__, feed.aclose
-        reader, self._reader = self._reader or OutputReader(), None
+        reader, self._reader = self._reader or engine_reader(OutputReader()), None
         self.outlives = True
         context = contextvars.copy_context()
         threading.Thread(
@@ -229,6 +231,12 @@ class EngineRun:
             await _resumed(inner, waits_for)
             await self._closed()
         self._end()
+
+
+def engine_reader(reader: OutputReader) -> OutputReader:
+    """Return ``reader`` with the advice of a server, which has no options of streams."""
+    reader._growth = GrowthWatch("make the engine yield only new ids")
+    return reader
 
 
 def _into(found: list[Any], awaited: Any) -> Generator[Any, Any, None]:

@@ -27,13 +27,14 @@ from streamdec.integrations._failures import REASONING
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.locks import cached_property
 from streamdec.server.admission import Admission
-from streamdec.server.engine_run import EngineRun
+from streamdec.server.engine_run import EngineRun, engine_reader
 from streamdec.server.engines import Engine
 from streamdec.server.generation_requests import Chat, Generation, Prompt, check_sizes, too_long
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.slots import Slots
 from streamdec.stops.gate import OPEN, PromptMarkers
+from streamdec.streams.outputs import OutputReader
 from streamdec.streams.text_stream import TextStream, stream
 from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers._chat import ChatRenderer
@@ -46,6 +47,8 @@ LONGEST_MESSAGE = 500
 """The most code points of a template's error that clients get."""
 _BUSY = "CHAT_TEMPLATE_BUSY"
 """The code of an error of :mod:`streamdec.chat.isolated`, which needs jinja2."""
+_REFUSES = "CHAT_TEMPLATE_REFUSES"
+"""The code of an error that the template itself raises, because of the messages."""
 _USUAL_CHARACTERS = 4
 """Code points of a typical token."""
 _SURELY_TOO_LONG = 1.5
@@ -215,9 +218,9 @@ class Front:
             raise RequestError(message, param="messages", code="no_chat_template")
 
     def _rendered(self, chat: Chat) -> str:
+        template = self.template if chat.template is None else self._for_requests
+        assert template is not None
         try:
-            template = self.template if chat.template is None else self._for_requests
-            assert template is not None
             check_sizes(chat.messages, self.limits)
             messages = template.openai_messages(
                 chat.messages, chat_template=chat.template, with_tools=chat.tools is not None
@@ -233,6 +236,9 @@ class Front:
         except ChatTemplateError as error:
             if error.code == _BUSY:
                 raise RequestError(str(error), status=503, code="overloaded") from None
+            if error.line is not None and error.code != _REFUSES and chat.template is None:
+                where = getattr(template.origin, "path", None) or "the server's template"
+                _log.warning("%s: the chat template failed in line %d", where, error.line)
             message = f"the messages cannot be rendered: {error}"[:LONGEST_MESSAGE]
             raise RequestError(message, param="messages", code="chat_template_error") from None
 
@@ -296,14 +302,14 @@ class Front:
             return_token_ids=asked.return_token_ids,
             finish_reason="stop",  # the server ends a stream at max_tokens
         )
-        return Sample(text, run, 0 if index else len(prompt))
+        return _sample(text, run, 0 if index else len(prompt))
 
     def traced(self, asked: Generation, prompt: list[int]) -> tuple[Sample, Tracer[Any]]:
         """Return a stream with a chunk for each token, and the tracer that records it."""
         tracer = Tracer(self._decoder(asked, prompt), prompt)
         run = self._run(asked, prompt, 0, None)
         text = stream(run, decoder=tracer, chunk_by="token", finish_reason="stop")
-        return Sample(text, run, len(prompt)), tracer
+        return _sample(text, run, len(prompt)), tracer
 
     def _decoder(self, asked: Generation, prompt: list[int]) -> StopSequenceDecoder:
         options: dict[str, Any] = {
@@ -369,6 +375,13 @@ class Front:
         self._all_ended = anyio.Event()
         if self._answering:
             await self._all_ended.wait()
+
+
+def _sample(text: TextStream[Any], run: EngineRun, num_prompt_tokens: int) -> Sample:
+    reader = text._reading.outputs
+    assert isinstance(reader, OutputReader)
+    engine_reader(reader)
+    return Sample(text, run, num_prompt_tokens)
 
 
 def _first(state: int | None, pairs: _Pairs) -> _Pairs:

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, TypeVar
+
+from streamdec.mistakes import unknown_option
+
+T = TypeVar("T")
 
 
+def _names_unknown(cls: type[T]) -> type[T]:
+    """Make the constructor of a dataclass name the option that was meant."""
+    init: Callable[..., None] = cls.__init__
+
+    @wraps(init)
+    def checked(self: T, *arguments: Any, **options: Any) -> None:
+        known = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+        for name in options:
+            if name not in known:
+                raise unknown_option(f"{cls.__name__}()", name, known)
+        init(self, *arguments, **options)
+
+    cls.__init__ = checked  # type: ignore[assignment,method-assign]
+    return cls
+
+
+@_names_unknown
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
     """The limits of a server.
 
     A request over a limit gets an error that names the parameter.
 
-    Raises ValueError for a value that is not a positive number. Only ``waiting`` may be 0, and only
-    fields whose default is None may be None.
+    Raises TypeError for an unknown limit; ValueError for a value that is not a positive number.
+    Only ``waiting`` may be 0, and only fields whose default is None may be None.
 
     >>> from streamdec.server import ServerLimits
     >>> ServerLimits(concurrent=8).waiting

@@ -8,9 +8,10 @@ of the section "reasoning" is in items of the type ``reasoning``. Tested with th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from streamdec.chunks import Chunk, json_of
+from streamdec.chunks import Chunk, FinishReason, json_of
 from streamdec.integrations._failures import FAILED, FAILURES, REASONING
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_logprobs import chat_logprobs
@@ -20,6 +21,10 @@ from streamdec.integrations.sse import comment, event
 
 _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
 """The type of the one part of an item, by the type of the item."""
+_INCOMPLETE: Mapping[FinishReason | None, str] = MappingProxyType(
+    {"length": "max_output_tokens", "content_filter": "content_filter"}
+)
+"""The ends of an incomplete response, and the API's words for them."""
 _PREFIXES = {"message": "msg", "reasoning": "rs"}
 
 
@@ -182,7 +187,8 @@ class ResponseEncoder:
                 "output_tokens_details": {"reasoning_tokens": self._num_reasoning_tokens},
                 "total_tokens": self._input_tokens + self._num_tokens,
             }
-        details = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        reason = None if self._last is None else self._last.finish_reason
+        details = {"reason": _INCOMPLETE[reason]} if status == "incomplete" else None
         end = {"status": status, "error": error, "incomplete_details": details, "usage": usage}
         return {**self._fields, **end, "output": [each.body() for each in self._items]}
 
@@ -191,7 +197,7 @@ class ResponseEncoder:
     def _end(self) -> tuple[str, bytes]:
         """End the last item. Return the status of the response, and the events."""
         assert self._last is not None
-        status = "incomplete" if self._last.finish_reason == "length" else "completed"
+        status = "incomplete" if self._last.finish_reason in _INCOMPLETE else "completed"
         start = b"" if self._items else self._start_item(_kind_of(self._last))
         return status, start + self._stop_item(status)
 

@@ -29,12 +29,13 @@ ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
         "tool_calls": "stop",
         "length": "length",
         "max_tokens": "length",
+        "content_filter": "content_filter",
         "abort": "abort",
         "error": "error",
     }
 )
-"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout, content_filter)
-is an abort, because neither the model nor the limit ended the stream."""
+"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort,
+because neither the model nor the limit ended the stream."""
 
 IDS = ("token_ids", "output_ids")
 """The fields in which engines keep ids: vLLM and Dynamo, then SGLang."""

@@ -216,7 +216,16 @@ def test_a_gguf_file_without_a_template_says_so(
         (b"\xff", (), 2, "not JSON"),
         (b"[" * 100_000, (), 2, "not JSON"),
         ("Hi", (), 2, "messages must be a list of messages, not str"),
-        ({}, (), 2, "messages must be a list of messages, not NoneType"),
+        (
+            {"role": "user", "content": "Hi"},
+            (),
+            2,
+            (
+                "<stdin>: expected a list of messages, or an object with 'messages', got an object "
+                "with 'role', 'content'; put the message into a list"
+            ),
+        ),
+        ({}, (), 2, "or an object with 'messages', got an object with no keys\n"),
         ([], (), 2, "at least one message"),
         (USER, ("--variable", "x"), 2, "expected NAME=JSON"),
         (USER, ("--variable", "x=y"), 2, "Expecting value"),

@@ -153,11 +153,86 @@ def test_content_that_cannot_be_given_is_an_error(content: Any, told: str) -> No
         openai_messages([{"role": "user", "content": content}])
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"role": "user"}, "content is missing"),
+        ({"role": "tool", "tool_call_id": "call_1"}, "content is missing"),
+        ({"role": "assistant", "name": "Ada"}, "content is missing"),
+        ({"role": "assistant", "tool_calls": []}, "content is missing"),
+        ({"content": "Hi"}, "role is missing"),
+        ({"role": None, "content": "Hi"}, "role must be a string, not NoneType"),
+        ({"role": 5, "content": "Hi"}, "role must be a string, not int"),
+    ],
+)
+def test_a_message_without_role_or_content_is_an_error(message: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        openai_messages([{"role": "user", "content": "Hi"}, message])
+    assert str(raised.value) == f"message 1: {told}"
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "refusal", "function_call"])
+def test_an_assistants_message_may_have_another_field_than_content(field: str) -> None:
+    message = {"role": "assistant", field: "a"}
+    assert openai_messages([message]) == [message]
+
+
 def test_objects_are_messages_too() -> None:
     found = openai_messages([cases.Message("user", [{"type": "text", "text": "a"}])])
     assert found == [{"role": "user", "content": "a"}]
     with pytest.raises(ChatTemplateError, match="message 0: must be a dict, not str"):
         openai_messages(["Hi"])
+
+
+ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize(
+    ("source", "messages", "told"),
+    [
+        (
+            "{% for m in messages %}{{ m.content.strip() }}{% endfor %}",
+            [{"role": "user", "content": "a"}, {"role": "user", "content": PARTS}],
+            "the content of message 1 is a list of parts, and the template takes only text",
+        ),
+        (
+            (
+                "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() "
+                "%}{% endfor %}{% endfor %}"
+            ),
+            called('{"a": 1}'),
+            "message 0 has tool arguments that are a string",
+        ),
+    ],
+)
+def test_an_error_names_openai_if_messages_were_not_converted(
+    source: str, messages: Any, told: str, isolate: bool
+) -> None:
+    template = ChatTemplate(source, isolate=isolate)
+    with pytest.raises(ChatTemplateError) as raised:
+        template.render(messages)
+    message = str(raised.value)
+    assert message.startswith("the chat template, line 1: UndefinedError: ")
+    assert message.endswith(f"; {told}{ADVICE}")
+    assert raised.value.line == 1
+    template.render(template.openai_messages(messages))
+
+
+@pytest.mark.parametrize(
+    ("source", "messages"),
+    [
+        ("{{ messages[0].nothing.there }}", [{"role": "user", "content": "a"}]),
+        ("{{ messages[0].nothing.there }}", called({"a": 1})),
+        ("{{ raise_exception('no') }}", called('{"a": 1}')),
+        ("{% for part in messages[0].content %}{{ part.x.y }}{% endfor %}", [{"content": PARTS}]),
+        ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
+    ],
+)
+def test_other_errors_of_a_template_do_not(source: str, messages: Any) -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate(source).render(messages)
+    assert "openai" not in str(raised.value)
 
 
 # --- what a template takes ------------------------------------------------------------------------

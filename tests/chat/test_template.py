@@ -43,10 +43,26 @@ def test_an_error_says_the_line_and_the_template(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("a\n\n{{ nope.x }}\n", encoding="utf-8")
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate.from_snapshot(tmp_path).render(USER)
-    path = str(tmp_path / "chat_template.jinja")
-    expected = f"the chat template {path}, line 3: UndefinedError: 'nope' is undefined"
+    name = "chat_template.jinja"
+    expected = f"the chat template {name}, line 3: UndefinedError: 'nope' is undefined"
     assert str(raised.value) == expected
-    assert (raised.value.template, raised.value.line) == (path, 3)
+    assert (raised.value.template, raised.value.line) == (name, 3)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize(
+    "source", ["{{ nope.x }}", "{{ raise_exception('no') }}", "{% if %}", "{{ 'a' * 10**9 }}"]
+)
+def test_the_path_of_the_template_is_in_a_note_and_not_in_the_message(
+    source: str, isolate: bool, tmp_path: Path
+) -> None:
+    """A server may send the message to its client."""
+    (tmp_path / "chat_template.jinja").write_text(source, encoding="utf-8")
+    with pytest.raises(ChatTemplateError) as raised:
+        ChatTemplate.from_snapshot(tmp_path, isolate=isolate).render(USER)
+    assert str(tmp_path) not in str(raised.value)
+    path = tmp_path / "chat_template.jinja"
+    assert raised.value.__notes__[-1] == f"the chat template was read from {path}"
 
 
 @pytest.mark.parametrize(

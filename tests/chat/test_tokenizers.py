@@ -17,7 +17,7 @@ import pytest
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.chat.template import ChatTemplate
-from streamdec.errors import ChatTemplateError
+from streamdec.errors import ChatTemplateError, StreamdecWarning
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -110,6 +110,39 @@ def test_options_for_tensors_are_refused_and_not_given_to_the_template(tmp_path:
     assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
     with pytest.raises(TypeError, match="'return_tensors' is not supported"):
         tokenizer.apply_chat_template(USER, return_tensors="np")
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("add_generation_promt", "add_generation_prompt"),
+        ("continue_final_mesage", "continue_final_message"),
+        ("tool", "tools"),
+        ("document", "documents"),
+        ("tokenise", "tokenize"),
+        ("template_kwarg", "template_kwargs"),
+    ],
+)
+def test_a_misspelled_option_is_a_warning(
+    name: str, meant: str, isolate: bool, tmp_path: Path
+) -> None:
+    tokenizer = load(tmp_path)
+    template = "{{ messages[0].content }}{% if tools == 1 %}{% endif %}"
+    tokenizer.set_chat_template(template, isolate=isolate)
+    options: Any = {name: True}
+    told = f"the chat template has no variable {name!r}; did you mean the option {meant}?"
+    with pytest.warns(StreamdecWarning) as warned:
+        assert tokenizer.apply_chat_template(USER, **options) == "hello world"
+    assert [str(each.message) for each in warned] == [told]
+    assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_variable_of_the_template_is_no_misspelled_option(tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, chat_template="{{ tool }}")
+    options: Any = {"tool": 7, "enable_thinking": True, "date": 1, "template_kwargs": {"docs": 1}}
+    assert tokenizer.apply_chat_template(USER, **options) == "7"
 
 
 # --- where the template is from -------------------------------------------------------------------

@@ -139,6 +139,13 @@ def test_what_comes_at_the_end(trace: Tracing) -> None:
     assert (rows[-1]["token"], rows[-1]["output"], rows[-1]["finish"]) == ("end", "'\ufffd'", "")
 
 
+def test_ids_in_utf_16(trace: Tracing, tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_bytes("\ufeff1 2\n".encode("utf-16-le"))
+    result = trace("", tmp_path / "ids.txt")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.endswith("ids.txt: expected UTF-8, got UTF-16; save it as UTF-8\n")
+
+
 def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
     result = trace(f"{IDS[0]} x {IDS[1]}\n9999999999 {IDS[2]}")
     assert result.status == 1

@@ -461,6 +461,24 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder).apply_chat_template(MESSAGES)
 
 
+@gives(
+    "the chat template, line 1: UndefinedError: 'list object' has no attribute 'strip'; "
+    "the content of message 0 is a list of parts, and the template takes only text; …"
+)
+def _(_: Path) -> Any:
+    parts = [{"type": "text", "text": "Hi"}]
+    messages = [{"role": "user", "content": parts}]
+    ChatTemplate("{{ messages[0].content.strip() }}").render(messages)
+
+
+@gives(
+    "the chat template has no variable 'add_generation_promt'; did you mean the option "
+    "add_generation_prompt?"
+)
+def _(_: Path) -> Any:
+    ChatTemplate("{{ messages }}").render(MESSAGES, add_generation_promt=True)
+
+
 @gives("messages must have at least one message")
 def _(_: Path) -> Any:
     ChatTemplate("{{ messages }}").render([])

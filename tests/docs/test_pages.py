@@ -147,7 +147,7 @@ def extras_of(text: str) -> set[str]:
     return named.union(*inside)
 
 
-FROM_AN_INDEX = re.compile(r"pip install (?:[^`\n]* )?['\"]?streamdec")
+FROM_AN_INDEX = re.compile(r"pip install (?:[^`\n&]* )?['\"]?streamdec")
 FROM_A_CLONE = re.compile(
     r"pip install (?!-e |.*--group)(?:[^`\n]* )?['\"]?\.(?:[\[\s/]|$)", re.MULTILINE
 )
@@ -170,6 +170,7 @@ def test_install_lines_work_before_and_after_the_first_release() -> None:
         ("pip install 'streamdec[cli]'", True, False),
         ("pip install . ./plugins/vllm", False, True),
         ("pip install -e '.[test]'", False, False),
+        ("pip install -e '.[cli]' && streamdec demo", False, False),
         ("pip install '.[testing]' --group vllm", False, False),
         ("pip install './streamdec[cli,chat]'", False, True),
         ("pip install openai", False, False),

@@ -18,11 +18,12 @@ import pytest
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
 from streamdec.cli.statuses import STUCK
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
-from tests.server.serving import tokenizer_in, until
+from tests.server.serving import DEMO, tokenizer_in, until
 from tests.support.pages import printed_by
 
 QUICKLY = {"STREAMDEC_FAST": "off"}
 """Nothing is compared when a tokenizer is loaded."""
+ENGINE = ("--tokenizer", str(DEMO), "--engine")
 MODULE = """
 import asyncio
 from contextlib import asynccontextmanager
@@ -91,7 +92,7 @@ def serving(
 def test_shutting_down(tmp_path: Path) -> None:
     """SIGTERM: 503 for who comes; who is there goes on, and is aborted after the grace."""
     (tmp_path / "mine.py").write_text(MODULE)
-    options = ("--engine", "mine:Hanging", "--grace", "1", "--model", "named")
+    options = (*ENGINE, "mine:Hanging", "--grace", "1", "--model", "named")
     with (
         serving(tmp_path, *options) as (process, url),
         httpx.Client(base_url=url, timeout=20, verify=False) as http,
@@ -121,7 +122,7 @@ def test_shutting_down(tmp_path: Path) -> None:
 
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
-    with serving(tmp_path, "--engine", "mine:Hanging") as (process, url):
+    with serving(tmp_path, *ENGINE, "mine:Hanging") as (process, url):
         body = {"prompt": "One two", "stream": True}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=20) as response:
             lines = response.iter_lines()  # which closes the response when it is forgotten
@@ -136,7 +137,7 @@ def test_an_engine_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> 
     start = "import sys, streamdec.server.running as running; running.EXIT_SECONDS = 1.0\n"
     start += "from streamdec.cli import main; main(['serve', '--port', '0', *sys.argv[1:]])\n"
     (tmp_path / "mine.py").write_text(MODULE)
-    options = ("--engine", "mine:Stubborn", "--grace", "0.1")
+    options = (*ENGINE, "mine:Stubborn", "--grace", "0.1")
     with serving(tmp_path, *options, program=start) as (process, url):
         body = {"prompt": "One two", "stream": True}
         with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=20) as response:
@@ -186,17 +187,17 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--engine", "mine"], "module:callable"),
-        (["--engine", "not_there:run"], "no module named 'not_there'"),
-        (["--engine", "mine:nothing"], "has no 'nothing'"),
-        (["--engine", "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
-        (["--engine", "mine:wrong"], "but this one has the parameters ()"),
-        (["--engine", "mine.py:number"], "expected a module, not a file: write mine:number"),
-        (["--engine", "./mine.py:number"], "not a file: write mine:number"),
-        (["--engine", "/a/b/mine.py:number"], "write mine:number, and run in the folder '/a/b'"),
+        ([*ENGINE, "mine"], "module:callable"),
+        ([*ENGINE, "not_there:run"], "no module named 'not_there'"),
+        ([*ENGINE, "mine:nothing"], "has no 'nothing'"),
+        ([*ENGINE, "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
+        ([*ENGINE, "mine:wrong"], "but this one has the parameters ()"),
+        ([*ENGINE, "mine.py:number"], "expected a module, not a file: write mine:number"),
+        ([*ENGINE, "./mine.py:number"], "not a file: write mine:number"),
+        ([*ENGINE, "/a/b/mine.py:number"], "write mine:number, and run in the folder '/a/b'"),
         (["--tokenizer", "not_there"], "not_there"),
         (
-            ["--engine", "mine:NoRoom"],
+            [*ENGINE, "mine:NoRoom"],
             "max_concurrency of the engine must be an integer of at least 1, not 0",
         ),
         (["--rate", "nan"], "nan is not finite"),
@@ -214,7 +215,8 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--chat-template", "not_there.jinja"], "not_there.jinja"),
-        (["--engine", "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
+        ([*ENGINE, "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
+        (["--engine", "mine:Hanging"], "--engine needs --tokenizer, that of the engine's model"),
     ],
 )
 def test_what_cannot_begin(

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import SourceError
+from streamdec import SourceError, StreamdecWarning
 from streamdec.server import create_app
 from streamdec.server.engine_run import MOST_CANCELLATIONS, EngineRun
 from streamdec.server.engines import ReplayEngine, SamplingParams
@@ -394,6 +394,42 @@ async def test_closed_slots() -> None:
 
 
 # --- the application on both event loops ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("gives_logprobs", [False, True])
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_the_advice_about_cumulative_outputs_is_for_an_engine(
+    tokenizer: Any, is_plain: bool, gives_logprobs: bool
+) -> None:
+    """The options of a stream are not available in the server."""
+
+    def outputs(prompt: list[int]) -> Iterator[Any]:
+        for size in range(1, 5):
+            ids = prompt[:size]
+            logprobs: list[Any] = [(each, -1.0, {}) for each in ids]
+            yield {"token_ids": ids, "logprobs": logprobs} if gives_logprobs else ids
+
+    class Cumulative:
+        logprobs = True
+
+        def __call__(self, prompt: list[int], _params: Any) -> Any:
+            return outputs(prompt) if is_plain else self.later(prompt)
+
+        async def later(self, prompt: list[int]) -> Any:
+            for output in outputs(prompt):
+                await checkpoint()
+                yield output
+
+    transport = httpx.ASGITransport(create_app(tokenizer, Cumulative()))
+    body: dict[str, Any] = {"prompt": "One two three four five six"}
+    if gives_logprobs:
+        body["logprobs"] = 0
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        with pytest.warns(StreamdecWarning, match="seem to be cumulative") as warned:
+            answer = await client.post("/v1/completions", json=body)
+    assert answer.status_code == 200
+    for each in warned:
+        assert str(each.message).endswith("; make the engine yield only new ids")
 
 
 @pytest.mark.parametrize("is_plain", [False, True])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai import OpenAI
@@ -13,7 +15,7 @@ from openai import OpenAI
 from streamdec import MockTokenizer
 from streamdec.server import create_app
 from tests.server.conftest import LIMITS, Served
-from tests.server.serving import until
+from tests.server.serving import EchoEngine, served, tokenizer_in, until
 
 JSON = {"content-type": "application/json"}
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -265,6 +267,33 @@ def test_header_names_are_in_lower_case_as_asgi_wants_them() -> None:
     assert names == [name.lower() for name in names]
 
 
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ([{"role": "user"}], "message 0: content is missing"),
+        ([*HI, {"role": "assistant"}], "message 1: content is missing"),
+        ([{"role": "tool", "content": "5"}], "no such role: tool"),
+    ],
+)
+def test_messages_that_cannot_be_rendered(server: Served, messages: list[Any], told: str) -> None:
+    error = checked(server.post(CHAT, messages=messages), 400)
+    assert error["message"] == f"the messages cannot be rendered: {told}"
+
+
+def test_the_log_has_the_path_of_a_template_that_fails_and_the_reply_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = tokenizer_in(tmp_path, "{{ messages[0].content.secret.more }}")
+    app = create_app(tokenizer, EchoEngine(), models=["tiny"])
+    caplog.clear()
+    with served(app) as url:
+        response = httpx.post(f"{url}{CHAT}", json={"messages": HI})
+    assert "line 1: UndefinedError" in checked(response, 400)["message"]
+    assert str(tmp_path) not in response.text
+    [told] = [each.getMessage() for each in caplog.records if each.name == "streamdec.server"]
+    assert told == f"{tmp_path / 'tokenizer_config.json'}: the chat template failed in line 1"
+
+
 def test_the_clients_see_their_own_errors(client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.completions.create(model="other", prompt="a")
@@ -297,6 +326,20 @@ def test_an_engine_that_fails(
     until(lambda: len(logged()) >= wanted)
     assert len(logged()) == wanted
     assert "One" not in caplog.text
+
+
+def test_an_answer_that_the_engine_filtered(server: Served, client: OpenAI) -> None:
+    server.engine.then = "filters"
+    messages: Any = HI
+    whole = client.chat.completions.create(model="tiny", messages=messages).choices[0]
+    chunks = [*client.chat.completions.create(model="tiny", messages=messages, stream=True)]
+    assert whole.finish_reason == chunks[-1].choices[0].finish_reason == "content_filter"
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert whole.message.content == text == "user: Hiassistant: "
+    body = {"messages": HI, "max_tokens": 99}
+    message = server.http.post("/v1/messages", json=body).json()
+    assert message["stop_reason"] == "refusal"
+    assert message["content"] == [{"type": "text", "text": text}]
 
 
 def test_an_error_of_the_servers_own_says_nothing(

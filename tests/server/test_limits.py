@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import socket
@@ -118,6 +119,15 @@ def test_the_size_of_a_message_has_a_limit(
     assert str(most) in error["message"]
     fitting = {**MESSAGE, "content": "é" * (most - size_of_empty())}
     assert "characters" not in server.post(path, messages=[fitting], **more).text
+
+
+def test_an_unknown_limit_names_a_similar_one() -> None:
+    unknown: Any = {"concurent": 8}
+    with pytest.raises(TypeError) as raised:
+        ServerLimits(**unknown)
+    told = "ServerLimits() has no option 'concurent'; did you mean concurrent?"
+    assert str(raised.value) == told
+    assert "concurrent: 'int' = 64" in str(inspect.signature(ServerLimits))
 
 
 INNER = ServerLimits(depth=16, values=1_000)

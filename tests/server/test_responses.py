@@ -216,6 +216,17 @@ def test_an_engine_that_fails(server: Served, client: OpenAI, then: str) -> None
     assert "".join(each["delta"] for each in events if "delta" in each["type"]) == RENDERED
 
 
+def test_an_answer_that_the_engine_filtered(server: Served, client: OpenAI) -> None:
+    server.engine.then = "filters"
+    whole = client.responses.create(**ASKED)
+    *_, last = events_of(server.url, **ASKED)
+    for found in (whole.model_dump(), last["response"]):
+        assert found["status"] == "incomplete"
+        assert found["incomplete_details"] == {"reason": "content_filter"}
+    assert whole.output_text == RENDERED
+    assert last["type"] == "response.incomplete"
+
+
 def test_an_aborted_response() -> None:
     options: Any = {"response_id": "resp_1", "model": "tiny", "created": 0, "input_tokens": 1}
     wire = ResponseEncoder(**options, asked={})

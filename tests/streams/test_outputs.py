@@ -329,7 +329,7 @@ class WhyNumber(enum.IntEnum):
         ("cancelled", "abort", "cancelled"),
         ("timeout", "abort", "timeout"),
         ("repetition", "abort", "repetition"),
-        ("content_filter", "abort", "content_filter"),
+        ("content_filter", "content_filter", "content_filter"),
         ("error: out of memory", "error", "error: out of memory"),
         ("STOP", "stop", "STOP"),
         (Why.STOP, "stop", "stop"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -21,6 +21,7 @@ from streamdec import (
     stream,
     wrap,
 )
+from streamdec.chunks import FinishReason
 from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.tables.table import LIST_STEP
@@ -159,7 +160,7 @@ async def test_a_finished_machine_gives_its_finish_again_and_no_token_is_asked_f
     assert await drained(again) == [Chunk("", "length")]
 
 
-@pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])
+@pytest.mark.parametrize("reason", get_args(FinishReason))
 async def test_the_caller_says_what_a_bare_end_means(reason: Any) -> None:
     chunks = [c async for c in stream(Engine([A, 4]), TOKENIZER, finish_reason=reason)]
     assert chunks == [Chunk("a"), Chunk("\ufffd", reason)]

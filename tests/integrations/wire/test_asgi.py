@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import Chunk, MockTokenizer, TokenQueue, stream
 from streamdec.integrations import _sending
+from streamdec.integrations.anthropic import MessageEncoder
 from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
 from streamdec.streams.text_stream import TextStream
@@ -491,14 +493,64 @@ def test_an_abort_before_the_beginning_asks_no_engine(loop: str) -> None:
     run(loop, main)
 
 
+class OwnEncoder:
+    """An encoder of somebody's own, which has only the members of a WireStream."""
+
+    keep_alive = b""
+    counts_each_chunk = False
+
+    def __init__(self, encoder: Any) -> None:
+        for name in ("start_bytes", "step_bytes", "flush_bytes", "fail_bytes"):
+            setattr(self, name, getattr(encoder, name))
+
+
 @both_loops
 def test_a_sample_without_a_stream_is_an_error(loop: str) -> None:
     async def main() -> None:
         client = Client(99, "goes")
-        response = EventStreamResponse(wire(2), stream(Engine(), TOKENIZER))
+        encoder: Any = OwnEncoder(wire(2))
+        response = EventStreamResponse(encoder, stream(Engine(), TOKENIZER))
         with pytest.raises(ValueError, match="not ended; call"):
             await response({}, client.receive, client.send)
         assert b'"error"' in client.sent[-2]["body"]
+
+    run(loop, main)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "count", "told"),
+    [
+        (wire(2), 1, "the encoder has n=2, but 1 stream was given"),
+        (wire(1), 3, "the encoder has n=1, but 3 streams were given"),
+        (
+            MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1),
+            2,
+            "the encoder has n=1, but 2 streams were given",
+        ),
+    ],
+)
+def test_a_stream_for_each_sample(encoder: Any, count: int, told: str) -> None:
+    with pytest.raises(ValueError, match="^" + re.escape(told)):
+        EventStreamResponse(encoder, *(stream([0], TOKENIZER) for _ in range(count)))
+
+
+def test_an_iterator_of_bytes_is_for_one_sample() -> None:
+    with pytest.raises(ValueError, match="the encoder has n=2, but 1 stream was given"):
+        events(wire(2), stream([0], TOKENIZER))
+
+
+@both_loops
+def test_a_background_task_runs_after_the_response(loop: str) -> None:
+    async def main() -> None:
+        client = Client(99, "goes")
+        done: list[int] = []
+
+        async def task() -> None:
+            done.append(len(client.sent))
+
+        response = EventStreamResponse(wire(1), stream([0], TOKENIZER), background=task)
+        await response({}, client.receive, client.send)
+        assert done == [len(client.sent)]
 
     run(loop, main)
 

@@ -113,6 +113,15 @@ def test_bytes_are_counted_from_0_up() -> None:
         EventSink(ENCODERS["chat"](), Client(), pool[0], high_water=-1)
 
 
+@pytest.mark.parametrize("index", [1, -1])
+def test_the_index_is_that_of_a_sample(index: int) -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add(0)
+    told = f"index must be from 0 to 0, not {index}: the encoder has n=1"
+    with pytest.raises(ValueError, match=told):
+        EventSink(ENCODERS["chat"](), Client(), pool[0], index)
+
+
 def test_a_real_transport() -> None:
     """Asyncio's own, over a socket; a client that goes ends its request alone."""
 

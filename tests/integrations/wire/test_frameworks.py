@@ -34,9 +34,9 @@ class Notes:
         self.is_closed = False
 
 
-def response_of(source: Any) -> EventStreamResponse:
+def response_of(source: Any, **options: Any) -> EventStreamResponse:
     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
-    return EventStreamResponse(wire, stream(source, TOKENIZER))
+    return EventStreamResponse(wire, stream(source, TOKENIZER), **options)
 
 
 async def endless(notes: Notes) -> AsyncIterator[int]:
@@ -75,9 +75,8 @@ def fastapi_app(notes: Notes) -> FastAPI:
 
 def starlette_app(notes: Notes) -> Starlette:
     async def short(_: Request) -> EventStreamResponse:
-        response = response_of([256, 257])
+        response = response_of([256, 257], background=BackgroundTask(notes.done.append, "later"))
         response.set_cookie("seen", "yes")
-        response.background = BackgroundTask(notes.done.append, "later")
         return response
 
     async def long(_: Request) -> Response:

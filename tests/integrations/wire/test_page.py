@@ -6,6 +6,11 @@ import asyncio
 import contextlib
 import io
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +23,11 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from streamdec import iter_chunks
+from streamdec import iter_chunks, load_tokenizer
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
-from tests.support.pages import Page, make_model_folder
+from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
 
 PAGE = Page("docs/how-to/serve-sse.md")
 FASTAPI, CLIENT, STARLETTE, *EXAMPLES = PAGE.of_kind("python")
@@ -30,6 +35,15 @@ PATH = "/v1/chat/completions"
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 REPEATED = "user\nHello\nassistant\n"
 """The prompt without special tokens, which the engine of the page repeats."""
+TEMPLATE = (
+    "{% for tool in tools or [] %}tool {{ tool.function.name }}\n{% endfor %}"
+    "{% for message in messages %}{% for call in message.tool_calls or [] %}"
+    "call {{ call.id }}\n{% endfor %}{% if message.tool_call_id %}"
+    "result of {{ message.tool_call_id }} by {{ message.name }}\n{% endif %}{% endfor %}"
+    "{% if mood %}mood {{ mood }}\n{% endif %}" + CHAT_TEMPLATE
+)
+"""Shows everything that it gets."""
+TOOLS: Any = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
 
 
 # --- the applications -----------------------------------------------------------------------------
@@ -50,11 +64,28 @@ class Engine:
             self.is_closed = True
 
 
+ENDLESS = """
+
+import sys
+
+
+async def generate(prompt_token_ids):
+    try:
+        while True:
+            await asyncio.sleep(0.001)
+            yield prompt_token_ids[1]
+    finally:
+        print("the engine was closed", file=sys.stderr)
+"""
+CONTINUOUS = {"continuous_usage_stats": True}
+
+
 @pytest.fixture(scope="module", params=["fastapi", "starlette"])
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What app.py defines, run in a folder with the model."""
     folder = tmp_path_factory.mktemp(request.param)
-    make_model_folder(folder / "path" / "to" / "model")
+    model = make_model_folder(folder / "path" / "to" / "model")
+    (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     return defined_by(FASTAPI if request.param == "fastapi" else STARLETTE, folder)
 
 
@@ -120,6 +151,49 @@ def test_content_may_be_a_list_of_parts(client: Any) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
+def test_the_template_gets_the_whole_conversation(client: Any, streams: bool) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    messages: Any = [
+        *HELLO,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "rain"},
+    ]
+    found = client.chat.completions.create(
+        model="tiny",
+        messages=messages,
+        tools=TOOLS,
+        stream=streams,
+        extra_body={"chat_template_kwargs": {"mood": "calm"}},
+    )
+    if streams:
+        text = "".join(each.choices[0].delta.content or "" for each in found)
+    else:
+        text = found.choices[0].message.content
+    seen = "tool weather\ncall c1\nresult of c1 by weather\nmood calm\n"
+    assert text == f"{seen}user\nHello\nassistant\n\ntool\nrain\nassistant\n"
+
+
+def test_an_app_streams_the_usage_if_asked_to(client: Any) -> None:
+    def usages(**options: Any) -> list[Any]:
+        chunks = client.chat.completions.create(
+            model="tiny", messages=HELLO, stream=True, stream_options=options, stop="assist"
+        )
+        return [chunk.usage for chunk in chunks]
+
+    *others, last = usages(include_usage=True)
+    assert others == [None] * len(others)
+    whole = client.chat.completions.create(model="tiny", messages=HELLO, stop="assist").usage
+    assert (last.prompt_tokens, last.completion_tokens) == (
+        whole.prompt_tokens,
+        whole.completion_tokens,
+    )
+    assert {*usages(include_usage=False)} == {None}
+    counts = [each.completion_tokens for each in usages(include_usage=True, **CONTINUOUS)]
+    assert counts == sorted(counts)
+    assert counts[1] < counts[-1] == last.completion_tokens
+
+
+@pytest.mark.parametrize("streams", [False, True])
 def test_an_error_of_the_engine_is_one_of_the_api(client: Any, names: Any, streams: bool) -> None:
     async def failing(prompt_token_ids: list[int]) -> AsyncIterator[int]:
         yield prompt_token_ids[1]
@@ -159,6 +233,21 @@ def test_the_default_limit_of_an_app(client: Any, engine: Engine) -> None:
         ({"max_tokens": "many"}, "max_tokens"),
         ({"messages": None}, "messages"),
         ({"model": None}, "model"),
+        ({"messages": [{"content": "Hi"}]}, "message 0: role is missing"),
+        ({"messages": [{"role": "user"}]}, "message 0: content is missing"),
+        ({"messages": [*HELLO, {"role": "tool", "content": 5}]}, "message 1: content must be"),
+        ({"stream": "false"}, "stream"),
+        ({"stream": 1}, "stream"),
+        ({"stream": True, "stream_options": True}, "stream_options"),
+        ({"tools": {}}, "tools"),
+        ({"tools": ["weather"]}, "tool"),
+        ({"chat_template_kwargs": [1]}, "template_kwargs"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "template_kwargs"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not supported"),
+        ({"logprobs": True}, "logprobs is not supported"),
+        ({"temperature": 0}, "temperature is not supported"),
+        ({"n": 2}, "n is not supported"),
+        ({"stop_token_ids": [5]}, "stop_token_ids"),
     ],
 )
 def test_an_app_says_what_is_wrong_with_a_request(
@@ -172,7 +261,13 @@ def test_an_app_says_what_is_wrong_with_a_request(
     assert told in response.text
 
 
-@pytest.mark.parametrize("body", [b"{bad", b"[]", b"5"])
+def test_a_parameter_that_changes_nothing_is_accepted(client: Any) -> None:
+    given: Any = {"response_format": None, "n": 1, "user": "someone", "tools": None}
+    answer = client.chat.completions.create(model="tiny", messages=HELLO, extra_body=given)
+    assert answer.choices[0].message.content == REPEATED
+
+
+@pytest.mark.parametrize("body", [b"{bad", b"[]", b"5", '{"model": "ä"}'.encode("latin-1")])
 def test_an_app_rejects_a_body_that_is_no_object(app_url: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     response = httpx.post(f"{app_url}{PATH}", content=body, headers=headers)
@@ -215,6 +310,42 @@ def test_an_app_closes_its_engine_when_the_client_disconnects(
             assert not engine.is_closed
     assert eventually(lambda: engine.is_closed)
     assert eventually(lambda: tasks() <= before)
+
+
+def test_uvicorn_ends_a_response_after_the_seconds_of_its_option(tmp_path: Path) -> None:
+    """On Ctrl-C. Then the engine is closed."""
+    make_model_folder(tmp_path / "path" / "to" / "model")
+    (tmp_path / "app.py").write_text(STARLETTE + ENDLESS, encoding="utf-8")
+    (option,) = re.findall(r"`uvicorn (app:app --timeout-graceful-shutdown )10`", PAGE.text)
+    command = [sys.executable, "-m", "uvicorn", *option.split(), "1", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        told = iter(server.stderr.readline, "")
+        url = next(found[0] for line in told if (found := re.search(r"http://[\d.:]+", line)))
+        body = {"model": "tiny", "messages": HELLO, "stream": True, "max_tokens": 10**9}
+        try:
+            with httpx.stream("POST", f"{url}{PATH}", json=body, timeout=PATIENCE) as response:
+                lines = response.iter_lines()
+                while '"content":"u"' not in next(lines):
+                    pass
+                server.send_signal(signal.SIGINT)
+                with pytest.raises(httpx.RemoteProtocolError):
+                    list(lines)
+            assert server.stderr.read().count("the engine was closed") == 1
+        finally:
+            server.kill()
+
+
+def test_the_commands_make_a_folder_for_the_apps(tmp_path: Path) -> None:
+    (tmp_path / "streamdec").symlink_to(ROOT / "streamdec")
+    (_, commands) = PAGE.of_kind("sh")
+    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
+    tokenizer = load_tokenizer(tmp_path / "path/to/model", fast="off")
+    prompt = tokenizer.apply_chat_template(HELLO, add_generation_prompt=True)
+    assert prompt == "user: Hello\nassistant:"
 
 
 def test_the_client_of_the_page(app_url: str) -> None:
