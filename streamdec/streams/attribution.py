@@ -33,6 +33,7 @@ from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, w
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stepping import Step, is_ours, stepping_of
 from streamdec.errors import SnapshotError
+from streamdec.stops.conditions import NO_CONDITIONS
 from streamdec.tables.token_ids import MAX_TOKEN_ID
 
 AddIds = Callable[[Chunk, tuple[int, ...]], Chunk]
@@ -41,7 +42,7 @@ AddIds = Callable[[Chunk, tuple[int, ...]], Chunk]
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""
 
-    __slots__ = ("_add_ids", "_feed", "_machine", "_waiting", "step_chunk")
+    __slots__ = ("_add_ids", "_feed", "_jails", "_machine", "_waiting", "step_chunk")
 
     step_chunk: Step
     """Returns the machine's chunk of an id. It has token ids if it has text or a finish reason."""
@@ -53,7 +54,9 @@ class TokenAttribution:
         # A subclass may return the same shared chunk for other ids. So its chunks keep no ids.
         self._add_ids = with_token_ids if is_ours(step) else copy_with_ids
         attributing = _attributing if is_ours(step) else _attributing_each
-        self.step_chunk = attributing(machine, step, self._waiting)
+        self._jails = getattr(machine, "conditions", NO_CONDITIONS) is not NO_CONDITIONS
+        """Whether the machine may jail text, as far as that is known."""
+        self.step_chunk = attributing(machine, step, self._waiting, self._jails)
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy that steps ``machine``, a copy of this object's machine."""
@@ -88,7 +91,9 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        return _attributed(chunk, self._waiting, self._machine, num_taken, self._add_ids)
+        return _attributed(
+            chunk, self._waiting, self._machine, num_taken, self._add_ids, jails=self._jails
+        )
 
     # --- the ids that wait
 
@@ -107,7 +112,7 @@ class TokenAttribution:
         self._waiting[:] = waiting
 
 
-def _attributing(machine: Any, step: Step, waiting: list[int]) -> Step:
+def _attributing(machine: Any, step: Step, waiting: list[int], jails: bool) -> Step:
     """Return the ``step_chunk`` of a TokenAttribution.
 
     ``step`` steps ``machine`` by one id. The list ``waiting`` is that object's own, so it must be
@@ -126,24 +131,24 @@ def _attributing(machine: Any, step: Step, waiting: list[int]) -> Step:
         waiting.append(token_id if type(token_id) is int else token_id.__index__())
         if not chunk.text and chunk.finish_reason is None:
             return chunk
-        return _attributed(chunk, waiting, machine, 1, with_token_ids)
+        return _attributed(chunk, waiting, machine, 1, with_token_ids, jails=jails)
 
     return step_chunk
 
 
-def _attributing_each(machine: Any, step: Step, waiting: list[int]) -> Step:
+def _attributing_each(machine: Any, step: Step, waiting: list[int], jails: bool) -> Step:
     """Return the ``step_chunk`` of a TokenAttribution that copies each chunk."""
 
     def step_chunk(token_id: SupportsIndex) -> Chunk:
         chunk = step(token_id)
         waiting.append(token_id.__index__())
-        return _attributed(chunk, waiting, machine, 1, copy_with_ids)
+        return _attributed(chunk, waiting, machine, 1, copy_with_ids, jails=jails)
 
     return step_chunk
 
 
 def _attributed(
-    chunk: Chunk, waiting: list[int], machine: Any, num_taken: int, add_ids: AddIds
+    chunk: Chunk, waiting: list[int], machine: Any, num_taken: int, add_ids: AddIds, *, jails: bool
 ) -> Chunk:
     """Return the newest ``chunk`` with those ids of ``waiting`` that belong to it.
 
@@ -158,8 +163,9 @@ def _attributed(
         return add_ids(chunk, _taken(waiting, len(waiting)))
     if len(waiting) == 1:  # what is withheld began in this token
         return chunk
-    # Bytes that are held after a token with text belong to that token.
-    is_new = num_taken == 1 and not machine.jailed
+    # Bytes that are held after a token with text belong to that token, unless the text is that of
+    # earlier tokens, which was jailed.
+    is_new = num_taken == 1 and not jails
     size = len(waiting) - (1 if is_new else machine.withheld.tokens)
     return chunk if size <= 0 else copy_with_ids(chunk, _taken(waiting, size))
 

@@ -182,3 +182,16 @@ def test_a_token_chunk_is_a_chunk() -> None:
     assert not chunk.is_empty
     assert Chunk().is_empty
     assert hash(chunk) == hash(Chunk("a", token_ids=(1,)))
+
+
+def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
+    """A marker ends the search for stops, so the text before an unfinished character is output."""
+    tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
+    conditions = StopConditions("a\ufffd", disable_stops_after=0)
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    chunks = iter_chunks([1, 0, 2], decoder=decoder, return_token_ids=True)
+    assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [
+        ("a", ()),
+        ("中", (1, 0, 2)),
+        ("", ()),
+    ]
