@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from streamdec.bulk.formats import (
     schema_of,
 )
 from streamdec.bulk.json_rows import Line
-from streamdec.bulk.json_tables import table_of
+from streamdec.bulk.json_tables import table_of, widened
 from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError
 
@@ -71,6 +71,8 @@ class Job:
     decoder: BulkDecoder
     source_format: Format
     target_format: Format
+    fields: Any = None
+    """The schema of the rows of JSONL, if it is known before they are read; see with_schema."""
 
     def run(
         self, existing: Existing = "refuse", progress: Callable[[Status], object] | None = None
@@ -121,6 +123,19 @@ class Job:
                     f"{self.target}: this output has no column {name!r}, so it was written with "
                     "other options; choose another output, or pass --overwrite"
                 )
+        if self.fields is not None:
+            self._check_types()
+
+    def _check_types(self) -> None:
+        """Raise SourceError if a column of the output has not the type of this job."""
+        kinds = {field.name: field.type for field in schema_of(self.target, self.target_format, "")}
+        for field in self.fields:
+            if kinds.get(field.name) != field.type:
+                has = f"has the type {kinds[field.name]}" if field.name in kinds else "is missing"
+                raise SourceError(
+                    f"{self.target}: column {field.name!r} of this output {has}, and the schema of "
+                    f"all inputs needs {field.type}; choose another output, or pass --overwrite"
+                )
 
     def _is_stale(self) -> bool:
         """Whether the input was written after the output."""
@@ -158,17 +173,20 @@ class Job:
         """Write the rows to ``part``."""
         status = Status(0.0, 0, 0, 0)
         column = self.decoder.column
-        found = schema_of(self.source, self.source_format, column)  # its errors name the file
+        found = self.fields
+        if found is None:
+            found = schema_of(self.source, self.source_format, column)  # its errors name the file
         with _about(self.source):
             schema = _bare(self.decoder.schema(found))
         sink: Sink | None = None
         try:
             for block in read_blocks(self.source, self.source_format, column):
-                table, unknown = self._decoded(block, status.rows, schema if sink else None)
+                is_known = sink is not None or self.fields is not None
+                table, unknown = self._decoded(block, status.rows, schema if is_known else None)
                 with _about(self.source):
                     if sink is None:
-                        # The other columns of JSONL are known after its first rows were read.
-                        schema = schema if block.lines is None else table.schema
+                        # Without ``fields``, the first rows of JSONL give its other columns.
+                        schema = schema if block.lines is None or is_known else table.schema
                         sink = self._open(part, schema)
                     sink.write(table, block.lines)
                 ids = block.table.column(column)
@@ -197,7 +215,7 @@ class Job:
     def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
         """Return the rows of ``block`` to write.
 
-        ``schema`` is the schema of the first block; None for the first block.
+        ``schema`` is the schema of the output; None if this block gives it.
         """
         for line in block.lines or ():
             if not line.row.keys().isdisjoint(self.decoder.columns):
@@ -210,6 +228,25 @@ class Job:
         elif block.lines is not None:
             table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
+
+
+def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> list[Job]:
+    """Return ``jobs``; those that make tables of JSONL have one schema, so that it can be read.
+
+    Their inputs are read for it, except for pipes, which can be read only once. ``progress`` is
+    called with the number of each file and their count. Raises SourceError for a value that has no
+    common type with the values before, and the errors of ``read_blocks``.
+    """
+    those = [job for job in jobs if (job.source_format == "jsonl") > (job.target_format == "jsonl")]
+    if len(those) < 2:
+        return [*jobs]
+    schema: Any = None
+    for number, job in enumerate(those, 1):
+        progress(number, len(those))
+        if job.source.is_file():
+            for block in read_blocks(job.source, "jsonl", job.decoder.column):
+                schema = widened(job.source, block.lines or (), block.table, schema)
+    return [replace(job, fields=schema) if job in those else job for job in jobs]
 
 
 def _to_disk(path: Path) -> None:

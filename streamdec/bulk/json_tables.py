@@ -48,6 +48,48 @@ def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
     return pa.table({name: columns[name] for name in schema.names})
 
 
+def widened(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
+    """Return the schema of these rows and the rows of ``schema``, which may be None.
+
+    The columns of ``table`` keep their types. Raises SourceError for a value that has no common
+    type with the values before. The message names the line.
+    """
+    pa = pyarrow()
+    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    for name in dict.fromkeys(name for line in lines for name in line.row):
+        if name in table.column_names:
+            kinds[name] = table.schema.field(name).type
+            continue
+        before = kinds.get(name, pa.null())
+        kinds[name] = _common(before, _column_of(path, name, lines, None).type)
+        if kinds[name] is None:
+            line = next(
+                x for x in lines if _common(before, pa.array([x.row.get(name)]).type) is None
+            )
+            raise SourceError(
+                f"{path}: line {line.number}: column {name!r}: {line.row[name]!r:.60} does not fit "
+                "the rows before, of this file and of the files before it, whose type is "
+                f"{before}; write JSONL instead, or give the column one type"
+            )
+    return pa.schema(kinds)
+
+
+def _common(one: Any, other: Any) -> Any:
+    """Return the type in which values of two types stay the same; None if there is none."""
+    pa, types = pyarrow(), pyarrow().types
+    if types.is_list(one) and types.is_list(other):
+        inner = _common(one.value_type, other.value_type)
+        return inner and pa.list_(inner)
+    if types.is_struct(one) and types.is_struct(other):
+        kinds = {field.name: field.type for field in one}
+        for field in other:
+            kinds[field.name] = _common(kinds.get(field.name, pa.null()), field.type)
+        return None if None in kinds.values() else pa.struct(kinds)
+    if _fits(one, other):
+        return other
+    return one if _fits(other, one) else None
+
+
 def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
     """Return one column of objects, of the type ``kind`` if it is not None."""
     values = [line.row.get(name) for line in lines]

@@ -5,14 +5,15 @@ It reads one file at a time, and one row group at a time.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, Format
-from streamdec.bulk.job import Existing, Job, Status
+from streamdec.bulk.job import Existing, Job, Status, with_schema
 from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
@@ -154,14 +155,10 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
 
 def _run(jobs: Sequence[Job], existing: Existing) -> None:
     rows, unknown, found_done, began = 0, 0, 0, time.monotonic()
-    with Progress() as progress:
+    with Progress() as progress, _bad_rows():
+        jobs = with_schema(jobs, lambda at, of: progress(f"types of file {at:,} of {of:,}"))
         for number, job in enumerate(jobs, 1):
-            bar = _Bar(progress, number, len(jobs))
-            try:
-                status = job.run(existing, bar)
-            except (SourceError, TokenIdError) as error:
-                say(f"Error: {spelled(str(error))}")
-                click.get_current_context().exit(NOT_ALL_IS_WELL)
+            status = job.run(existing, _Bar(progress, number, len(jobs)))
             if status is None:
                 found_done += 1
             else:
@@ -174,6 +171,16 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
     if found_done:
         said += f"; {counted(found_done, 'file')} done before"
     click.echo(said)
+
+
+@contextlib.contextmanager
+def _bad_rows() -> Iterator[None]:
+    """Return a context in which the error of a row or file ends the command."""
+    try:
+        yield
+    except (SourceError, TokenIdError) as error:
+        say(f"Error: {spelled(str(error))}")
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
 class _Bar:

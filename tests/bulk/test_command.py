@@ -418,3 +418,68 @@ def test_a_terminal_shows_how_far_it_is() -> None:
     assert f"{WIPED}{'█' * 24} 100% file 2 of 2, 36 rows, " in told
     assert told.count("M tokens/s") == 2
     assert told.endswith(WIPED)
+
+
+# --- one schema for all files of JSONL ------------------------------------------------------------
+
+
+def test_tables_of_jsonl_files_have_one_schema(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    made = {
+        "a": [{"token_ids": [], "n": 1, "x": None, "of": [], "at": {"k": 1}}],
+        "b": [{"token_ids": IDS[0], "x": "one", "n": 1.5, "of": [None], "more": True}],
+        "c": [{"token_ids": None, "of": [0.5], "at": {"k": None, "l": "s"}}],
+    }
+    for name, its in made.items():
+        Path(f"in/{name}.jsonl").write_text(jsonl(*its), "utf-8")
+    for write in ("parquet", "arrow"):
+        assert bulk("in", write, "--output-format", write).status == 0
+    kinds = {
+        "token_ids": pa.list_(pa.int64()),
+        "n": pa.float64(),
+        "x": pa.string(),
+        "of": pa.list_(pa.float64()),
+        "at": pa.struct({"k": pa.int64(), "l": pa.string()}),
+        "more": pa.bool_(),
+        "text": pa.string(),
+    }
+    for name in made:
+        assert parquet.read_schema(f"parquet/{name}.parquet").equals(pa.schema(kinds))
+        with pa.OSFile(f"arrow/{name}.arrow") as file:
+            assert pa.ipc.open_file(file).schema.equals(pa.schema(kinds))
+    found = parquet.read_table("parquet").to_pylist()
+    assert [(row["n"], row["x"], row["of"], row["at"], row["more"]) for row in found] == [
+        (1.0, None, [], {"k": 1, "l": None}, None),
+        (1.5, "one", [None], None, True),
+        (None, None, [0.5], {"k": None, "l": "s"}, None),
+    ]
+
+
+def test_a_column_whose_type_differs_between_files_is_named(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(jsonl({"token_ids": [], "n": 1}), "utf-8")
+    Path("in/b.jsonl").write_text(jsonl({"token_ids": []}, {"token_ids": [], "n": "one"}), "utf-8")
+    result = bulk("in", "out", "--output-format", "parquet")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == (
+        f"Error: {Path('in/b.jsonl')}: line 2: column 'n': 'one' does not fit the rows before, of "
+        "this file and of the files before it, whose type is int64; write JSONL instead, or give "
+        "the column one type\n"
+    )
+    assert not Path("out").exists()
+
+
+def test_outputs_of_an_earlier_schema_are_not_resumed(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(jsonl({"token_ids": [], "n": 1}), "utf-8")
+    Path("in/b.jsonl").write_text(jsonl({"token_ids": [], "n": 2}), "utf-8")
+    options = ["in", "out", "--output-format", "parquet", "--resume"]
+    assert bulk(*options).status == 0
+    assert bulk(*options).status == 0
+    Path("in/c.jsonl").write_text(jsonl({"token_ids": [], "n": 0.5}), "utf-8")
+    result = bulk(*options)
+    assert (result.status, result.out) == (1, "")
+    assert "a.parquet: column 'n' of this output has the type int64" in result.err
+    assert "needs double" in result.err
+    assert bulk(*options[:-1], "--overwrite").status == 0
+    assert parquet.read_table("out").column("n").to_pylist() == [1.0, 2.0, 0.5]
