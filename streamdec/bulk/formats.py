@@ -11,15 +11,27 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.json_rows import GZIP_SUFFIX, Line, json_text, kind_of, parse_json, with_fields
+from streamdec.bulk.json_rows import (
+    GZIP_SUFFIX,
+    NOT_UTF_16,
+    UTF_16,
+    Line,
+    RepeatedNameError,
+    check_is_row,
+    json_text,
+    kind_of,
+    parse_line,
+    with_fields,
+)
 from streamdec.bulk.json_tables import check_json, json_lines
 from streamdec.bulk.mistakes import no_column
-from streamdec.errors import SourceError, TokenIdError
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library
 
@@ -121,15 +133,21 @@ def _about(path: Path) -> Iterator[None]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]:
+def read_blocks(
+    path: Path, file_format: Format, column: str, *, unique: bool = False
+) -> Iterator[Block]:
     """Yield the rows of ``path`` in blocks.
 
+    With ``unique``, two fields of one name in JSONL are an error, because a table has only one.
     Raises SourceError if the file has another format or a line of JSONL is not a row, TokenIdError
     for an invalid id in JSONL, and OSError.
     """
-    read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
     with _about(path):
-        for block in read(path, column):
+        if file_format == "jsonl":
+            blocks = _read_jsonl(path, column, unique=unique)
+        else:
+            blocks = (_read_parquet if file_format == "parquet" else _read_arrow)(path, column)
+        for block in blocks:
             if len(block.table):
                 yield block
 
@@ -157,7 +175,7 @@ def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
     with _about(path), path.open("rb") as raw, _lines_of(path, raw) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                return [*_parsed(path, number, line, column).row]
+                return [*_parsed(path, (number, line), column).row]
     return []
 
 
@@ -224,7 +242,8 @@ def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
         yield reader.get_batch(number), (number + 1) / count
 
 
-def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
+def _read_jsonl(path: Path, column: str, *, unique: bool) -> Iterator[Block]:
+    parsed = partial(_parsed, path, column=column, unique=unique)
     size = path.stat().st_size
     with path.open("rb") as raw, _lines_of(path, raw) as file:
         lines: list[tuple[int, bytes]] = []
@@ -238,10 +257,12 @@ def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
             if held >= BLOCK_BYTES:
                 done = raw.tell() if file is not raw else read
                 # A pipe has no size.
-                yield _jsonl_block(path, lines, column, done / size if size else 0.0)
+                yield from _jsonl_block(
+                    path, map(parsed, lines), column, done / size if size else 0.0
+                )
                 lines, held = [], 0
         if lines:
-            yield _jsonl_block(path, lines, column, 1.0)
+            yield from _jsonl_block(path, map(parsed, lines), column, 1.0)
 
 
 def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
@@ -249,30 +270,58 @@ def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
-def _jsonl_block(path: Path, lines: Sequence[tuple[int, bytes]], column: str, read: float) -> Block:
-    pa = pyarrow()
-    rows = [_parsed(path, number, line, column) for number, line in lines]
-    found = [line.row[column] for line in rows]
+def _jsonl_block(path: Path, parsed: Iterator[Line], column: str, read: float) -> Iterator[Block]:
+    """Yield the block of ``parsed``, or the rows before the first bad line; then raise its error.
+
+    So an earlier row that fails while it is decoded is named first.
+    """
+    rows: list[Line] = []
+    failed: StreamdecError | None = None
     try:
-        ids = pa.array(found)
-        if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
-            ids = ids.cast(pa.list_(pa.int64()))
-        column_of(ids)
-    except (pa.ArrowException, OverflowError, TokenIdError):
-        for line in rows:
-            _check_ids(f"{path}: line {line.number}", line.row[column], column)
-        raise
-    return Block(pa.table({column: ids}), rows, read)
+        rows.extend(parsed)  # which keeps the rows before an error
+    except SourceError as error:
+        failed = error
+    try:
+        ids = _ids_of(rows, column)
+    except (pyarrow().ArrowException, OverflowError, TokenIdError):
+        for place, row in enumerate(rows):
+            try:
+                _check_ids(f"{path}: line {row.number}", row.row[column], column)
+            except (SourceError, TokenIdError) as error:
+                rows, failed = rows[:place], error
+                break
+        else:
+            raise
+        ids = _ids_of(rows, column)
+    yield Block(pyarrow().table({column: ids}), rows, read)
+    if failed is not None:
+        raise failed
 
 
-def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
+def _ids_of(rows: Sequence[Line], column: str) -> Any:
+    """Return the token ids of ``rows`` as an array."""
+    pa = pyarrow()
+    ids = pa.array([line.row[column] for line in rows])
+    if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
+        ids = ids.cast(pa.list_(pa.int64()))
+    column_of(ids)
+    return ids
+
+
+def _parsed(path: Path, numbered: tuple[int, bytes], column: str, *, unique: bool = False) -> Line:
+    number, line = numbered
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)
+        if line.startswith(UTF_16):
+            raise SourceError(f"{path}: {NOT_UTF_16}")
     try:
-        text = line.decode().strip()
-        row = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: line {number}: not JSON: {error}") from error
+        text, row = parse_line(line, unique=unique)
+        if isinstance(row, list):
+            check_is_row(row)
+    except RepeatedNameError as error:
+        raise SourceError(f"{path}: line {number}: {error}, or write JSONL") from error
+    except ValueError as error:
+        raise SourceError(f"{path}: line {number}: {error}") from error
     if isinstance(row, list):
         return Line(number, f"{{{json_text(column)}: {text}}}", {column: row})
     if not isinstance(row, dict):

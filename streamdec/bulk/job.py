@@ -92,7 +92,7 @@ class Job:
             if self.source.is_file() and self._modified() != before:
                 raise SourceError(f"{self.source}: the file changed while it was read")
             _to_disk(part)
-            part.replace(self.target)
+            part.replace(self._place)
         return status
 
     def check(self, existing: Existing) -> None:
@@ -113,6 +113,11 @@ class Job:
                 f"{self.target}: the file exists; pass --overwrite or --resume, or choose another "
                 "name"
             )
+
+    @property
+    def _place(self) -> Path:
+        """The file to write: where the output points if it is a link, so that the link stays."""
+        return self.target.resolve() if self.target.is_symlink() else self.target
 
     def _check_columns(self) -> None:
         """Raise SourceError if the output lacks a column that this job writes."""
@@ -153,7 +158,7 @@ class Job:
         Raises SourceError if another job writes it. On Windows, and on file systems without locks,
         this is not checked.
         """
-        part = self.target.with_name(f"{self.target.name}{PART_SUFFIX}")
+        part = self._place.with_name(f"{self._place.name}{PART_SUFFIX}")
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab") as handle:
             try:
@@ -180,7 +185,9 @@ class Job:
             schema = _bare(self.decoder.schema(found))
         sink: Sink | None = None
         try:
-            for block in read_blocks(self.source, self.source_format, column):
+            for block in read_blocks(
+                self.source, self.source_format, column, unique=self.target_format != "jsonl"
+            ):
                 is_known = sink is not None or self.fields is not None
                 table, unknown = self._decoded(block, status.rows, schema if is_known else None)
                 with _about(self.source):
@@ -244,7 +251,7 @@ def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> 
     for number, job in enumerate(those, 1):
         progress(number, len(those))
         if job.source.is_file():
-            for block in read_blocks(job.source, "jsonl", job.decoder.column):
+            for block in read_blocks(job.source, "jsonl", job.decoder.column, unique=True):
                 schema = widened(job.source, block.lines or (), block.table, schema)
     return [replace(job, fields=schema) if job in those else job for job in jobs]
 

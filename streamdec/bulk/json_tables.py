@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamdec.bulk._pyarrow import pyarrow
+from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.json_rows import Line, json_line, json_text
 from streamdec.errors import SourceError
 
@@ -129,11 +129,22 @@ def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
     pa = pyarrow()
     name.encode()  # a lone surrogate is an error here, and a crash in Arrow
     found = pa.array(values)
+    if _has_infinity(found):  # JSON has no infinity, so this was a number such as 1e999
+        raise ValueError("a number is too large for a float of 64 bits")
     if kind is None or found.type == kind:
         return found
     if not _fits(found.type, kind):
         raise ValueError(f"{found.type} does not fit {kind}")
     return pa.array(values, kind)
+
+
+def _has_infinity(values: Any) -> bool:
+    pc, types = compute(), pyarrow().types
+    if types.is_floating(values.type):
+        return bool(pc.any(pc.is_inf(values)).as_py())
+    if types.is_list(values.type):
+        return _has_infinity(values.flatten())
+    return types.is_struct(values.type) and any(map(_has_infinity, values.flatten()))
 
 
 def _fits(found: Any, kind: Any) -> bool:

@@ -425,7 +425,7 @@ def test_a_terminal_shows_how_far_it_is() -> None:
 
 def test_tables_of_jsonl_files_have_one_schema(bulk: Bulk) -> None:
     Path("in").mkdir()
-    made = {
+    made: dict[str, list[Any]] = {
         "a": [{"token_ids": [], "n": 1, "x": None, "of": [], "at": {"k": 1}}],
         "b": [{"token_ids": IDS[0], "x": "one", "n": 1.5, "of": [None], "more": True}],
         "c": [{"token_ids": None, "of": [0.5], "at": {"k": None, "l": "s"}}],

@@ -217,7 +217,9 @@ BAD_LINES = {
     "[1, 2.0]": "2.0",
     '[1, "2"]': "'2'",
     "[1, null]": "None",
-    "[[1]]": "[1]",
+    "[[1]]": "this is one JSON array of rows, not JSONL; write each row as a line of its own (jq",
+    '[{"token_ids": [1]}]': "this is one JSON array of rows, not JSONL; write each row as a line",
+    "[": "not JSON: Expecting value (character 2); expected JSONL, which has a complete object or",
     "[1, -1]": "-1",
     f"[1, {2**32}]": str(2**32),
     f"[{'9' * 5000}]": "not JSON that can be read",
@@ -243,6 +245,22 @@ def test_invalid_utf_8_is_a_bad_line(decode: Decoding, tmp_path: Path) -> None:
     result = decode("", path)
     assert result.err == f"{path}: line 2: not UTF-8: byte 0xff at position 29\n"
     assert result.status == 1
+
+
+@pytest.mark.parametrize("kind", ["ids", "jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_of_utf_16_is_named(
+    decode: Decoding, tmp_path: Path, kind: str, encoding: str
+) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes("\ufeff[1]\r\n".encode(encoding))
+    result = decode("", f"--input-format={kind}", path)
+    assert result == Run(
+        2,
+        "",
+        f"Error: {path}: the file is UTF-16, which > of Windows PowerShell writes; save it as "
+        "UTF-8 (Set-Content -Encoding utf8)\n",
+    )
 
 
 def test_every_bad_line_is_named(decode: Decoding) -> None:
