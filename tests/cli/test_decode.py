@@ -368,6 +368,19 @@ def test_special_tokens_are_left_out_or_kept(decode: Decoding) -> None:
     assert decode.rows(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "ids"])
+def test_unknown_ids_are_counted(decode: Decoding, kind: str) -> None:
+    given = f"[{ROWS[0][0]}, {UNKNOWN}]\n[{UNKNOWN}]\n"
+    given = given if kind == "jsonl" else given.translate(str.maketrans("[,]", "   "))
+    for policy, had in (("skip", "no text"), ("replace", "U+FFFD")):
+        result = decode(given, f"--input-format={kind}", f"--unknown-ids={policy}")
+        assert result.status == 0
+        assert result.err.endswith(
+            f"<stdin>: 2 unknown ids, with {had}; to name them, pass --unknown-ids error\n"
+        )
+    assert "unknown" not in decode(f"{ROWS[0][0]}", "--input-format=ids").err
+
+
 @pytest.mark.parametrize(("kind", "shape"), [("jsonl", "[{}, {}]\n"), ("ids", "{} {}\n")])
 def test_unknown_ids_are_skipped_replaced_or_named(decode: Decoding, kind: str, shape: str) -> None:
     given, said = shape.format(ROWS[0][0], UNKNOWN), f"--input-format={kind}"
