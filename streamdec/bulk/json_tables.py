@@ -6,6 +6,7 @@ and, for JSONL, the line.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import Any
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.json_rows import Line, json_line, json_text
 from streamdec.errors import SourceError
+
+_INEXACT = re.compile(r"Integer value (-?\d+) is outside of the range exactly representable")
+"""Arrow's error for an integer among floats."""
 
 # --- from JSON to tables --------------------------------------------------------------------------
 
@@ -115,8 +119,12 @@ def _misfit(path: Path, name: str, lines: Sequence[Line], kind: Any) -> SourceEr
     place = bisect_left(
         range(len(values)), True, key=lambda last: error_of(values[: last + 1], kind) is not None
     )
+    inexact = _INEXACT.search(str(error_of(values[: place + 1], kind)))
     alone = error_of(values[place : place + 1], None)
-    if alone is not None:
+    if inexact is not None:
+        place = next(at for at, value in enumerate(values) if inexact[1] in json_text(value))
+        told = f"the column also has floats, and a float cannot store {inexact[1]} exactly"
+    elif alone is not None:
         told = f"a table cannot store this value: {alone}"
     else:
         before = kind or _array(name, values[:place], None).type

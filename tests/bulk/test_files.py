@@ -492,6 +492,16 @@ MIXED: dict[str, tuple[int, str, list[dict[str, Any]]]] = {
     "a number in later rows": (61, "1 does not fit the", [{"a": "1"}] * 60 + [{"a": 1}]),
     "more fields": (61, "{'c': 1} does not", [{"a": {"b": 1}}] * 60 + [{"a": {"c": 1}}]),
     "a value after nulls": (61, "whose type is null", [{"a": None}] * 60 + [{"a": 1}]),
+    "an integer before floats": (
+        1,
+        "'a': the column also has floats, and a float cannot store 9007199254740993 exactly",
+        [{"a": [9007199254740993]}, {"a": [1.5]}],
+    ),
+    "an integer after floats": (
+        61,
+        "'a': the column also has floats, and a float cannot store -9007199254740993 exactly",
+        [*[{"a": 0.5}] * 60, {"a": -9007199254740993}],
+    ),
     "a huge number": (2, "column 'a': a table cannot store this", [{"a": 1}, {"a": 10**30}]),
     "a lone surrogate": (2, "surrogates not allowed", [{"a": "x"}, {"a": "\ud800"}]),
     "its name": (1, "surrogates not allowed", [{"\ud800": 1}]),

@@ -452,7 +452,7 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield (
         {**rows, "logprobs": [None, None]},
         TypeError,
-        "row 0 is None; expected one value for each of its ids, 2; if no row has any, leave logprobs",
+        "row 0 is None; expected one value for each of its ids, 2; if no row has any, leave log",
     )
     yield {"rows": TOKENIZER, "tokenizer": [[0]]}, TypeError, "rows must be a list of rows or a 2-D"
     yield {**rows, "tokenizer": STOP}, TypeError, "a tokenizer must have a method decode(token_ids"
