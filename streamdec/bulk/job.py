@@ -115,6 +115,11 @@ class Job:
             )
 
     @property
+    def makes_table(self) -> bool:
+        """Whether the job makes a table of JSONL."""
+        return self.source_format == "jsonl" and self.target_format != "jsonl"
+
+    @property
     def _place(self) -> Path:
         """The file to write: where the output points if it is a link, so that the link stays."""
         return self.target.resolve() if self.target.is_symlink() else self.target
@@ -244,7 +249,7 @@ def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> 
     called with the number of each file and their count. Raises SourceError for a value that has no
     common type with the values before, and the errors of ``read_blocks``.
     """
-    those = [job for job in jobs if (job.source_format == "jsonl") > (job.target_format == "jsonl")]
+    those = [job for job in jobs if job.makes_table]
     if len(those) < 2:
         return [*jobs]
     schema: Any = None
@@ -253,7 +258,7 @@ def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> 
         if job.source.is_file():
             for block in read_blocks(job.source, "jsonl", job.decoder.column, unique=True):
                 schema = widened(job.source, block.lines or (), block.table, schema)
-    return [replace(job, fields=schema) if job in those else job for job in jobs]
+    return [replace(job, fields=schema) if job.makes_table else job for job in jobs]
 
 
 def _to_disk(path: Path) -> None:
