@@ -10,7 +10,7 @@ import contextlib
 import gzip
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
@@ -56,6 +56,10 @@ BLOCK_VALUES = 2**22
 BATCH_ROWS = 2**10
 """Rows that are read from Parquet, or converted to objects, at a time. This bounds memory, because
 conversion copies a dictionary's value for each use."""
+
+
+SetAside = Callable[[int, StreamdecError], object]
+"""Is called with the number of a bad row (for JSONL its line) and its error."""
 
 
 class Block(NamedTuple):
@@ -134,17 +138,23 @@ def _about(path: Path) -> Iterator[None]:
 
 
 def read_blocks(
-    path: Path, file_format: Format, column: str, *, unique: bool = False
+    path: Path,
+    file_format: Format,
+    column: str,
+    *,
+    unique: bool = False,
+    set_aside: SetAside | None = None,
 ) -> Iterator[Block]:
     """Yield the rows of ``path`` in blocks.
 
     With ``unique``, two fields of one name in JSONL are an error, because a table has only one.
+    With ``set_aside``, bad lines of JSONL are passed to it and left out.
     Raises SourceError if the file has another format or a line of JSONL is not a row, TokenIdError
     for an invalid id in JSONL, and OSError.
     """
     with _about(path):
         if file_format == "jsonl":
-            blocks = _read_jsonl(path, column, unique=unique)
+            blocks = _read_jsonl(path, column, unique=unique, set_aside=set_aside)
         else:
             blocks = (_read_parquet if file_format == "parquet" else _read_arrow)(path, column)
         for block in blocks:
@@ -175,7 +185,7 @@ def columns_of(path: Path, file_format: Format, column: str) -> list[str]:
     with _about(path), path.open("rb") as raw, _lines_of(path, raw) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                return [*_parsed(path, (number, line), column).row]
+                return [*_parsed(path, number, line, column).row]
     return []
 
 
@@ -242,8 +252,10 @@ def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
         yield reader.get_batch(number), (number + 1) / count
 
 
-def _read_jsonl(path: Path, column: str, *, unique: bool) -> Iterator[Block]:
-    parsed = partial(_parsed, path, column=column, unique=unique)
+def _read_jsonl(
+    path: Path, column: str, *, unique: bool, set_aside: SetAside | None
+) -> Iterator[Block]:
+    block = partial(_jsonl_block, unique=unique, set_aside=set_aside)
     size = path.stat().st_size
     with path.open("rb") as raw, _lines_of(path, raw) as file:
         lines: list[tuple[int, bytes]] = []
@@ -257,12 +269,10 @@ def _read_jsonl(path: Path, column: str, *, unique: bool) -> Iterator[Block]:
             if held >= BLOCK_BYTES:
                 done = raw.tell() if file is not raw else read
                 # A pipe has no size.
-                yield from _jsonl_block(
-                    path, map(parsed, lines), column, done / size if size else 0.0
-                )
+                yield from block(path, lines, column, done / size if size else 0.0)
                 lines, held = [], 0
         if lines:
-            yield from _jsonl_block(path, map(parsed, lines), column, 1.0)
+            yield from block(path, lines, column, 1.0)
 
 
 def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
@@ -270,29 +280,47 @@ def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
-def _jsonl_block(path: Path, parsed: Iterator[Line], column: str, read: float) -> Iterator[Block]:
-    """Yield the block of ``parsed``, or the rows before the first bad line; then raise its error.
+def _jsonl_block(
+    path: Path,
+    lines: Iterable[tuple[int, bytes]],
+    column: str,
+    read: float,
+    *,
+    unique: bool,
+    set_aside: SetAside | None,
+) -> Iterator[Block]:
+    """Yield the block of ``lines``, or the rows before the first bad line; then raise its error.
 
-    So an earlier row that fails while it is decoded is named first.
+    So an earlier row that fails while it is decoded is named first. With ``set_aside``, bad lines
+    are passed to it and left out.
     """
     rows: list[Line] = []
     failed: StreamdecError | None = None
-    try:
-        rows.extend(parsed)  # which keeps the rows before an error
-    except SourceError as error:
-        failed = error
+    for number, line in lines:
+        try:
+            rows.append(_parsed(path, number, line, column, unique=unique))
+        except SourceError as error:
+            if set_aside is None:
+                failed = error
+                break
+            set_aside(number, error)
     try:
         ids = _ids_of(rows, column)
     except (pyarrow().ArrowException, OverflowError, TokenIdError):
-        for place, row in enumerate(rows):
+        good: list[Line] = []
+        for row in rows:
             try:
                 _check_ids(f"{path}: line {row.number}", row.row[column], column)
             except (SourceError, TokenIdError) as error:
-                rows, failed = rows[:place], error
-                break
-        else:
+                if set_aside is None:
+                    failed = error
+                    break
+                set_aside(row.number, error)
+            else:
+                good.append(row)
+        if len(good) == len(rows):
             raise
-        ids = _ids_of(rows, column)
+        rows, ids = good, _ids_of(good, column)
     yield Block(pyarrow().table({column: ids}), rows, read)
     if failed is not None:
         raise failed
@@ -308,8 +336,7 @@ def _ids_of(rows: Sequence[Line], column: str) -> Any:
     return ids
 
 
-def _parsed(path: Path, numbered: tuple[int, bytes], column: str, *, unique: bool = False) -> Line:
-    number, line = numbered
+def _parsed(path: Path, number: int, line: bytes, column: str, *, unique: bool = False) -> Line:
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)
         if line.startswith(UTF_16):

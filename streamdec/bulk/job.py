@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.column import column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
+    SetAside,
     Sink,
     codec_of,
     columns_of,
@@ -33,7 +35,7 @@ from streamdec.bulk.formats import (
 from streamdec.bulk.json_rows import Line
 from streamdec.bulk.json_tables import table_of, widened
 from streamdec.bulk.mistakes import check_new
-from streamdec.errors import SourceError, StreamdecError
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 
 try:
     import fcntl
@@ -73,6 +75,9 @@ class Job:
     target_format: Format
     fields: Any = None
     """The schema of the rows of JSONL, if it is known before they are read; see with_schema."""
+    set_aside: SetAside | None = None
+    """Is called for each row that cannot be decoded, which is then left out. Without it, such a row
+    is an error."""
 
     def run(
         self, existing: Existing = "refuse", progress: Callable[[Status], object] | None = None
@@ -190,11 +195,18 @@ class Job:
             schema = _bare(self.decoder.schema(found))
         sink: Sink | None = None
         try:
-            for block in read_blocks(
-                self.source, self.source_format, column, unique=self.target_format != "jsonl"
+            first_row = 0
+            for read in read_blocks(
+                self.source,
+                self.source_format,
+                column,
+                unique=self.target_format != "jsonl",
+                set_aside=self.set_aside,
             ):
+                block = self._without_bad(read, first_row) if self.set_aside else read
                 is_known = sink is not None or self.fields is not None
-                table, unknown = self._decoded(block, status.rows, schema if is_known else None)
+                table, unknown = self._decoded(block, first_row, schema if is_known else None)
+                first_row += len(read.table)
                 with _about(self.source):
                     if sink is None:
                         # Without ``fields``, the first rows of JSONL give its other columns.
@@ -223,6 +235,34 @@ class Job:
         return open_sink(
             part, self.target_format, schema, compressed=is_gzip(self.target), codec=codec
         )
+
+    def _without_bad(self, block: Block, first_row: int) -> Block:
+        """Return the rows of ``block`` that can be decoded, and set the others aside."""
+        parts = [*self._good_parts(block, first_row)]
+        if len(parts) == 1:
+            return parts[0]
+        lines = None if block.lines is None else [x for part in parts for x in part.lines or ()]
+        tables = [block.table.slice(0, 0), *(part.table for part in parts)]
+        return Block(pyarrow().concat_tables(tables).combine_chunks(), lines, block.read)
+
+    def _good_parts(self, block: Block, first_row: int) -> Iterator[Block]:
+        """Yield the parts of ``block`` between bad rows; a part that fails is divided."""
+        assert self.set_aside is not None
+        count, lines = len(block.table), block.lines
+        try:
+            with _about(self.source), _lines_in_errors(lines, first_row):
+                self.decoder.decode(block.table.select([self.decoder.column]), first_row)
+        except TokenIdError as error:
+            if count == 1:
+                self.set_aside(first_row if lines is None else lines[0].number, error)
+                return
+            half = count // 2
+            for start, after in ((0, half), (half, count)):
+                some = None if lines is None else lines[start:after]
+                part = Block(block.table.slice(start, after - start), some, block.read)
+                yield from self._good_parts(part, first_row + start)
+        else:
+            yield block
 
     def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
         """Return the rows of ``block`` to write.
@@ -256,9 +296,16 @@ def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> 
     for number, job in enumerate(those, 1):
         progress(number, len(those))
         if job.source.is_file():
-            for block in read_blocks(job.source, "jsonl", job.decoder.column, unique=True):
+            ignore = None if job.set_aside is None else _ignore  # its job reports the row
+            for block in read_blocks(
+                job.source, "jsonl", job.decoder.column, unique=True, set_aside=ignore
+            ):
                 schema = widened(job.source, block.lines or (), block.table, schema)
     return [replace(job, fields=schema) if job.makes_table else job for job in jobs]
+
+
+def _ignore(_number: int, _error: StreamdecError) -> None:
+    pass
 
 
 def _to_disk(path: Path) -> None:
