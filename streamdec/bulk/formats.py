@@ -289,7 +289,7 @@ def _jsonl_block(
     unique: bool,
     set_aside: SetAside | None,
 ) -> Iterator[Block]:
-    """Yield the block of ``lines``, or the rows before the first bad line; then raise its error.
+    """Yield the block of ``lines`` up to the first bad line, then raise its error.
 
     So an earlier row that fails while it is decoded is named first. With ``set_aside``, bad lines
     are passed to it and left out.

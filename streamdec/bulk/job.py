@@ -126,7 +126,7 @@ class Job:
 
     @property
     def _place(self) -> Path:
-        """The file to write: where the output points if it is a link, so that the link stays."""
+        """The file to write: what the output points to, if it is a link."""
         return self.target.resolve() if self.target.is_symlink() else self.target
 
     def _check_columns(self) -> None:
@@ -283,11 +283,12 @@ class Job:
 
 
 def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> list[Job]:
-    """Return ``jobs``; those that make tables of JSONL have one schema, so that it can be read.
+    """Return ``jobs``, of which those that make tables of JSONL have one schema.
 
-    Their inputs are read for it, except for pipes, which can be read only once. ``progress`` is
-    called with the number of each file and their count. Raises SourceError for a value that has no
-    common type with the values before, and the errors of ``read_blocks``.
+    So their outputs can be read together. Their inputs are read for it, except for pipes, which can
+    be read only once. ``progress`` is called with the number of each file and their count. Raises
+    SourceError for a value that has no common type with the values before, and the errors of
+    ``read_blocks``.
     """
     those = [job for job in jobs if job.makes_table]
     if len(those) < 2:

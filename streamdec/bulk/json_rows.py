@@ -98,10 +98,10 @@ def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
 
 
 def check_is_row(values: list[Any]) -> None:
-    """Raise ValueError if ``values``, the list in a line, has rows instead of token ids."""
+    """Raise ValueError if ``values``, the list in a line, contains rows."""
     if values and isinstance(values[0], (dict, list)):
         raise ValueError(
-            "this is one JSON array of rows, not JSONL; write each row as a line of its own "
+            "this is one JSON array of rows, not JSONL; write each row as a separate line "
             "(jq -c '.[]' does this)"
         )
 

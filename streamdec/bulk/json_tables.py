@@ -79,7 +79,7 @@ def widened(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
 
 
 def _common(one: Any, other: Any) -> Any:
-    """Return the type in which values of two types stay the same; None if there is none."""
+    """Return a type that values of both types fit; None if there is none."""
     pa, types = pyarrow(), pyarrow().types
     if types.is_list(one) and types.is_list(other):
         inner = _common(one.value_type, other.value_type)
