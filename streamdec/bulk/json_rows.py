@@ -89,7 +89,7 @@ def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
     except json.JSONDecodeError as error:
         told = f"not JSON: {error.msg} (character {error.colno})"
         if text.strip() in ("[", "{"):
-            told += "; expected JSONL, which has a complete object or list in each line"
+            told += "; expected JSONL, with a complete JSON value in each line"
         raise ValueError(told) from error
     except RepeatedNameError:
         raise

@@ -412,7 +412,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(forks: dict[str, Any]) -> No
 
 BAD_LINES = {
     "{": "not JSON: Expecting property name enclosed in double quotes (character 2); exp",
-    "[": "not JSON: Expecting value (character 2); expected JSONL, which has a complete object",
+    "[": "not JSON: Expecting value (character 2); expected JSONL, with a complete JSON value",
     '[{"token_ids": [0]}]': "this is one JSON array of rows, not JSONL; write each row as a ",
     "[[0]]": "this is one JSON array of rows, not JSONL; write each row as a separate line",
     '{"token_ids": [0], "a": [NaN]}': "not JSON that can be read: NaN is not a number of ",

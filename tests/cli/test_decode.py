@@ -219,7 +219,7 @@ BAD_LINES = {
     "[1, null]": "None",
     "[[1]]": "this is one JSON array of rows, not JSONL; write each row as a separate line (jq",
     '[{"token_ids": [1]}]': "this is one JSON array of rows, not JSONL; write each row as a ",
-    "[": "not JSON: Expecting value (character 2); expected JSONL, which has a complete object or",
+    "[": "not JSON: Expecting value (character 2); expected JSONL, with a complete JSON value",
     "[1, -1]": "-1",
     f"[1, {2**32}]": str(2**32),
     f"[{'9' * 5000}]": "not JSON that can be read",
