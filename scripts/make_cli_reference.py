@@ -53,7 +53,8 @@ All commands have this in common:
 - **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: which library encodes,
   warnings, and bad lines. If stderr is a terminal, it also shows the progress.
 - **A bad line** is named on stderr with its number and left out. The other lines are processed.
-  After 20 messages, bad lines are only counted. (`bulk` ends at the first bad row.)
+  After 20 messages, bad lines are only counted. `bulk` ends at the first bad row,
+  or leaves bad rows out with `--bad-rows`.
 - **Numbers** in messages: lines of a file are counted from 1. Rows of Parquet and Arrow, and the
   token ids of a row, are counted from 0.
 - **Colours** are only used on terminals. With `TERM=dumb`, there are no colours and no lines that

@@ -10,16 +10,28 @@ import contextlib
 import gzip
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.json_rows import GZIP_SUFFIX, Line, json_text, kind_of, parse_json, with_fields
+from streamdec.bulk.json_rows import (
+    GZIP_SUFFIX,
+    NOT_UTF_16,
+    UTF_16,
+    Line,
+    RepeatedNameError,
+    check_is_row,
+    json_text,
+    kind_of,
+    parse_line,
+    with_fields,
+)
 from streamdec.bulk.json_tables import check_json, json_lines
 from streamdec.bulk.mistakes import no_column
-from streamdec.errors import SourceError, TokenIdError
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library
 
@@ -44,6 +56,10 @@ BLOCK_VALUES = 2**22
 BATCH_ROWS = 2**10
 """Rows that are read from Parquet, or converted to objects, at a time. This bounds memory, because
 conversion copies a dictionary's value for each use."""
+
+
+SetAside = Callable[[int, StreamdecError], object]
+"""Is called with the number of a bad row (for JSONL its line) and its error."""
 
 
 class Block(NamedTuple):
@@ -121,15 +137,27 @@ def _about(path: Path) -> Iterator[None]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_blocks(path: Path, file_format: Format, column: str) -> Iterator[Block]:
+def read_blocks(
+    path: Path,
+    file_format: Format,
+    column: str,
+    *,
+    unique: bool = False,
+    set_aside: SetAside | None = None,
+) -> Iterator[Block]:
     """Yield the rows of ``path`` in blocks.
 
+    With ``unique``, two fields of one name in JSONL are an error, because a table has only one.
+    With ``set_aside``, bad lines of JSONL are passed to it and left out.
     Raises SourceError if the file has another format or a line of JSONL is not a row, TokenIdError
     for an invalid id in JSONL, and OSError.
     """
-    read = {"parquet": _read_parquet, "arrow": _read_arrow, "jsonl": _read_jsonl}[file_format]
     with _about(path):
-        for block in read(path, column):
+        if file_format == "jsonl":
+            blocks = _read_jsonl(path, column, unique=unique, set_aside=set_aside)
+        else:
+            blocks = (_read_parquet if file_format == "parquet" else _read_arrow)(path, column)
+        for block in blocks:
             if len(block.table):
                 yield block
 
@@ -224,7 +252,10 @@ def _batches(reader: Any, source: Any) -> Iterator[tuple[Any, float]]:
         yield reader.get_batch(number), (number + 1) / count
 
 
-def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
+def _read_jsonl(
+    path: Path, column: str, *, unique: bool, set_aside: SetAside | None
+) -> Iterator[Block]:
+    block = partial(_jsonl_block, unique=unique, set_aside=set_aside)
     size = path.stat().st_size
     with path.open("rb") as raw, _lines_of(path, raw) as file:
         lines: list[tuple[int, bytes]] = []
@@ -238,10 +269,10 @@ def _read_jsonl(path: Path, column: str) -> Iterator[Block]:
             if held >= BLOCK_BYTES:
                 done = raw.tell() if file is not raw else read
                 # A pipe has no size.
-                yield _jsonl_block(path, lines, column, done / size if size else 0.0)
+                yield from block(path, lines, column, done / size if size else 0.0)
                 lines, held = [], 0
         if lines:
-            yield _jsonl_block(path, lines, column, 1.0)
+            yield from block(path, lines, column, 1.0)
 
 
 def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
@@ -249,30 +280,75 @@ def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
 
 
-def _jsonl_block(path: Path, lines: Sequence[tuple[int, bytes]], column: str, read: float) -> Block:
-    pa = pyarrow()
-    rows = [_parsed(path, number, line, column) for number, line in lines]
-    found = [line.row[column] for line in rows]
+def _jsonl_block(
+    path: Path,
+    lines: Iterable[tuple[int, bytes]],
+    column: str,
+    read: float,
+    *,
+    unique: bool,
+    set_aside: SetAside | None,
+) -> Iterator[Block]:
+    """Yield the block of ``lines`` up to the first bad line, then raise its error.
+
+    So an earlier row that fails while it is decoded is named first. With ``set_aside``, bad lines
+    are passed to it and left out.
+    """
+    rows: list[Line] = []
+    failed: StreamdecError | None = None
+    for number, line in lines:
+        try:
+            rows.append(_parsed(path, number, line, column, unique=unique))
+        except SourceError as error:
+            if set_aside is None:
+                failed = error
+                break
+            set_aside(number, error)
     try:
-        ids = pa.array(found)
-        if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
-            ids = ids.cast(pa.list_(pa.int64()))
-        column_of(ids)
-    except (pa.ArrowException, OverflowError, TokenIdError):
-        for line in rows:
-            _check_ids(f"{path}: line {line.number}", line.row[column], column)
-        raise
-    return Block(pa.table({column: ids}), rows, read)
+        ids = _ids_of(rows, column)
+    except (pyarrow().ArrowException, OverflowError, TokenIdError):
+        good: list[Line] = []
+        for row in rows:
+            try:
+                _check_ids(f"{path}: line {row.number}", row.row[column], column)
+            except (SourceError, TokenIdError) as error:
+                if set_aside is None:
+                    failed = error
+                    break
+                set_aside(row.number, error)
+            else:
+                good.append(row)
+        if len(good) == len(rows):
+            raise
+        rows, ids = good, _ids_of(good, column)
+    yield Block(pyarrow().table({column: ids}), rows, read)
+    if failed is not None:
+        raise failed
 
 
-def _parsed(path: Path, number: int, line: bytes, column: str) -> Line:
+def _ids_of(rows: Sequence[Line], column: str) -> Any:
+    """Return the token ids of ``rows`` as an array."""
+    pa = pyarrow()
+    ids = pa.array([line.row[column] for line in rows])
+    if pa.types.is_null(ids.type) or ids.type == pa.list_(pa.null()):
+        ids = ids.cast(pa.list_(pa.int64()))
+    column_of(ids)
+    return ids
+
+
+def _parsed(path: Path, number: int, line: bytes, column: str, *, unique: bool = False) -> Line:
     if number == 1:
         line = line.removeprefix(codecs.BOM_UTF8)
+        if line.startswith(UTF_16):
+            raise SourceError(f"{path}: {NOT_UTF_16}")
     try:
-        text = line.decode().strip()
-        row = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: line {number}: not JSON: {error}") from error
+        text, row = parse_line(line, unique=unique)
+        if isinstance(row, list):
+            check_is_row(row)
+    except RepeatedNameError as error:
+        raise SourceError(f"{path}: line {number}: {error}, or write JSONL") from error
+    except ValueError as error:
+        raise SourceError(f"{path}: line {number}: {error}") from error
     if isinstance(row, list):
         return Line(number, f"{{{json_text(column)}: {text}}}", {column: row})
     if not isinstance(row, dict):

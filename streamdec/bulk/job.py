@@ -12,15 +12,17 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
 from streamdec.bulk.column import column_of
 from streamdec.bulk.formats import (
     Block,
     Format,
+    SetAside,
     Sink,
     codec_of,
     columns_of,
@@ -31,9 +33,9 @@ from streamdec.bulk.formats import (
     schema_of,
 )
 from streamdec.bulk.json_rows import Line
-from streamdec.bulk.json_tables import table_of
+from streamdec.bulk.json_tables import table_of, widened
 from streamdec.bulk.mistakes import check_new
-from streamdec.errors import SourceError, StreamdecError
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 
 try:
     import fcntl
@@ -71,6 +73,11 @@ class Job:
     decoder: BulkDecoder
     source_format: Format
     target_format: Format
+    fields: Any = None
+    """The schema of the rows of JSONL, if it is known before they are read; see with_schema."""
+    set_aside: SetAside | None = None
+    """Is called for each row that cannot be decoded, which is then left out. Without it, such a row
+    is an error."""
 
     def run(
         self, existing: Existing = "refuse", progress: Callable[[Status], object] | None = None
@@ -90,7 +97,7 @@ class Job:
             if self.source.is_file() and self._modified() != before:
                 raise SourceError(f"{self.source}: the file changed while it was read")
             _to_disk(part)
-            part.replace(self.target)
+            part.replace(self._place)
         return status
 
     def check(self, existing: Existing) -> None:
@@ -112,6 +119,16 @@ class Job:
                 "name"
             )
 
+    @property
+    def makes_table(self) -> bool:
+        """Whether the job makes a table of JSONL."""
+        return self.source_format == "jsonl" and self.target_format != "jsonl"
+
+    @property
+    def _place(self) -> Path:
+        """The file to write: what the output points to, if it is a link."""
+        return self.target.resolve() if self.target.is_symlink() else self.target
+
     def _check_columns(self) -> None:
         """Raise SourceError if the output lacks a column that this job writes."""
         there = columns_of(self.target, self.target_format, self.decoder.column)
@@ -120,6 +137,19 @@ class Job:
                 raise SourceError(
                     f"{self.target}: this output has no column {name!r}, so it was written with "
                     "other options; choose another output, or pass --overwrite"
+                )
+        if self.fields is not None:
+            self._check_types()
+
+    def _check_types(self) -> None:
+        """Raise SourceError if a column of the output has not the type of this job."""
+        kinds = {field.name: field.type for field in schema_of(self.target, self.target_format, "")}
+        for field in self.fields:
+            if kinds.get(field.name) != field.type:
+                has = f"has the type {kinds[field.name]}" if field.name in kinds else "is missing"
+                raise SourceError(
+                    f"{self.target}: column {field.name!r} of this output {has}, and the schema of "
+                    f"all inputs needs {field.type}; choose another output, or pass --overwrite"
                 )
 
     def _is_stale(self) -> bool:
@@ -138,7 +168,7 @@ class Job:
         Raises SourceError if another job writes it. On Windows, and on file systems without locks,
         this is not checked.
         """
-        part = self.target.with_name(f"{self.target.name}{PART_SUFFIX}")
+        part = self._place.with_name(f"{self._place.name}{PART_SUFFIX}")
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab") as handle:
             try:
@@ -158,17 +188,29 @@ class Job:
         """Write the rows to ``part``."""
         status = Status(0.0, 0, 0, 0)
         column = self.decoder.column
-        found = schema_of(self.source, self.source_format, column)  # its errors name the file
+        found = self.fields
+        if found is None:
+            found = schema_of(self.source, self.source_format, column)  # its errors name the file
         with _about(self.source):
             schema = _bare(self.decoder.schema(found))
         sink: Sink | None = None
         try:
-            for block in read_blocks(self.source, self.source_format, column):
-                table, unknown = self._decoded(block, status.rows, schema if sink else None)
+            first_row = 0
+            for read in read_blocks(
+                self.source,
+                self.source_format,
+                column,
+                unique=self.target_format != "jsonl",
+                set_aside=self.set_aside,
+            ):
+                block = self._without_bad(read, first_row) if self.set_aside else read
+                is_known = sink is not None or self.fields is not None
+                table, unknown = self._decoded(block, first_row, schema if is_known else None)
+                first_row += len(read.table)
                 with _about(self.source):
                     if sink is None:
-                        # The other columns of JSONL are known after its first rows were read.
-                        schema = schema if block.lines is None else table.schema
+                        # Without ``fields``, the first rows of JSONL give its other columns.
+                        schema = schema if block.lines is None or is_known else table.schema
                         sink = self._open(part, schema)
                     sink.write(table, block.lines)
                 ids = block.table.column(column)
@@ -194,10 +236,38 @@ class Job:
             part, self.target_format, schema, compressed=is_gzip(self.target), codec=codec
         )
 
+    def _without_bad(self, block: Block, first_row: int) -> Block:
+        """Return the rows of ``block`` that can be decoded, and set the others aside."""
+        parts = [*self._good_parts(block, first_row)]
+        if len(parts) == 1:
+            return parts[0]
+        lines = None if block.lines is None else [x for part in parts for x in part.lines or ()]
+        tables = [block.table.slice(0, 0), *(part.table for part in parts)]
+        return Block(pyarrow().concat_tables(tables).combine_chunks(), lines, block.read)
+
+    def _good_parts(self, block: Block, first_row: int) -> Iterator[Block]:
+        """Yield the parts of ``block`` between bad rows; a part that fails is divided."""
+        assert self.set_aside is not None
+        count, lines = len(block.table), block.lines
+        try:
+            with _about(self.source), _lines_in_errors(lines, first_row):
+                self.decoder.decode(block.table.select([self.decoder.column]), first_row)
+        except TokenIdError as error:
+            if count == 1:
+                self.set_aside(first_row if lines is None else lines[0].number, error)
+                return
+            half = count // 2
+            for start, after in ((0, half), (half, count)):
+                some = None if lines is None else lines[start:after]
+                part = Block(block.table.slice(start, after - start), some, block.read)
+                yield from self._good_parts(part, first_row + start)
+        else:
+            yield block
+
     def _decoded(self, block: Block, first_row: int, schema: Any) -> DecodedTable:
         """Return the rows of ``block`` to write.
 
-        ``schema`` is the schema of the first block; None for the first block.
+        ``schema`` is the schema of the output; None if this block gives it.
         """
         for line in block.lines or ():
             if not line.row.keys().isdisjoint(self.decoder.columns):
@@ -210,6 +280,33 @@ class Job:
         elif block.lines is not None:
             table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
+
+
+def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> list[Job]:
+    """Return ``jobs``, of which those that make tables of JSONL have one schema.
+
+    So their outputs can be read together. Their inputs are read for it, except for pipes, which can
+    be read only once. ``progress`` is called with the number of each file and their count. Raises
+    SourceError for a value that has no common type with the values before, and the errors of
+    ``read_blocks``.
+    """
+    those = [job for job in jobs if job.makes_table]
+    if len(those) < 2:
+        return [*jobs]
+    schema: Any = None
+    for number, job in enumerate(those, 1):
+        progress(number, len(those))
+        if job.source.is_file():
+            ignore = None if job.set_aside is None else _ignore  # its job reports the row
+            for block in read_blocks(
+                job.source, "jsonl", job.decoder.column, unique=True, set_aside=ignore
+            ):
+                schema = widened(job.source, block.lines or (), block.table, schema)
+    return [replace(job, fields=schema) if job.makes_table else job for job in jobs]
+
+
+def _ignore(_number: int, _error: StreamdecError) -> None:
+    pass
 
 
 def _to_disk(path: Path) -> None:

@@ -7,6 +7,7 @@ are not JSON, although Python's ``json`` reads and writes them.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +16,12 @@ from typing import Any, NamedTuple, NoReturn
 GZIP_SUFFIX = ".gz"
 """The last suffix of a compressed file, as in ``.jsonl.gz``."""
 
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a text file in UTF-16."""
+NOT_UTF_16 = (
+    "the file is UTF-16, which > of Windows PowerShell writes; save it as UTF-8 "
+    "(Set-Content -Encoding utf8)"
+)
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -29,27 +36,74 @@ class Line(NamedTuple):
     """The parsed object."""
 
 
+class RepeatedNameError(ValueError):
+    """Two fields of an object have the same name."""
+
+
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON; write null or a string instead")
+    raise ValueError(f"{name} is not a number of JSON; write null or a string")
+
+
+def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(fields)
+    if len(found) < len(fields):
+        names = [name for name, _ in fields]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RepeatedNameError(f"two fields are called {twice!r:.60}; give each its own name")
+    return found
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+_UNIQUE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
-def parse_json(text: str) -> Any:
-    """Return the value of ``text``.
+def utf8_text(data: bytes) -> str:
+    """Return ``data`` as text.
 
-    Raises ValueError if ``text`` is not JSON, and RecursionError if it is nested too deeply. A
-    json.JSONDecodeError is a ValueError with the position.
+    Raises ValueError if ``data`` is not UTF-8. The message names the first such byte.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        told = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
+        raise ValueError(told) from error
 
-    >>> from streamdec.bulk.json_rows import parse_json
-    >>> parse_json('{"a": NaN}')
+
+def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
+    """Return a line of JSONL as text, and its value.
+
+    Raises ValueError if the line is not UTF-8 or not JSON. With ``unique``, raises
+    RepeatedNameError if two fields of an object have the same name; otherwise the last one counts.
+
+    >>> from streamdec.bulk.json_rows import parse_line
+    >>> parse_line(b'{"a": NaN}')
     Traceback (most recent call last):
     ...
-    ValueError: NaN is not a number of JSON; write null or a string instead
+    ValueError: not JSON that can be read: NaN is not a number of JSON; write null or a string
     """
-    return _DECODER.decode(text)
+    text = utf8_text(data).rstrip("\r\n")
+    try:
+        return text.strip(), (_UNIQUE if unique else _DECODER).decode(text)
+    except json.JSONDecodeError as error:
+        told = f"not JSON: {error.msg} (character {error.colno})"
+        if text.strip() in ("[", "{"):
+            told += "; expected JSONL, with a complete JSON value in each line"
+        raise ValueError(told) from error
+    except RepeatedNameError:
+        raise
+    except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
+        raise ValueError(f"not JSON that can be read: {error}") from error
+
+
+def check_is_row(values: list[Any]) -> None:
+    """Raise ValueError if ``values``, the list in a line, contains rows."""
+    if values and isinstance(values[0], (dict, list)):
+        raise ValueError(
+            "this is one JSON array of rows, not JSONL; write each row as a separate line "
+            "(jq -c '.[]' does this)"
+        )
 
 
 def json_text(value: Any) -> str:

@@ -6,14 +6,18 @@ and, for JSONL, the line.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamdec.bulk._pyarrow import pyarrow
+from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.json_rows import Line, json_line, json_text
 from streamdec.errors import SourceError
+
+_INEXACT = re.compile(r"Integer value (-?\d+) is outside of the range exactly representable")
+"""Arrow's error for an integer among floats."""
 
 # --- from JSON to tables --------------------------------------------------------------------------
 
@@ -48,6 +52,48 @@ def table_of(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
     return pa.table({name: columns[name] for name in schema.names})
 
 
+def widened(path: Path, lines: Sequence[Line], table: Any, schema: Any) -> Any:
+    """Return the schema of these rows and the rows of ``schema``, which may be None.
+
+    The columns of ``table`` keep their types. Raises SourceError for a value that has no common
+    type with the values before. The message names the line.
+    """
+    pa = pyarrow()
+    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    for name in dict.fromkeys(name for line in lines for name in line.row):
+        if name in table.column_names:
+            kinds[name] = table.schema.field(name).type
+            continue
+        before = kinds.get(name, pa.null())
+        kinds[name] = _common(before, _column_of(path, name, lines, None).type)
+        if kinds[name] is None:
+            line = next(
+                x for x in lines if _common(before, pa.array([x.row.get(name)]).type) is None
+            )
+            raise SourceError(
+                f"{path}: line {line.number}: column {name!r}: {line.row[name]!r:.60} does not fit "
+                "the rows before, of this file and of the files before it, whose type is "
+                f"{before}; write JSONL instead, or give the column one type"
+            )
+    return pa.schema(kinds)
+
+
+def _common(one: Any, other: Any) -> Any:
+    """Return a type that values of both types fit; None if there is none."""
+    pa, types = pyarrow(), pyarrow().types
+    if types.is_list(one) and types.is_list(other):
+        inner = _common(one.value_type, other.value_type)
+        return inner and pa.list_(inner)
+    if types.is_struct(one) and types.is_struct(other):
+        kinds = {field.name: field.type for field in one}
+        for field in other:
+            kinds[field.name] = _common(kinds.get(field.name, pa.null()), field.type)
+        return None if None in kinds.values() else pa.struct(kinds)
+    if _fits(one, other):
+        return other
+    return one if _fits(other, one) else None
+
+
 def _column_of(path: Path, name: str, lines: Sequence[Line], kind: Any) -> Any:
     """Return one column of objects, of the type ``kind`` if it is not None."""
     values = [line.row.get(name) for line in lines]
@@ -73,8 +119,12 @@ def _misfit(path: Path, name: str, lines: Sequence[Line], kind: Any) -> SourceEr
     place = bisect_left(
         range(len(values)), True, key=lambda last: error_of(values[: last + 1], kind) is not None
     )
+    inexact = _INEXACT.search(str(error_of(values[: place + 1], kind)))
     alone = error_of(values[place : place + 1], None)
-    if alone is not None:
+    if inexact is not None:
+        place = next(at for at, value in enumerate(values) if inexact[1] in json_text(value))
+        told = f"the column also has floats, and a float cannot store {inexact[1]} exactly"
+    elif alone is not None:
         told = f"a table cannot store this value: {alone}"
     else:
         before = kind or _array(name, values[:place], None).type
@@ -87,11 +137,22 @@ def _array(name: str, values: Sequence[Any], kind: Any) -> Any:
     pa = pyarrow()
     name.encode()  # a lone surrogate is an error here, and a crash in Arrow
     found = pa.array(values)
+    if _has_infinity(found):  # JSON has no infinity, so this was a number such as 1e999
+        raise ValueError("a number is too large for a float of 64 bits")
     if kind is None or found.type == kind:
         return found
     if not _fits(found.type, kind):
         raise ValueError(f"{found.type} does not fit {kind}")
     return pa.array(values, kind)
+
+
+def _has_infinity(values: Any) -> bool:
+    pc, types = compute(), pyarrow().types
+    if types.is_floating(values.type):
+        return bool(pc.any(pc.is_inf(values)).as_py())
+    if types.is_list(values.type):
+        return _has_infinity(values.flatten())
+    return types.is_struct(values.type) and any(map(_has_infinity, values.flatten()))
 
 
 def _fits(found: Any, kind: Any) -> bool:

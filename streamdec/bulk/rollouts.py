@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, NamedTuple, SupportsIndex, Unpack
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
 from streamdec.bulk.gather import gather_for
+from streamdec.bulk.mistakes import unknown_bulk_option
 from streamdec.bulk.row_spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
@@ -119,9 +121,9 @@ def decode_rollouts(
             do not fit ``rows``; a mask has padding inside a row, or values other than 0 and 1; the
             tokenizer does not support ``spans``.
 
-    An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``), and an
-    invalid id in a prompt, end only their own row: ``finish_reason`` is ``"error"``, and ``error``
-    says why.
+    An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``), an
+    invalid id in a prompt, and None instead of a row end only their own row: ``finish_reason`` is
+    ``"error"``, and ``error`` says why.
 
     Rows have no ``sections``. Use ``iter_chunks(ids, tokenizer, sections=...)`` for the sections of
     one row.
@@ -144,7 +146,13 @@ def decode_rollouts(
     Hi! [0, 2, 3] stop [-0.1, -0.2, -0.3]
     Hi you!Hi [0, 1, 2, 0] None [-0.1, -0.5, -0.5, -0.2]
     """
-    given = [_token_ids(row, place) for place, row in enumerate(_rows("rows", rows))]
+    for name in options:
+        if name not in Options._fields:
+            known = [*[*signature(decode_rollouts).parameters][2:-1], *Options._fields]
+            call = "conditions=StopConditions({}=...)"
+            raise unknown_bulk_option("decode_rollouts", name, known, call)
+    its_rows = _rows("rows", rows)
+    given = [_token_ids(row, place) for place, row in enumerate(its_rows)]
     parts = _parts(given, mask)
     beside = {name: _beside(name, each, given) for name, each in (per_token or {}).items()}
     chances = None if logprobs is None else _beside("logprobs", logprobs, given)
@@ -159,9 +167,13 @@ def decode_rollouts(
             [ids[row] for row in which], prompts and [prompts[row] for row in which]
         )
         found.update(zip(which, its, strict=True))
+    for place, row in enumerate(its_rows):
+        if row is None:
+            error = TypeError(f"row {place} is None; expected a list of token ids")
+            found[place] = _Found(StoppedRow("", "error", None, 0), error, [] if spans else None)
     rollouts = []
     for place, token_ids in enumerate(ids):
-        row, error, its_spans = found[place]
+        row, failed, its_spans = found[place]
         start = parts[place].start
         kept = slice(start, start + row.num_read)
         rollouts.append(
@@ -173,7 +185,7 @@ def decode_rollouts(
                 None if chances is None else chances[place][kept],
                 {name: each[place][kept] for name, each in beside.items()},
                 its_spans,
-                error,
+                failed,
             )
         )
     return rollouts
@@ -337,7 +349,9 @@ def _rows(name: str, rows: Any) -> list[Any]:
 
 
 def _token_ids(row: Any, place: int) -> list[Any]:
-    """Return a row of ``rows`` as a list."""
+    """Return a row of ``rows`` as a list; None as a list without ids."""
+    if row is None:
+        return []
     try:
         row = as_sequence(row)
     except TypeError:
@@ -360,7 +374,12 @@ def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
     """
     found = _as_many(name, _rows(name, values), rows)
     for place, (each, row) in enumerate(zip(found, rows, strict=True)):
-        if len(each) != len(row):
+        if each is None and not row:
+            found[place] = []
+        elif each is None:
+            told = f"{name} of row {place} is None; expected one value for each of its ids"
+            raise TypeError(f"{told}, {len(row)}; if no row has any, leave {name} out")
+        elif len(each) != len(row):
             raise ValueError(f"{name} of row {place} has {len(each)} values for {len(row)} ids")
     return found
 
@@ -394,8 +413,12 @@ def _by_conditions(conditions: Any, rows: list[Any]) -> Mapping[StopConditions, 
     if not isinstance(conditions, (list, tuple)) or not all(
         isinstance(each, StopConditions) for each in conditions
     ):
+        hint = ""
+        strings = [conditions] if isinstance(conditions, str) else conditions
+        if isinstance(strings, (list, tuple)) and all(isinstance(each, str) for each in strings):
+            hint = f"; write StopConditions({conditions!r:.60})"
         raise TypeError(
-            f"conditions must be StopConditions, or one for each row, not {conditions!r:.60}"
+            f"conditions must be StopConditions, or one for each row, not {conditions!r:.60}{hint}"
         )
     found: dict[StopConditions, list[int]] = {}
     for place, each in enumerate(_as_many("conditions", [*conditions], rows)):

@@ -5,14 +5,19 @@ It reads one file at a time, and one row group at a time.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
 
 import click
 
 from streamdec.bulk.batches import BulkDecoder
-from streamdec.bulk.formats import FORMATS, Format
-from streamdec.bulk.job import Existing, Job, Status
+from streamdec.bulk.formats import FORMATS, Format, SetAside
+from streamdec.bulk.job import Existing, Job, Status, with_schema
+from streamdec.bulk.json_rows import json_line
 from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
@@ -24,9 +29,9 @@ from streamdec.cli.shared_options import (
     unknown_ids_option,
 )
 from streamdec.cli.spelling import spelled
-from streamdec.cli.statuses import NOT_ALL_IS_WELL
+from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
-from streamdec.errors import SourceError, TokenIdError
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.decode_options import UnknownIds
 
@@ -68,6 +73,14 @@ BAR = 24
 @stop_options
 @click.option("--resume", is_flag=True, help="Leave outputs that exist, and write the others.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
+@click.option(
+    "--bad-rows",
+    metavar="FILE",
+    type=UserPath(),
+    help="Leave out rows that cannot be decoded, and write their file, number and error to FILE as "
+    "JSONL. The exit status is then 1. FILE must not exist, or pass --overwrite, or --resume to "
+    "append.",
+)
 @click.argument(
     "inputs",
     metavar="INPUT...",
@@ -87,6 +100,7 @@ def bulk(
     unknown_ids: UnknownIds,
     resume: bool,
     overwrite: bool,
+    bad_rows: str | None,
     inputs: Sequence[str],
     output: str,
     load: Loader,
@@ -102,8 +116,8 @@ def bulk(
 
     Each text equals the tokenizer's own decode of the row. If a row has a bad id, or an unknown id
     with --unknown-ids error, the command names the row and ends with exit status 1. A row or a file
-    that cannot be read has the same effect. With other values of --unknown-ids, the last line on
-    stdout has the number of unknown ids.
+    that cannot be read has the same effect. --bad-rows leaves bad rows out instead. With other
+    values of --unknown-ids, the last line on stdout has the number of unknown ids.
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
@@ -142,7 +156,11 @@ def bulk(
     jobs = [Job(source, target, decoder, read, write) for source, target, read, write in pairs]
     for job in jobs:
         job.check(existing)
-    _run(jobs, existing)
+    with contextlib.ExitStack() as stack:
+        bad = None if bad_rows is None else stack.enter_context(_BadRows(bad_rows, existing, jobs))
+        if bad is not None:
+            jobs = [replace(job, set_aside=bad.of(job)) for job in jobs]
+        _run(jobs, existing, bad)
 
 
 def _decoder(*arguments: object, **options: object) -> BulkDecoder:
@@ -152,16 +170,50 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
         raise click.UsageError(spelled(str(error))) from error
 
 
-def _run(jobs: Sequence[Job], existing: Existing) -> None:
+class _BadRows:
+    """The file of ``--bad-rows``. It is complete up to the last bad row at all times."""
+
+    def __init__(self, path: str, existing: Existing, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            for other in (job.source, job.target):
+                if other.resolve() == Path(path).resolve():
+                    raise CannotBeginError(
+                        f"{path}: --bad-rows is also the input or the output {other}; choose "
+                        "another file"
+                    )
+        if existing == "refuse" and Path(path).exists():
+            raise CannotBeginError(
+                f"{path}: the file exists; pass --overwrite or --resume, or choose another name"
+            )
+        self.path = path
+        self.count = 0
+        self._file = Path(path).open("ab" if existing == "resume" else "wb")  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def of(self, job: Job) -> SetAside:
+        """Return a function that writes a bad row of ``job``."""
+        what = "line" if job.source_format == "jsonl" else "row"
+
+        def write(number: int, error: StreamdecError) -> None:
+            self.count += 1
+            row = {"file": str(job.source), what: number, "error": spelled(str(error))}
+            self._file.write(json_line(row))
+            self._file.flush()
+
+        return write
+
+
+def _run(jobs: Sequence[Job], existing: Existing, bad: _BadRows | None) -> None:
     rows, unknown, found_done, began = 0, 0, 0, time.monotonic()
-    with Progress() as progress:
+    with Progress() as progress, _bad_rows():
+        jobs = with_schema(jobs, lambda at, of: progress(f"types of file {at:,} of {of:,}"))
         for number, job in enumerate(jobs, 1):
-            bar = _Bar(progress, number, len(jobs))
-            try:
-                status = job.run(existing, bar)
-            except (SourceError, TokenIdError) as error:
-                say(f"Error: {spelled(str(error))}")
-                click.get_current_context().exit(NOT_ALL_IS_WELL)
+            status = job.run(existing, _Bar(progress, number, len(jobs)))
             if status is None:
                 found_done += 1
             else:
@@ -171,9 +223,23 @@ def _run(jobs: Sequence[Job], existing: Existing) -> None:
     said = f"{counted(rows, 'row')} of {done} in {time.monotonic() - began:.1f} s"
     if unknown:
         said += f"; {counted(unknown, 'unknown id')}"
+    if bad is not None and bad.count:
+        said += f"; {counted(bad.count, 'bad row')} in {bad.path}"
     if found_done:
         said += f"; {counted(found_done, 'file')} done before"
     click.echo(said)
+    if bad is not None and bad.count:
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
+
+
+@contextlib.contextmanager
+def _bad_rows() -> Iterator[None]:
+    """Return a context in which the error of a row or file ends the command."""
+    try:
+        yield
+    except (SourceError, TokenIdError) as error:
+        say(f"Error: {spelled(str(error))}")
+        click.get_current_context().exit(NOT_ALL_IS_WELL)
 
 
 class _Bar:

@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             status = commands.main(arguments, prog_name="streamdec", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
-        error.show()
+        _advised(error).show()
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
@@ -154,6 +154,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say(f"Error: {' '.join(str(error).split())}")
         _give_up_output()
         return CANNOT_BEGIN
+
+
+def _advised(error: click.ClickException) -> click.ClickException:
+    """Return ``error``, or a better one if TOKENIZER was given as an option."""
+    if not isinstance(error, click.NoSuchOption) or error.option_name != "--tokenizer":
+        return error
+    # With an option of this name, it would not be unknown. So a parameter is an argument.
+    if error.ctx is None or "tokenizer" not in [each.name for each in error.ctx.command.params]:
+        return error
+    told = f"The tokenizer is an argument here: {error.ctx.command_path} PATH"
+    return click.UsageError(f"No such option '--tokenizer'. {told}", error.ctx)
 
 
 def _replace_closed_streams() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
-from streamdec.cli.progress import Progress, say
+from streamdec.cli.progress import Progress, counted, say
 from streamdec.cli.rows import (
     Input,
     InputFormat,
@@ -73,7 +73,8 @@ def decode(
 
     With --output jsonl, the other fields of a row are copied exactly as they are written. A row
     that already has a field with the name of a new one is a bad line; see --prefix. If the ids are
-    null, so is the text (an empty line in plain text).
+    null, so is the text (an empty line in plain text). A last line on stderr counts ids that the
+    tokenizer does not have; --unknown-ids error names them.
 
     --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
     For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
@@ -98,6 +99,12 @@ def decode(
     sys.stdout.buffer.flush()
     if cause is not None and output == "text":
         say(f"{given.name}: ended by {cause}; later ids are not read")
+    if job.unknown_ids:
+        had = "U+FFFD" if options["unknown_ids"] == "replace" else "no text"
+        say(
+            f"{given.name}: {counted(job.unknown_ids, 'unknown id')}, with {had}; to name them, "
+            "pass --unknown-ids error"
+        )
     given.complaints.exit_if_any()
 
 
@@ -125,6 +132,8 @@ class _Job:
         self._is_text = prefix is None
         self._prefix = prefix or ""
         self._num_words = 0
+        self.unknown_ids = 0
+        """The ids, of the rows that were decoded, that the tokenizer does not have."""
         self._table = None if conditions != StopConditions() else _whole_rows(tokenizer, options)
         self._known: set[int] = set()
         """Ids of earlier rows that the tokenizer has."""
@@ -153,6 +162,7 @@ class _Job:
                 text = chunk.text + stream.flush(RAN_OUT).text
                 end = self._end(stream, unread_tokens=chunk.unread_tokens)
                 self._write(number, text, end, row)
+                self.unknown_ids += stream.unknown_tokens
 
     def _whole_text(self, token_ids: list[Any]) -> str | None:
         """Decode a row with the tokenizer's own ``decode``; None if a stream must do it.
@@ -178,6 +188,7 @@ class _Job:
             self._write_piece(number, self._step_words(stream, number, words))
             if stream.finished:
                 break
+        self.unknown_ids = stream.unknown_tokens
         cause = cause_of_end(stream) if stream.finished else None
         if stream.num_tokens:
             text, end = stream.flush(RAN_OUT).text, self._end(stream)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import json
 import re
 import sys
 import zlib
@@ -20,7 +19,17 @@ from typing import Any, Literal, Self
 
 import click
 
-from streamdec.bulk.json_rows import GZIP_SUFFIX, json_line, kind_of, parse_json, raw_fields
+from streamdec.bulk.json_rows import (
+    GZIP_SUFFIX,
+    NOT_UTF_16,
+    UTF_16,
+    check_is_row,
+    json_line,
+    kind_of,
+    parse_line,
+    raw_fields,
+    utf8_text,
+)
 from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
@@ -44,7 +53,7 @@ _TABLES = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
 _NUMPY = b"\x93NUMPY"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {b"PK\x03\x04": "zip (.npz or .pt)", b"(\xb5/\xfd": "zstd"}
-MARKS = (*_TABLES, _NUMPY, _GZIP, *_OTHERS)
+MARKS = (*_TABLES, _NUMPY, _GZIP, *_OTHERS, *UTF_16)
 """The first bytes of files that are not token ids, text or JSON."""
 _JSONL_OF_NUMPY = "import numpy; print(*numpy.atleast_2d(numpy.load({!r})).tolist(), sep='\\n')"
 
@@ -206,6 +215,8 @@ class Input:
                 f"{self.name}: the file is compressed with gzip; give it a name that ends in "
                 f"{GZIP_SUFFIX}, or pipe it through gunzip"
             )
+        if begin.startswith(UTF_16):
+            raise CannotBeginError(f"{self.name}: {NOT_UTF_16}")
         for mark, name in _OTHERS.items():
             if begin.startswith(mark):
                 raise CannotBeginError(
@@ -371,11 +382,9 @@ def parse_id(word: bytes) -> int:
 def decode_text(data: bytes) -> str:
     """Return ``data`` as text. BadInputError if it is not UTF-8."""
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        byte = data[error.start]
-        told = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
-        raise BadInputError(told) from error
+        return utf8_text(data)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
 
 
 # --- JSONL ----------------------------------------------------------------------------------------
@@ -409,7 +418,12 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
     Raises BadInputError if the line is not UTF-8, not JSON, or contains no such value, and
     SourceError if the object has no such field.
     """
-    row = _parse_json(line)
+    try:
+        _, row = parse_line(line)
+        if kind is list and isinstance(row, list):
+            check_is_row(row)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
     if isinstance(row, kind):
         return row
     if not isinstance(row, dict):
@@ -421,14 +435,3 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
             raise BadInputError(told)
         return value
     raise no_column(column, row)
-
-
-def _parse_json(line: bytes) -> Any:
-    try:
-        return parse_json(decode_text(line))
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"not JSON: {error.msg} (character {error.colno})") from error
-    except BadInputError:
-        raise
-    except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
-        raise BadInputError(f"not JSON that can be read: {error}") from error

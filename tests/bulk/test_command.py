@@ -418,3 +418,137 @@ def test_a_terminal_shows_how_far_it_is() -> None:
     assert f"{WIPED}{'█' * 24} 100% file 2 of 2, 36 rows, " in told
     assert told.count("M tokens/s") == 2
     assert told.endswith(WIPED)
+
+
+# --- one schema for all files of JSONL ------------------------------------------------------------
+
+
+def test_tables_of_jsonl_files_have_one_schema(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    made: dict[str, list[Any]] = {
+        "a": [{"token_ids": [], "n": 1, "x": None, "of": [], "at": {"k": 1}}],
+        "b": [{"token_ids": IDS[0], "x": "one", "n": 1.5, "of": [None], "more": True}],
+        "c": [{"token_ids": None, "of": [0.5], "at": {"k": None, "l": "s"}}],
+    }
+    for name, its in made.items():
+        Path(f"in/{name}.jsonl").write_text(jsonl(*its), "utf-8")
+    for write in ("parquet", "arrow"):
+        assert bulk("in", write, "--output-format", write).status == 0
+    kinds = {
+        "token_ids": pa.list_(pa.int64()),
+        "n": pa.float64(),
+        "x": pa.string(),
+        "of": pa.list_(pa.float64()),
+        "at": pa.struct({"k": pa.int64(), "l": pa.string()}),
+        "more": pa.bool_(),
+        "text": pa.string(),
+    }
+    for name in made:
+        assert parquet.read_schema(f"parquet/{name}.parquet").equals(pa.schema(kinds))
+        with pa.OSFile(f"arrow/{name}.arrow") as file:
+            assert pa.ipc.open_file(file).schema.equals(pa.schema(kinds))
+    found = parquet.read_table("parquet").to_pylist()
+    assert [(row["n"], row["x"], row["of"], row["at"], row["more"]) for row in found] == [
+        (1.0, None, [], {"k": 1, "l": None}, None),
+        (1.5, "one", [None], None, True),
+        (None, None, [0.5], {"k": None, "l": "s"}, None),
+    ]
+
+
+def test_a_column_whose_type_differs_between_files_is_named(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(jsonl({"token_ids": [], "n": 1}), "utf-8")
+    Path("in/b.jsonl").write_text(jsonl({"token_ids": []}, {"token_ids": [], "n": "one"}), "utf-8")
+    result = bulk("in", "out", "--output-format", "parquet")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == (
+        f"Error: {Path('in/b.jsonl')}: line 2: column 'n': 'one' does not fit the rows before, of "
+        "this file and of the files before it, whose type is int64; write JSONL instead, or give "
+        "the column one type\n"
+    )
+    assert not Path("out").exists()
+
+
+def test_outputs_of_an_earlier_schema_are_not_resumed(bulk: Bulk) -> None:
+    Path("in").mkdir()
+    Path("in/a.jsonl").write_text(jsonl({"token_ids": [], "n": 1}), "utf-8")
+    Path("in/b.jsonl").write_text(jsonl({"token_ids": [], "n": 2}), "utf-8")
+    options = ["in", "out", "--output-format", "parquet", "--resume"]
+    assert bulk(*options).status == 0
+    assert bulk(*options).status == 0
+    Path("in/c.jsonl").write_text(jsonl({"token_ids": [], "n": 0.5}), "utf-8")
+    result = bulk(*options)
+    assert (result.status, result.out) == (1, "")
+    assert "a.parquet: column 'n' of this output has the type int64" in result.err
+    assert "needs double" in result.err
+    assert bulk(*options[:-1], "--overwrite").status == 0
+    assert parquet.read_table("out").column("n").to_pylist() == [1.0, 2.0, 0.5]
+
+
+# --- bad rows set aside ---------------------------------------------------------------------------
+
+LARGE = LIBRARY.get_vocab_size() + 7
+
+
+@pytest.mark.parametrize("read", ["jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize("write", ["jsonl", "parquet"])
+def test_bad_rows_are_set_aside_and_the_others_are_done(bulk: Bulk, read: str, write: str) -> None:
+    """The bad rows are the first, the last, neighbours, and all rows of a file."""
+    Path("in").mkdir()
+    bad = {0: [-1], 7: [LARGE], 8: [-5, LARGE], 35: [0, LARGE]}
+    its = [{**row, "token_ids": bad.get(row["id"], row["token_ids"])} for row in ROWS]
+    for name, some in (("a", its), ("b", [its[7], its[0]]), ("c", ROWS)):
+        table = pa.Table.from_pylist(some)
+        if read == "jsonl":
+            Path(f"in/{name}.jsonl").write_text(jsonl(*some), "utf-8")
+        elif read == "parquet":
+            parquet.write_table(table, f"in/{name}.parquet")
+        else:
+            with pa.ipc.new_file(f"in/{name}.arrow", table.schema) as file:
+                file.write_table(table)
+    options = ["--unknown-ids=error", f"--output-format={write}", "--bad-rows=bad"]
+    result = bulk("in", "out", *options)
+    assert (result.status, result.err) == (1, "")
+    assert result.out.startswith("68 rows of 3 files in ")
+    assert result.out.endswith("; 6 bad rows in bad\n")
+    found = objects("bad")
+    where, first = ("line", 1) if read == "jsonl" else ("row", 0)
+    places = {(Path(row["file"]).stem, row[where] - first) for row in found}
+    assert places == {("a", 0), ("a", 7), ("a", 8), ("a", 35), ("b", 0), ("b", 1)}
+    for row in found:
+        assert row["error"].startswith(f"{row['file']}: ")
+        assert f"{where} {row[where]}: token " in row["error"]
+    done = {"a": [row for row in EXPECTED if row["id"] not in bad], "b": [], "c": EXPECTED}
+    for name, expected in done.items():
+        path = f"out/{name}.{write}"
+        its_rows = objects(path) if write == "jsonl" else parquet.read_table(path).to_pylist()
+        assert its_rows == expected
+
+
+def test_lines_that_are_no_rows_are_set_aside(bulk: Bulk) -> None:
+    lines = ["{", '{"a": 1}', '{"token_ids": [0, 1.5]}', '{"token_ids": 3}', jsonl(ROWS[0]), "\xff"]
+    Path("some.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
+    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    assert (result.status, result.err) == (1, "")
+    assert objects("out.jsonl") == EXPECTED[:1]
+    assert sorted(row["line"] for row in objects("bad")) == [1, 2, 3, 4, 7]
+
+
+def test_the_file_of_bad_rows_is_kept_replaced_or_appended_to(bulk: Bulk) -> None:
+    Path("some.jsonl").write_text("{\n", "utf-8")
+    Path("bad").write_text('{"mine": 1}\n')
+    refused = bulk("some.jsonl", "out/", "--bad-rows=bad")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("Error: bad: the file exists; pass --overwrite or --resume")
+    assert bulk("some.jsonl", "out/", "--bad-rows=bad", "--resume").status == 1
+    assert [row.get("line") for row in objects("bad")] == [None, 1]
+    assert bulk("some.jsonl", "out/", "--bad-rows=bad", "--overwrite").status == 1
+    assert [row.get("line") for row in objects("bad")] == [1]
+    for its in ("some.jsonl", "./out/some.jsonl"):
+        before = Path(its).read_bytes()
+        result = bulk("some.jsonl", "out/", f"--bad-rows={its}", "--overwrite")
+        assert result.status == 2
+        assert f"{its}: --bad-rows is also the input or the output " in result.err
+        assert Path(its).read_bytes() == before
+    assert bulk("in.jsonl", "good.jsonl", "--bad-rows=none").status == 0
+    assert Path("none").read_bytes() == b""

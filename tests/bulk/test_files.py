@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -411,9 +411,12 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(forks: dict[str, Any]) -> No
 
 
 BAD_LINES = {
-    "{": "not JSON: ",
-    '{"token_ids": [0], "a": [NaN]}': "not JSON: NaN is not a number of JSON; write null or ",
-    '{"token_ids": [0], "a": -Infinity}': "not JSON: -Infinity is not a number of JSON; write ",
+    "{": "not JSON: Expecting property name enclosed in double quotes (character 2); exp",
+    "[": "not JSON: Expecting value (character 2); expected JSONL, with a complete JSON value",
+    '[{"token_ids": [0]}]': "this is one JSON array of rows, not JSONL; write each row as a ",
+    "[[0]]": "this is one JSON array of rows, not JSONL; write each row as a separate line",
+    '{"token_ids": [0], "a": [NaN]}': "not JSON that can be read: NaN is not a number of ",
+    '{"token_ids": [0], "a": -Infinity}': "not JSON that can be read: -Infinity is not a ",
     "7": "expected an object or a list of token ids, got a number",
     '{"a": 1, "b": 2}': "no column 'token_ids'; the columns are: 'a', 'b'; choose one with column=",
     "{}": "no column 'token_ids'; the columns are: none",
@@ -489,6 +492,16 @@ MIXED: dict[str, tuple[int, str, list[dict[str, Any]]]] = {
     "a number in later rows": (61, "1 does not fit the", [{"a": "1"}] * 60 + [{"a": 1}]),
     "more fields": (61, "{'c': 1} does not", [{"a": {"b": 1}}] * 60 + [{"a": {"c": 1}}]),
     "a value after nulls": (61, "whose type is null", [{"a": None}] * 60 + [{"a": 1}]),
+    "an integer before floats": (
+        1,
+        "'a': the column also has floats, and a float cannot store 9007199254740993 exactly",
+        [{"a": [9007199254740993]}, {"a": [1.5]}],
+    ),
+    "an integer after floats": (
+        61,
+        "'a': the column also has floats, and a float cannot store -9007199254740993 exactly",
+        [*[{"a": 0.5}] * 60, {"a": -9007199254740993}],
+    ),
     "a huge number": (2, "column 'a': a table cannot store this", [{"a": 1}, {"a": 10**30}]),
     "a lone surrogate": (2, "surrogates not allowed", [{"a": "x"}, {"a": "\ud800"}]),
     "its name": (1, "surrogates not allowed", [{"\ud800": 1}]),
@@ -513,6 +526,67 @@ def test_a_value_that_does_not_fit_a_table_is_named(tmp_path: Path, kind: str) -
     job(source, tmp_path / "out.jsonl").run()
     expected = [{"token_ids": [0], **row, "text": "Hi"} for row in found]
     assert content(tmp_path / "out.jsonl", "jsonl") == expected
+
+
+@pytest.mark.parametrize("value", ["1e999", "[0.5, -1e999]", '{"b": [{"c": 1e999}]}'])
+def test_a_number_that_a_table_would_store_as_infinity_is_an_error(
+    tmp_path: Path, value: str
+) -> None:
+    source = tmp_path / "in.jsonl"
+    lines = [
+        f'{{"token_ids": [0], "a": {value.replace("1e999", each)}}}' for each in ("1", "1e999")
+    ]
+    source.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(SourceError) as raised:
+        job(source, tmp_path / "out.parquet").run()
+    assert str(raised.value) == (
+        f"{source}: line 2: column 'a': a table cannot store this value: a number is too large for "
+        "a float of 64 bits; write JSONL instead"
+    )
+    job(source, tmp_path / "out.jsonl").run()
+    assert (tmp_path / "out.jsonl").read_text("utf-8").count("1e999") == 1
+
+
+def test_another_encoding_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_bytes('{"token_ids": [0], "a": "é"}\n'.encode("latin-1"))
+    with pytest.raises(SourceError, match=r"line 1: not UTF-8: byte 0xe9 at position 26$"):
+        job(source, tmp_path / "out.jsonl").run()
+    source.write_text('{"token_ids": [0]}\n', "utf-16")
+    with pytest.raises(SourceError, match=r"in.jsonl: the file is UTF-16, .* save it as UTF-8"):
+        job(source, tmp_path / "out.jsonl").run()
+
+
+@pytest.mark.parametrize("more", ['"a": 1, "a": 2', '"b": [{"a": 1, "c": 0, "a": 1}]'])
+def test_two_fields_of_one_name_are_an_error_in_a_table(tmp_path: Path, more: str) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text(f'{{"token_ids": [0]}}\n{{"token_ids": [0], {more}}}\n', "utf-8")
+    with pytest.raises(SourceError) as raised:
+        job(source, tmp_path / "out.parquet").run()
+    told = "two fields are called 'a'; give each its own name, or write JSONL"
+    assert str(raised.value) == f"{source}: line 2: {told}"
+
+
+BAD_BEGINS = {
+    "a bad id": ('{"token_ids": [-1]}', "token 0 is out of range"),
+    "an unknown id": ('{"token_ids": [99999]}', "99999"),
+    "no ids": ('{"a": 1}', "no column 'token_ids'"),
+    "not JSON": ("{", "not JSON"),
+    "ids of another type": ('{"token_ids": "0"}', "must be a list of integers"),
+}
+
+
+@pytest.mark.parametrize(("first", "later"), [*permutations(BAD_BEGINS, 2)])
+def test_the_first_bad_line_is_named(tmp_path: Path, first: str, later: str) -> None:
+    source = tmp_path / "in.jsonl"
+    lines = ['{"token_ids": [0]}'] * 12
+    lines[3], lines[9] = BAD_BEGINS[first][0], BAD_BEGINS[later][0]
+    source.write_text("\n".join(lines), "utf-8")
+    strict = BulkDecoder(TOKENIZER, unknown_ids="error")
+    with pytest.raises((SourceError, TokenIdError)) as raised:
+        job(source, tmp_path / "out.jsonl", strict).run()
+    assert "line 4: " in str(raised.value)
+    assert BAD_BEGINS[first][1] in str(raised.value)
 
 
 def test_the_line_of_a_misfit_is_told(tmp_path: Path) -> None:
@@ -609,6 +683,22 @@ def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"out.jsonl: exists and is not a file"):
         job(source, target).run("overwrite")
     assert target.is_fifo()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["a file", "nothing"])
+def test_an_output_that_is_a_link_is_written_where_it_points(tmp_path: Path, there: bool) -> None:
+    source = written(tmp_path / "in.parquet", "parquet")
+    (tmp_path / "disk").mkdir()
+    place, link = tmp_path / "disk" / "place.jsonl", tmp_path / "out.jsonl"
+    if there:
+        place.write_text("old")
+    link.symlink_to(Path("disk/place.jsonl"))
+    job(source, link).run("overwrite" if there else "refuse")
+    assert link.is_symlink()
+    assert content(place, "jsonl") == EXPECTED
+    assert [*place.parent.iterdir()] == [place]
+    with pytest.raises(SourceError, match=r"out.jsonl: the file exists"):
+        job(source, link).run()
 
 
 def test_a_suffix_says_the_format() -> None:

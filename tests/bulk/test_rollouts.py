@@ -351,6 +351,20 @@ BAD: list[tuple[Any, type[Exception]]] = [
 
 
 @both_ways
+@pytest.mark.parametrize("kind", ["list", "arrow"])
+def test_a_row_that_is_none_is_an_error_of_its_own(kind: str) -> None:
+    rows: Any = [[0, 1], None, [0]]
+    given = pa.array(rows) if kind == "arrow" else rows
+    logprobs: Any = [[-1.0, -2.0], None, [-3.0]]
+    found = decode_rollouts(given, TOKENIZER, STOP, logprobs=logprobs)
+    assert [each.text for each in found] == ["Hi you", "", "Hi"]
+    assert [each.finish_reason for each in found] == [None, "error", None]
+    assert [each.logprobs for each in found] == [[-1.0, -2.0], [], [-3.0]]
+    assert str(found[1].error) == "row 1 is None; expected a list of token ids"
+    assert isinstance(found[1].error, TypeError)
+
+
+@both_ways
 @pytest.mark.parametrize(("bad", "kind"), BAD, ids=lambda each: repr(each)[:20])
 def test_a_bad_id_ends_its_row_alone(bad: Any, kind: type[Exception]) -> None:
     rows: Any = [[0, 1], [0, 4, bad, 1], [0, 6, bad], [bad], [1, 1]]
@@ -427,12 +441,24 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {**rows, "logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"
     yield {**rows, "per_token": {"x": []}}, ValueError, "x has 0 rows, and there are 2 rows of ids"
     yield {**rows, "prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"
-    yield {**rows, "stop": "x"}, TypeError, "has no option 'stop'"
+    yield (
+        {**rows, "stop": "x"},
+        TypeError,
+        "decode_rollouts has no option 'stop'; for stops, write conditions=StopConditions(stop=",
+    )
+    yield {**rows, "prompt": []}, TypeError, "no option 'prompt'; did you mean prompt_token_ids?"
+    yield {**rows, "conditions": "x"}, TypeError, "each row, not 'x'; write StopConditions('x')"
+    yield {**rows, "conditions": ["x"]}, TypeError, "not ['x']; write StopConditions(['x'])"
+    yield (
+        {**rows, "logprobs": [None, None]},
+        TypeError,
+        "row 0 is None; expected one value for each of its ids, 2; if no row has any, leave log",
+    )
     yield {"rows": TOKENIZER, "tokenizer": [[0]]}, TypeError, "rows must be a list of rows or a 2-D"
     yield {**rows, "tokenizer": STOP}, TypeError, "a tokenizer must have a method decode(token_ids"
 
 
-@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(18))
+@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(22))
 def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
         decode_rollouts(**{"tokenizer": TOKENIZER, **given})

@@ -217,7 +217,9 @@ BAD_LINES = {
     "[1, 2.0]": "2.0",
     '[1, "2"]': "'2'",
     "[1, null]": "None",
-    "[[1]]": "[1]",
+    "[[1]]": "this is one JSON array of rows, not JSONL; write each row as a separate line (jq",
+    '[{"token_ids": [1]}]': "this is one JSON array of rows, not JSONL; write each row as a ",
+    "[": "not JSON: Expecting value (character 2); expected JSONL, with a complete JSON value",
     "[1, -1]": "-1",
     f"[1, {2**32}]": str(2**32),
     f"[{'9' * 5000}]": "not JSON that can be read",
@@ -243,6 +245,22 @@ def test_invalid_utf_8_is_a_bad_line(decode: Decoding, tmp_path: Path) -> None:
     result = decode("", path)
     assert result.err == f"{path}: line 2: not UTF-8: byte 0xff at position 29\n"
     assert result.status == 1
+
+
+@pytest.mark.parametrize("kind", ["ids", "jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_of_utf_16_is_named(
+    decode: Decoding, tmp_path: Path, kind: str, encoding: str
+) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes("\ufeff[1]\r\n".encode(encoding))
+    result = decode("", f"--input-format={kind}", path)
+    assert result == Run(
+        2,
+        "",
+        f"Error: {path}: the file is UTF-16, which > of Windows PowerShell writes; save it as "
+        "UTF-8 (Set-Content -Encoding utf8)\n",
+    )
 
 
 def test_every_bad_line_is_named(decode: Decoding) -> None:
@@ -348,6 +366,19 @@ def test_special_tokens_are_left_out_or_kept(decode: Decoding) -> None:
     assert decode.rows(given).out == f"{TEXTS[0]}\n"
     assert decode.rows(given, "--skip-special-tokens").out == f"{TEXTS[0]}\n"
     assert decode.rows(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "ids"])
+def test_unknown_ids_are_counted(decode: Decoding, kind: str) -> None:
+    given = f"[{ROWS[0][0]}, {UNKNOWN}]\n[{UNKNOWN}]\n"
+    given = given if kind == "jsonl" else given.translate(str.maketrans("[,]", "   "))
+    for policy, had in (("skip", "no text"), ("replace", "U+FFFD")):
+        result = decode(given, f"--input-format={kind}", f"--unknown-ids={policy}")
+        assert result.status == 0
+        assert result.err.endswith(
+            f"<stdin>: 2 unknown ids, with {had}; to name them, pass --unknown-ids error\n"
+        )
+    assert "unknown" not in decode(f"{ROWS[0][0]}", "--input-format=ids").err
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("jsonl", "[{}, {}]\n"), ("ids", "{} {}\n")])

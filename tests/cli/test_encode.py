@@ -113,7 +113,10 @@ def test_bad_rows_are_named_and_left_out(encode: Encoding) -> None:
         "3: no column 'text'; the columns are: 'x'; choose one with --column",
         "4: a lone surrogate cannot be encoded: U+D800 at index 0",
         "5: expected a string or an object, got a list",
-        "6: not JSON: Expecting property name enclosed in double quotes (character 2)",
+        (
+            "6: not JSON: Expecting property name enclosed in double quotes (character 2); "
+            "expected JSONL, with a complete JSON value in each line"
+        ),
         "7: not UTF-8: byte 0xff at position 2",
         "8: 'text' must be a string or null, got a number",
     ]

@@ -200,6 +200,18 @@ def test_help_has_a_line_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(f"{status} " in statuses.STATUS_LINE for status in statuses.STATUSES)
 
 
+@pytest.mark.parametrize("name", ["info", "bench"])
+def test_a_tokenizer_given_as_an_option_is_an_argument(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    result = run(monkeypatch, name, "model", "--tokenizer", "model")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.endswith(
+        "Error: No such option '--tokenizer'. The tokenizer is an argument here: "
+        f"streamdec {name} PATH\n"
+    )
+
+
 def test_a_misspelled_command_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Did you mean 'decode'?" in run(monkeypatch, "decoed").err
     assert "Did you mean" not in run(monkeypatch, "xyzzy").err
