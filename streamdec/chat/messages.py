@@ -195,7 +195,7 @@ def openai_messages(
 
 
 def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str | None:
-    """Return what ``openai_messages`` would convert first; None if there is nothing."""
+    """Return what ``openai_messages`` would convert first; None without such a part."""
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
             continue

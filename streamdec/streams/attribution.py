@@ -55,7 +55,7 @@ class TokenAttribution:
         self._add_ids = with_token_ids if is_ours(step) else copy_with_ids
         attributing = _attributing if is_ours(step) else _attributing_each
         self._jails = getattr(machine, "conditions", NO_CONDITIONS) is not NO_CONDITIONS
-        """Whether the machine may jail text, as far as that is known."""
+        """Whether the machine may jail text. False if it has no conditions."""
         self.step_chunk = attributing(machine, step, self._waiting, self._jails)
 
     def fork(self, machine: Any) -> TokenAttribution:

@@ -473,6 +473,6 @@ def stream(
 
 
 def _give_up(source: object) -> None:
-    """Close a TokenQueue that nobody will read, so that its producer ends."""
+    """Close a TokenQueue that no stream will read, so that its producer ends."""
     if isinstance(source, TokenQueue):
         source.close()

@@ -210,7 +210,7 @@ class TokenQueue:
         self.close()
 
     def close(self) -> None:
-        """Reject further ids, and drop unread ones, because nobody reads them.
+        """Reject further ids, and drop unread ones, because no stream reads them.
 
         ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
         """
