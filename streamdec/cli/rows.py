@@ -65,9 +65,6 @@ _FORMATS = {
 }
 
 
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
 class BadInputError(ValueError):
     """A line or word is not what was expected; the message says what was."""
 
@@ -154,7 +151,7 @@ class Input:
         is_jsonl = self.name.removesuffix(GZIP_SUFFIX).endswith(JSONL_SUFFIXES)
         self.format = input_format or ("jsonl" if is_jsonl else plain)
         self._plain = plain
-        self.chunks = without_bom(self._chunks(source), self.name)
+        self.chunks = without_bom(self._chunks(source))
         self.complaints = Complaints(self.name)
 
     def _chunks(self, source: Any) -> Iterator[bytes]:
@@ -287,20 +284,17 @@ class Input:
                 place += 1
 
 
-def without_bom(chunks: Iterable[bytes], name: str = "<stdin>") -> Iterator[bytes]:
+def without_bom(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield ``chunks`` without a leading UTF-8 byte order mark.
 
-    The mark may be split between chunks. Raises CannotBeginError, with ``name``, for the mark of
-    UTF-16.
+    The mark may be split between chunks.
     """
     rest = iter(chunks)
     head = b""
     for chunk in rest:
         head += chunk
-        if len(head) >= len(codecs.BOM_UTF8) or not any(m.startswith(head) for m in _MARKS):
+        if len(head) >= len(codecs.BOM_UTF8) or not codecs.BOM_UTF8.startswith(head):
             break
-    if head.startswith(_MARKS[1:]):
-        raise CannotBeginError(f"{name}: expected UTF-8, got UTF-16; save it as UTF-8")
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from rest
 

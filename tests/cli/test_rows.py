@@ -32,7 +32,6 @@ from streamdec.cli.rows import (
     without_bom,
 )
 from streamdec.cli.spelling import spelled
-from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import SourceError
 from tests.cli.running import TOKENIZER, run
 
@@ -105,15 +104,6 @@ def test_a_byte_order_mark_is_left_out_at_the_beginning_only(chunks: list[bytes]
     assert b"".join(without_bom([BOM[:1], BOM[1:], *chunks])) == b"".join(chunks)
     plain = [b"x", *chunks]
     assert b"".join(without_bom(plain)) == b"".join(plain)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_is_named(encoding: str) -> None:
-    data = "\ufeff12 13\n".encode(encoding)
-    told = "ids.txt: expected UTF-8, got UTF-16; save it as UTF-8"
-    for chunks in ([data], [data[place : place + 1] for place in range(len(data))]):
-        with pytest.raises(CannotBeginError, match=f"^{told}$"):
-            list(without_bom(chunks, "ids.txt"))
 
 
 @pytest.mark.parametrize("head", [b"", BOM[:1], BOM[:2], b"\xef\xbbx", BOM])

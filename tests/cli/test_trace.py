@@ -143,7 +143,7 @@ def test_ids_in_utf_16(trace: Tracing, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_bytes("\ufeff1 2\n".encode("utf-16-le"))
     result = trace("", tmp_path / "ids.txt")
     assert (result.status, result.out) == (2, "")
-    assert result.err.endswith("ids.txt: expected UTF-8, got UTF-16; save it as UTF-8\n")
+    assert "ids.txt: the file is UTF-16, which > of Windows PowerShell writes" in result.err
 
 
 def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
