@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import uvicorn
@@ -213,9 +213,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(app: Any) -> Iterator[str]:
+def served(app: Any, *, lifespan: Literal["on", "off"] = "off") -> Iterator[str]:
     """``app`` on uvicorn in a thread of its own; gives its address."""
-    config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_level="critical", ws="none")
+    config = uvicorn.Config(
+        app, interface="asgi3", lifespan=lifespan, log_level="critical", ws="none"
+    )
     server = uvicorn.Server(config)
     # Where the protocol is not named, each response is held back by 40 ms (Nagle's algorithm).
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
@@ -226,7 +228,8 @@ def served(app: Any) -> Iterator[str]:
         try:
             yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         finally:
-            server.should_exit = server.force_exit = True
+            server.should_exit = True
+            server.force_exit = lifespan == "off"  # it would not end the lifespan
             thread.join(10)
             assert not thread.is_alive()
 

@@ -11,7 +11,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.integrations.wire.test_disconnects import PATIENCE, eventually
 from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
 
 PAGE = Page("docs/how-to/serve-sse.md")
-FASTAPI, CLIENT, STARLETTE, *EXAMPLES = PAGE.of_kind("python")
+FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = PAGE.of_kind("python")
 PATH = "/v1/chat/completions"
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 REPEATED = "user\nHello\nassistant\n"
@@ -438,3 +439,52 @@ def test_by_hand(examples: dict[str, Any]) -> None:
     sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
     assert sent.count(b"data: ") == 5
     assert b'"content":" world"' in sent
+
+
+# --- an engine thread -----------------------------------------------------------------------------
+
+
+def texts_of(lines: Iterable[str]) -> tuple[str, str | None]:
+    """The text of the events of a completion, and the finish reason."""
+    texts, reason = [], None
+    for line in lines:
+        data = line.removeprefix("data: ")
+        if line.startswith("data: {"):
+            (choice,) = json.loads(data)["choices"]
+            texts.append(choice["text"])
+            reason = choice["finish_reason"] or reason
+    return "".join(texts), reason
+
+
+def test_an_engine_thread_serves_all_requests_and_ends_with_the_application() -> None:
+    names = defined_by(ENGINE_THREAD, ROOT)
+
+    async def completion(http: httpx.AsyncClient, **body: Any) -> tuple[str, str | None]:
+        async with http.stream("POST", "/v1/completions", json=body) as answer:
+            return texts_of([line async for line in answer.aiter_lines()])
+
+    async def leaving(http: httpx.AsyncClient) -> None:
+        async with http.stream("POST", "/v1/completions", json={"max_tokens": 10**9}) as answer:
+            async for line in answer.aiter_lines():
+                if "tock" in line:
+                    return
+
+    async def clients(url: str) -> list[Any]:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http:
+            asked = [completion(http, max_tokens=count) for count in range(1, 30)]
+            stopped = completion(http, max_tokens=10**9, stop="tick tock")
+            return await asyncio.gather(*asked, stopped, *(leaving(http) for _ in range(5)))
+
+    threads = threading.active_count()
+    with served(names["app"], lifespan="on") as url:
+        answers = asyncio.run(clients(url))
+        eventually(lambda: len(names["pool"]) == 0)
+    for count, answer in enumerate(answers[:29], 1):
+        assert answer == (tick_tock(count), "length")
+    assert answers[29] == ("", "stop")
+    eventually(lambda: threading.active_count() <= threads)
+
+
+def tick_tock(count: int) -> str:
+    """The text of ``count`` tokens of the engine, which counts down."""
+    return "".join("tick" if left % 2 == 0 else " tock" for left in range(count, 0, -1))
