@@ -232,7 +232,8 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
     State: ``seconds`` (a float, the timeout), and ``snapshot`` (a dict), the state of the stream.
 
     What to do: ``StopSequenceDecoder.restore(tokenizer, error.snapshot)``. Then ``wrap`` the result
-    and another source, or ``flush`` it for the withheld text. With ``sections=``, use
+    and another source, or ``flush`` it for the withheld text. ``num_tokens`` of the result is the
+    number of ids that another engine must continue after. With ``sections=``, use
     ``SectionDecoder``.
 
     >>> import anyio
