@@ -212,7 +212,7 @@ class Machine(Walk):
         """Return an independent copy of the stream: for several samples of one prompt.
 
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared, and so are the
-        values of attributes that a subclass has set.
+        values of attributes that a subclass has set (outside of ``__slots__``).
         """
         other = object.__new__(type(self))
         for name in FIELDS:

@@ -187,8 +187,17 @@ FIELDS = tuple(
 
 
 def own_attributes(decoder: object) -> dict[str, Any]:
-    """Return the attributes that a subclass has set on ``decoder``."""
-    return getattr(decoder, "__dict__", {})
+    """Return the attributes that a subclass has set on ``decoder``.
+
+    Those in ``__slots__`` are not known. One in place of a method is left out, because it may be
+    bound to ``decoder``.
+    """
+    kind = type(decoder)
+    return {
+        name: value
+        for name, value in getattr(decoder, "__dict__", {}).items()
+        if not callable(getattr(kind, name, None))
+    }
 
 
 def copy_attributes(decoder: object, copy: object) -> None:

@@ -44,6 +44,8 @@ NEW_IDS = "token_ids_diff"
 
 MAX_COMPARED = 8
 """The number of ids at the end of a cumulative output that are compared with the next output."""
+MAX_TYPES = 16
+"""The most types of outputs whose kind is remembered."""
 GROWING_OUTPUTS = 3
 """If this many outputs in a row begin with all ids of the output before, a warning says that the
 outputs seem to be cumulative."""
@@ -223,9 +225,10 @@ class OutputReader:
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
         self._num_seen = 0
-        self._num_met = 0
-        """How many outputs had the sample to read."""
-        self._lacks_sample = False
+        self._has_met = False
+        """Whether an output had the sample to read."""
+        self._has_missed = False
+        """Whether an output had only other samples than that of ``index``."""
         self._num_decoded = 0
         """How many chunks with text and without ids were read before the first ids."""
         self._last_seen: Sequence[SupportsIndex] = ()
@@ -270,13 +273,14 @@ class OutputReader:
         if type(output) is not self._engine_type:
             ids = _ids_in_output(output)
             if ids is not None:
+                self._has_met = True
                 return self._new_part(ids, at_end=reason is not None), reason, stop
             self._engine_type = type(output)
         return self._parts_of(output, reason, stop)
 
     def check_end(self) -> None:
         """Raise SourceError if no output had the sample of ``index``."""
-        if self._lacks_sample and not self._num_met:
+        if self._has_missed and not self._has_met:
             raise SourceError(
                 f"no output of the source had the sample index={self._index}; samples are counted "
                 "from 0"
@@ -293,9 +297,8 @@ class OutputReader:
         """
         meant, is_alone = self._meant_in(output)
         if meant is None:
-            self._lacks_sample = self._num_met == 0
             return (), None, None
-        self._num_met += 1
+        self._has_met = True
         ids = self._ids_in(meant, is_alone=is_alone)
         reason, stop = _finish_of(meant)
         if reason is None:
@@ -321,21 +324,27 @@ class OutputReader:
         """
         get = self._fields_of(output)
         samples = get("outputs", None)
-        if samples is None or not (type(samples) is list or is_plain(samples)):
-            return (get if self._is_meant(get, None) else None), True
         meant = None
-        place = 0
-        for place, sample in enumerate(samples):
-            get = self._fields_of(sample)
-            if self._is_meant(get, place) and meant is None:
-                meant = get
-        return meant, place == 0
+        if samples is None or not (type(samples) is list or is_plain(samples)):
+            count, meant = 1, get if self._is_meant(get, None) else None
+        else:
+            count = 0
+            for sample in samples:
+                get = self._fields_of(sample)
+                if self._is_meant(get, count) and meant is None:
+                    meant = get
+                count += 1
+        if meant is None and count:
+            self._has_missed = True
+        return meant, count == 1
 
     def _fields_of(self, output: Any) -> Fields:
         """Return the function that returns a field of ``output``."""
         kind = type(output)
         is_mapping = self._is_mapping.get(kind)
         if is_mapping is None:
+            if len(self._is_mapping) > MAX_TYPES:
+                self._is_mapping.clear()
             is_mapping = self._is_mapping[kind] = isinstance(output, Mapping)
         return output.get if is_mapping else partial(getattr, output)
 

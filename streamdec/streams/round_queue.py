@@ -65,8 +65,8 @@ class RoundQueue:
     Args:
         pool: the pool to step.
         on_error: a function that is called in the event loop with the id of a request and its
-            error. It must not raise. Without it errors are logged. (``pool.errors`` has only the
-            errors of the last step.)
+            error. What it raises is logged. Without it errors are logged. (``pool.errors`` has
+            only the errors of the last step.)
         max_rounds: how many rounds may wait before ``put`` waits; 64 by default.
 
     Raises RuntimeError if no event loop runs. Raises TypeError if ``pool`` is not a DecoderPool, or
@@ -111,7 +111,7 @@ class RoundQueue:
         """The pool that is stepped."""
         self._on_error = _log_of if on_error is None else on_error
         self._max_rounds = max_rounds
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call close()
         self._room = threading.Condition(self._lock)
         self._waiting: deque[Round | _End | _EndOfAll] = deque()
         self._ended: set[Any] = set()
@@ -193,7 +193,14 @@ class RoundQueue:
 
     # --- the event loop's side
 
+    @property
+    def closed(self) -> bool:
+        """Whether the queue was closed. A request that is added then gets no ids."""
+        return self._is_closed
+
     async def __aenter__(self) -> Self:
+        if self._is_closed:
+            raise FinishedError("the queue was closed")
         return self
 
     async def __aexit__(
@@ -203,10 +210,15 @@ class RoundQueue:
         trace: TracebackType | None,
     ) -> None:
         """Close the queue, and wait until all requests have ended."""
-        has_failed = isinstance(error, Exception)  # a cancellation is none
-        self.close("error" if has_failed else "abort")
-        with anyio.CancelScope(shield=True):
-            await self._done.wait()
+        reason: FinishReason = "error" if isinstance(error, Exception) else "abort"
+        self.close(reason)
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._done.wait()
+        finally:  # task.cancel() of asyncio interrupts the wait
+            while self._waiting:
+                self._step_item()
+            self._finish_all(reason)  # requests that were added after the end
 
     # --- with the lock held
 
@@ -259,18 +271,23 @@ class RoundQueue:
             if not self._waiting:
                 self._is_called = False
                 return
-            item = self._waiting.popleft()
-            self._room.notify_all()
         try:
-            if isinstance(item, _End):
-                self._report(self._finish(*item))
-            elif isinstance(item, _EndOfAll):
-                self._finish_all(item.finish_reason)
-            else:
-                self._step(item)
+            self._step_item()
         finally:
             with self._lock, suppress(FinishedError):
                 self._wake()
+
+    def _step_item(self) -> None:
+        """Step what has waited longest."""
+        with self._lock:
+            item = self._waiting.popleft()
+            self._room.notify_all()
+        if isinstance(item, _End):
+            self._report(self._finish(*item))
+        elif isinstance(item, _EndOfAll):
+            self._finish_all(item.finish_reason)
+        else:
+            self._step(item)
 
     def _step(self, token_ids: Round) -> None:
         """Step a round, and report the requests that have ended."""
@@ -297,12 +314,16 @@ class RoundQueue:
     def _finish_all(self, finish_reason: FinishReason) -> None:
         """End all requests, because the queue was closed."""
         failed: dict[Any, Exception] = {}
-        try:
-            for request_id in [*self.pool]:
+        interrupt: BaseException | None = None
+        for request_id in [*self.pool]:
+            try:
                 failed |= self._finish(request_id, finish_reason)
-        finally:  # also after Ctrl-C
-            self._done.set()
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other ends)
+                interrupt = error
+        self._done.set()
         self._report(failed)
+        if interrupt is not None:
+            raise interrupt
 
     def _finish(self, request_id: Any, finish_reason: FinishReason) -> dict[Any, Exception]:
         """End a request, unless it has ended already. Return the errors of requests."""
@@ -320,7 +341,10 @@ class RoundQueue:
 
     def _report(self, errors: Mapping[Any, Exception]) -> None:
         for request_id, error in errors.items():
-            self._on_error(request_id, error)
+            try:
+                self._on_error(request_id, error)
+            except Exception:  # noqa: BLE001 (other requests go on)
+                _log.exception("on_error of a RoundQueue raised an error")
 
 
 def _no_sink(request_id: Any, chunk: Chunk) -> Exception:

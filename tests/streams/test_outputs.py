@@ -604,6 +604,10 @@ def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]
     with pytest.raises(SourceError, match=r"no output of the source had the sample index=1; sam"):
         read(outputs, index=1)
     assert read([], index=1)[-1].finish_reason == "length"
+    empty: list[Any] = [{"outputs": []}]
+    for source in (empty, [*empty, [1, 2]]):
+        assert read(source)[-1].finish_reason == "length"
+    assert read([{"index": 1, "token_ids": [1]}, [2]], index=0)[-1].finish_reason == "length"
     other = [{"index": 1, "token_ids": [2]}, *outputs]
     assert "".join(chunk.text for chunk in read(other, index=1)) == TOKENIZER.decode([2])
 

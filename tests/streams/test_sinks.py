@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -772,24 +773,77 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
     assert [*pool.ended] == ["a", "b", "c"]
 
 
-def test_an_error_in_the_event_loop_does_not_stop_later_rounds() -> None:
-    """For example an error in ``on_error``."""
-    sink, told = SlowReader(), []
-
+@pytest.mark.anyio
+async def test_what_on_error_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def failing(*_: Any) -> None:
         raise BoomError
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: told.append(type(context["exception"])))
-        rounds = RoundQueue(pool_with(a=SlowReader(), b=sink), on_error=failing)
-        await asyncio.to_thread(rounds.put, {"a": -1})
-        ended = await asyncio.to_thread(rounds.put, {"b": B})
-        await until(lambda: sink.text == "b")
-        assert ended | rounds.put({}) == {"a"}
+    sink = SlowReader()
+    async with RoundQueue(pool_with(a=SlowReader(), b=sink), on_error=failing) as rounds:
+        rounds.put({"a": -1, "b": A})
+        rounds.put({"b": B})
+    assert sink.text == "ab"
+    assert "on_error of a RoundQueue raised an error" in caplog.text
 
-    asyncio.run(main())
-    assert told == [BoomError]
+
+def test_an_exit_in_a_sink_does_not_strand_other_requests() -> None:
+    """It ends the event loop, but the others get their last chunks."""
+    sinks = {name: SlowReader() for name in "bc"}
+
+    def leaving(chunk: Chunk) -> None:
+        if chunk.finish_reason is not None:
+            raise SystemExit(3)
+
+    async def main() -> None:
+        async with RoundQueue(pool_with(a=leaving, **sinks)) as rounds:
+            rounds.put(dict.fromkeys("abc", A))
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    ends = [(sink.text, sink.chunks[-1].finish_reason) for sink in sinks.values()]
+    assert ends == [("a", "abort")] * 2
+
+
+def test_a_task_that_is_cancelled_still_ends_all_requests() -> None:
+    """asyncio.timeout and Ctrl-C cancel the task itself, which no shield stops."""
+    sink = SlowReader()
+
+    def slow(chunk: Chunk) -> None:
+        time.sleep(0.01)
+        sink(chunk)
+
+    async def main() -> None:
+        async with asyncio.timeout(0.02), RoundQueue(pool_with(a=slow)) as rounds:
+            for _ in range(10):
+                rounds.put({"a": A})
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    assert (sink.text, sink.chunks[-1].finish_reason) == ("a" * 10, "abort")
+
+
+@pytest.mark.anyio
+async def test_a_request_that_comes_after_the_end_ends_with_the_block() -> None:
+    pool, late = DecoderPool(TOKENIZER), SlowReader()
+    async with RoundQueue(pool) as rounds:
+        await anyio.to_thread.run_sync(rounds.close, "error")
+        await until(lambda: rounds.closed)
+        await checkpoint()
+        pool.add("late")
+        pool.attach("late", late)
+    assert [chunk.finish_reason for chunk in late.chunks] == ["abort"]
+    with pytest.raises(FinishedError, match="the queue was closed"):
+        async with rounds:
+            pass
+
+
+@pytest.mark.anyio
+async def test_a_queue_may_be_closed_while_its_lock_is_held() -> None:
+    """A signal handler runs in the thread that has the lock."""
+    rounds = RoundQueue(pool_with(a=SlowReader()))
+    with rounds._lock:
+        rounds.close()
+    assert rounds.closed
 
 
 @pytest.mark.anyio

@@ -166,6 +166,17 @@ def test_copies_have_the_attributes_of_a_subclass(kind: str) -> None:
     assert again.request_id == "r2"
 
 
+@each_base
+def test_a_copy_does_not_step_the_original(base: Any) -> None:
+    """Though a method of the original was replaced by a function that does."""
+    decoder = made(type("Patched", (base,), {}))
+    original = decoder.step_chunk
+    decoder.step_chunk = lambda token_id: original(token_id)
+    copied = decoder.fork()
+    list(TextIterator([A, B], copied))
+    assert (decoder.num_tokens, copied.num_tokens) == (0, 2)
+
+
 def test_a_feed_may_call_step_batch() -> None:
     class Feeding(StopSequenceDecoder):
         def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
