@@ -22,7 +22,8 @@ import anyio
 
 from streamdec.errors import FinishedError, SourceError
 from streamdec.integrations.logprobs import TokenLogprob
-from streamdec.streams.outputs import GrowthWatch, OutputReader, is_plain
+from streamdec.streams.growth import GrowthWatch
+from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
 from streamdec.streams.wakeups import Wakeup, new_wakeup
 
@@ -235,7 +236,7 @@ class EngineRun:
 
 def engine_reader(reader: OutputReader) -> OutputReader:
     """Return ``reader`` with the advice of a server, which has no options of streams."""
-    reader._growth = GrowthWatch("make the engine yield only new ids")
+    reader.growth = GrowthWatch("make the engine yield only new ids")
     return reader
 
 

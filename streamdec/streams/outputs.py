@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.errors import SourceError, warn
+from streamdec.errors import SourceError
+from streamdec.streams.growth import GrowthWatch
 from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain", "not_a_source"]
@@ -46,9 +47,6 @@ MAX_COMPARED = 8
 """The number of ids at the end of a cumulative output that are compared with the next output."""
 MAX_TYPES = 16
 """The most types of outputs whose kind is remembered."""
-GROWING_OUTPUTS = 3
-"""If this many outputs in a row begin with all ids of the output before, a warning says that the
-outputs seem to be cumulative."""
 
 
 Fields = Callable[[str, Any], Any]
@@ -128,39 +126,6 @@ def is_plain(value: object) -> bool:
     )
 
 
-class GrowthWatch:
-    """Warns once if the outputs of a stream look cumulative.
-
-    Args:
-        advice: the part of the warning that says what to do.
-
-    **Memory.** The ids of the last output, while every output so far began with all ids of the
-    previous one.
-    """
-
-    def __init__(self, advice: str) -> None:
-        self.is_over = False
-        """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
-        self._advice = advice
-        self._before: list[SupportsIndex] = []
-        self._num_growing = 0
-
-    def note(self, ids: Sequence[SupportsIndex]) -> None:
-        """Note the ids of the newest output."""
-        before, self._before = self._before, list(ids)
-        if not before:
-            return
-        if len(ids) > len(before) and self._before[: len(before)] == before:
-            self._num_growing += 1
-            if self._num_growing < GROWING_OUTPUTS:
-                return
-            warn(
-                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
-                f"engine's outputs seem to be cumulative and their text is repeated; {self._advice}"
-            )
-        self.is_over, self._before = True, []
-
-
 def not_a_source(source: Any, *, is_async: bool) -> TypeError:
     """Return the error for a ``source`` that a stream cannot read.
 
@@ -238,9 +203,10 @@ class OutputReader:
         """For each type of the engine's outputs and samples, whether it is a mapping."""
         self._engine_type: type | None = None
         """The type of the last output that was an engine's own object or dict."""
-        self._growth = GrowthWatch(
+        self.growth = GrowthWatch(
             "make the engine return only new ids, or give the stream cumulative=True"
         )
+        """Warns if outputs look cumulative and ``cumulative`` was not given."""
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.
@@ -424,8 +390,8 @@ class OutputReader:
     ) -> Sequence[SupportsIndex]:
         if not self._is_cumulative:
             if self.may_be_cumulative:
-                self._growth.note(ids)
-                self.may_be_cumulative = not self._growth.is_over
+                self.growth.note(ids)
+                self.may_be_cumulative = not self.growth.is_over
             return ids
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:

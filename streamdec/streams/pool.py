@@ -6,22 +6,24 @@ and no threads. An error of one request ends only that request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.snapshots import check_mapping, other_class, shown
+from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
+from streamdec.streams import pool_snapshots
 from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.growth import RoundsWatch
 from streamdec.streams.options import DecodingOptions, Sections, new_decoder
-from streamdec.streams.outputs import GrowthWatch, checked_ids
+from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, refused, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
@@ -29,11 +31,6 @@ from streamdec.tables.shared_tables import check_decoder
 
 __all__ = ["DecoderPool"]
 
-FORMAT = 1
-"""The format of a snapshot of a whole pool."""
-
-NEW_IDS = "pass only the new ids of each round"
-"""What to do if lists of ids look cumulative."""
 _OPTIONS = (
     *("conditions", "prompt_token_ids", "sections", "keep_markers", "starts_inside", "spans"),
     *DecodingOptions.__annotations__,
@@ -97,10 +94,7 @@ class DecoderPool:
         self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
         """The ``step`` of each request."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
-        self._growth: GrowthWatch | None = GrowthWatch(NEW_IDS)
-        """Watches the lists of ids of one request; None when the watch is over."""
-        self._watched: RequestId | None = None
-        """The request whose lists are watched."""
+        self._growth = RoundsWatch()
         self._is_busy = False
         """Whether ``step`` or ``finish`` runs, and may call sinks."""
 
@@ -303,8 +297,8 @@ class DecoderPool:
                     chunk = step(ids)
                 else:
                     ids = checked_ids(ids)
-                    if self._growth is not None:
-                        self._watch_growth(request_id, ids)
+                    if not self._growth.is_over:
+                        self._growth.note(request_id, ids, self._requests)
                     chunk = self._requests[request_id].feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
                 self.errors[request_id] = error
@@ -317,15 +311,6 @@ class DecoderPool:
             if chunk.finish_reason is not None:
                 self._remove(request_id, chunk)
         return chunks
-
-    def _watch_growth(self, request_id: RequestId, ids: Sequence[SupportsIndex]) -> None:
-        """Note ``ids`` if the request is watched; watch this request if none is."""
-        if self._watched not in self._requests:
-            self._watched, self._growth = request_id, GrowthWatch(NEW_IDS)
-        if request_id == self._watched and self._growth is not None:
-            self._growth.note(ids)
-            if self._growth.is_over:
-                self._growth = None
 
     def _send(self, request_id: RequestId, chunk: Chunk) -> bool:
         """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
@@ -462,11 +447,7 @@ class DecoderPool:
         """
         if request_id is not None:
             return self[request_id].snapshot()
-        requests = [
-            [name, request.machine.snapshot(), *_waiting(request.attribution)]
-            for name, request in self._requests.items()
-        ]
-        return {"format": FORMAT, "machine": "pool", "requests": requests}
+        return pool_snapshots.dump(self._requests)
 
     @classmethod
     def restore(
@@ -483,7 +464,7 @@ class DecoderPool:
         that is not a snapshot of a pool.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
-        for name, data, *waiting in _requests(snapshot):
+        for name, data, *waiting in pool_snapshots.requests_in(snapshot):
             try:
                 has_sections = isinstance(data, Mapping) and data.get("machine") == "sections"
                 kind: type[StopSequenceDecoder] = (
@@ -504,34 +485,6 @@ def check_request_id(request_id: object) -> None:
     """Raise TypeError if ``request_id`` is neither a string nor an integer."""
     if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
         raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
-
-
-def _requests(snapshot: Any) -> list[Any]:
-    """Return the requests in the ``snapshot`` of a pool.
-
-    A request is an id, a snapshot, and optionally the ids without a chunk.
-    """
-    check_mapping(snapshot)
-    if snapshot.get("machine") != "pool":
-        raise other_class(snapshot.get("machine"))
-    if snapshot.get("format") != FORMAT:
-        found = snapshot.get("format")
-        raise SnapshotError(f"pool format {shown(found)} is not known; this release reads {FORMAT}")
-    requests = snapshot.get("requests")
-    if isinstance(requests, list) and all(map(_is_request, requests)):
-        return requests
-    raise SnapshotError(f"requests must be pairs of an id and a snapshot, not {shown(requests)}")
-
-
-def _is_request(item: object) -> bool:
-    return isinstance(item, (list, tuple)) and 2 <= len(item) <= 3
-
-
-def _waiting(attribution: TokenAttribution | None) -> list[Any]:
-    """Return the ids without a chunk, for the snapshot of a request."""
-    if attribution is None or not attribution.waiting:
-        return []
-    return [[*attribution.waiting]]
 
 
 # --- the parts of a request -----------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""Notice outputs that look cumulative: each has all ids so far, so their text is repeated.
+
+In: the ids of each output. Out: a warning (StreamdecWarning), once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any, SupportsIndex
+
+from streamdec.errors import warn
+
+GROWING_OUTPUTS = 3
+"""If this many outputs in a row begin with all ids of the output before, a warning says that the
+outputs seem to be cumulative."""
+
+
+class GrowthWatch:
+    """Warns once if the outputs of a stream look cumulative.
+
+    Args:
+        advice: the part of the warning that says what to do.
+
+    **Memory.** The ids of the last output, while every output so far began with all ids of the
+    previous one.
+    """
+
+    def __init__(self, advice: str) -> None:
+        self.is_over = False
+        """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
+        self._advice = advice
+        self._before: list[SupportsIndex] = []
+        self._num_growing = 0
+
+    def note(self, ids: Sequence[SupportsIndex]) -> None:
+        """Note the ids of the newest output."""
+        before, self._before = self._before, list(ids)
+        if not before:
+            return
+        if len(ids) > len(before) and self._before[: len(before)] == before:
+            self._num_growing += 1
+            if self._num_growing < GROWING_OUTPUTS:
+                return
+            warn(
+                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
+                f"engine's outputs seem to be cumulative and their text is repeated; {self._advice}"
+            )
+        self.is_over, self._before = True, []
+
+
+class RoundsWatch:
+    """Does the same for the rounds of a pool.
+
+    It looks at the lists of one request at a time, until it knows what the engine does.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """As of a GrowthWatch."""
+        self._request_id: Any = None
+        self._watch: GrowthWatch | None = None
+
+    def note(self, request_id: Any, ids: Sequence[SupportsIndex], running: Container[Any]) -> None:
+        """Note the ``ids`` of a request in a round; ``running`` has the running requests."""
+        if self._watch is None or self._request_id not in running:
+            self._request_id = request_id
+            self._watch = GrowthWatch("pass only the new ids of each round")
+        if request_id == self._request_id:
+            self._watch.note(ids)
+            self.is_over = self._watch.is_over
