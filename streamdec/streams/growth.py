@@ -1,6 +1,7 @@
-"""Notice outputs that look cumulative: each has all ids so far, so their text is repeated.
+"""Warn of outputs that look cumulative.
 
-In: the ids of each output. Out: a warning (StreamdecWarning), once.
+Such an output has all ids so far instead of only the new ones, so text is repeated. In: the ids of
+each output. Out: a warning (StreamdecWarning), once.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ STEPPING = "an async generator that steps"
 """The least work of a stream: step, look for text and for the finish, and yield."""
 STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
 """The least work of a stream that reads lists."""
+PATTERN = "step with a pattern"
 OUTPUTS = "iter_chunks, outputs of an engine"
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
@@ -63,6 +64,7 @@ RATIOS = (
     ("iter_chunks, return_token_ids", "iter_chunks"),
     ("step_batch of one id", "step"),
     (EVENT, "step"),
+    (PATTERN, "step"),
     STREAM_RATIO,
     (STEPPING, GENERATOR),
     (STEPPING_LISTS, "iter_chunks"),
@@ -71,6 +73,7 @@ RATIOS = (
     ("wrap(DecodeStream)", "stream"),
     (IDLE, "stream, 4 stops"),
 )
+PATTERNS = StopConditions(stop_regex=r"\nUser\d+:", max_match_length=20)
 POOL_ROUNDS = 10
 DICT = "a dict of decoders"
 POOL = "a round of a pool"
@@ -181,6 +184,7 @@ def _steps(
         "step with 4 stops": lambda: stepped(
             StopSequenceDecoder(tokenizer, conditions).step, fresh(ids)
         ),
+        PATTERN: lambda: stepped(StopSequenceDecoder(tokenizer, PATTERNS).step, token_ids),
         "step_batch of one id": lambda: stepped(
             DecodeStream(tokenizer).step_batch, _lists(fresh(ids), 1)
         ),
