@@ -16,6 +16,7 @@ The second half of the module draws situations and compares ``StopSequenceDecode
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import json
@@ -27,8 +28,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, cast
-
-import regex
 
 from streamdec import (
     EncodeError,
@@ -547,11 +546,6 @@ class Model:
             return Stop(None, self.shown, 1)
         return None
 
-    @property
-    def may_hold_more(self) -> bool:
-        """Whether law 9 allows to withhold more than what may become a match."""
-        return bool(self.conditions.stop_regex) and self.conditions.max_match_length is not None
-
     def is_ignored(self, number: int) -> bool:
         """Whether a stop that token ``number`` (from 1) completes is ignored (law 11)."""
         return self.conditions.min_tokens > 0 and number <= self.conditions.min_tokens
@@ -606,11 +600,12 @@ def only_token(tokenizer: MockTokenizer, text: str) -> int | None:
     token_id = tokenizer.token_to_id(text)
     if text[0].isalnum() or text[-1].isalnum():
         return None
-    try:
-        for beside in ("a", " ", "\n", ".", "<"):
+    for beside in ("a", " ", "\n", ".", "<"):
+        with contextlib.suppress(EncodeError):
             ids = tokenizer.encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
             if [each for each in ids if each == token_id] != [token_id]:
                 return None
+    try:
         ids = tokenizer.encode(text * 3, add_special_tokens=False).ids
     except EncodeError:
         return None
@@ -939,8 +934,8 @@ def text_of(points: Sequence[CodePoint]) -> str:
 
 
 def is_word(character: str) -> bool:
-    r"""Whether ``\b`` takes a character for a part of a word (the library ``regex`` says so)."""
-    return regex.fullmatch(r"\w", character) is not None
+    r"""Whether ``\b`` takes a character for a part of a word (``re`` says so)."""
+    return re.fullmatch(r"\w", character) is not None
 
 
 # --- drawing situations ---------------------------------------------------------------------------
@@ -1229,11 +1224,6 @@ class Run:
 
     def check(self, count: int, expected: Seen) -> None:
         seen = self.seen()
-        if self.model.may_hold_more and expected.finish_reason is None:
-            # A match that would be too long need not be foreseen (law 9): more may be withheld.
-            whole = expected.text + expected.jailed
-            if seen.text + seen.jailed == whole and expected.text.startswith(seen.text):
-                expected = expected._replace(text=seen.text, jailed=seen.jailed)
         if seen != expected:
             raise DifferenceError(f"{self.name}, after {count} operations", seen, expected)
 
@@ -1449,7 +1439,7 @@ def difference_of(case: Case) -> Difference | None:
     """The difference of a case; an exception of the decoder is one."""
     try:
         case[0].conditions.build()
-    except ValueError:
+    except (ValueError, TypeError):  # a marker is missing in what was made smaller
         return None
     try:
         return compare(*case)

@@ -197,7 +197,9 @@ def _only_token(tokenizer: Any, text: str) -> int | None:
     for beside in ("a", " ", "\n", ".", "<", text):
         try:
             ids = encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
-        except StreamdecError:  # the tokenizer has no token for the letter
+        except StreamdecError:  # the tokenizer has no token for the letter, or for the text
+            if beside == text:
+                return None
             continue
         if [*ids].count(token_id) != (3 if beside == text else 1):
             return None

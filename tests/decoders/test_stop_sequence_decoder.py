@@ -10,14 +10,15 @@ import pytest
 
 from streamdec import (
     Chunk,
+    EncodeError,
     MockTokenizer,
+    RewriteError,
     StopConditions,
-    StopRegexTimeoutError,
     StopSequenceDecoder,
 )
 from streamdec.chunks import Withheld
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
-from streamdec.stops import regex_matcher
+from streamdec.stops import endings
 from streamdec.tables.counting import MOST_TALLIED
 
 
@@ -102,12 +103,15 @@ def test_output_is_what_the_tokens_before_each_possible_sequence_give() -> None:
 
 
 def test_a_last_token_whose_release_fails_was_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = decoder_of([b"x", b"\xe4", b"y"], StopConditions(stop_regex="ab", max_tokens=2))
+    def raises(*_: object, **__: object) -> None:
+        raise RewriteError("decode changed its text")
+
+    decoder = decoder_of([b"x", b"\xe4", b"y"], StopConditions(stop="ab", max_tokens=2))
     decoder.step(0)
     before = decoder.snapshot()
     with monkeypatch.context() as patched:
-        patched.setattr(regex_matcher, "TIMEOUT", 0.0)
-        with pytest.raises(StopRegexTimeoutError):
+        patched.setattr(endings, "at_release", raises)
+        with pytest.raises(RewriteError):
             decoder.step(1)
     assert decoder.snapshot() == before
     assert decoder.step(1).text == "\ufffd"
@@ -342,3 +346,14 @@ def test_a_special_token_is_named_once(caplog: pytest.LogCaptureFixture) -> None
         for number in range(5):
             StopSequenceDecoder(tokenizer, StopConditions(["<s>", f"{number}"]))
     assert len([record for record in caplog.records if "'<s>'" in record.getMessage()]) == 1
+
+
+def test_a_marker_that_cannot_be_encoded_is_not_found_by_its_id_in_a_prompt() -> None:
+    """It has an id, but the tokenizer makes it of no text: two special tokens have this text."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"#", b"#", b"x", b"y"], special_ids=[1, 2])
+    with pytest.raises(EncodeError):
+        tokenizer.encode("###")
+    conditions = StopConditions("a", ignore_stops_between=[("#", "x"), (1, "y")])
+    decoder = StopSequenceDecoder(tokenizer, conditions, [1])
+    assert decoder.step_batch([3, 0]).text == "xa", "in the section that the id opens"
+    assert decoder.step_batch([4, 0]).finish_reason == "stop"
