@@ -72,7 +72,7 @@ def lowest(session: nox.Session) -> None:
 @nox.session(name="lowest-core", python=LOWEST_PYTHON, venv_backend="uv")
 def lowest_core(session: nox.Session) -> None:
     """The core with its lowest dependencies, which other extras would raise."""
-    extras = ["testing", "regex", "sentencepiece", "tiktoken"]
+    extras = ["testing", "sentencepiece", "tiktoken"]
     _install_lowest(session, "--group", "core-tests", *(f"--extra={extra}" for extra in extras))
     session.run("python", "-m", "pytest", *(session.posargs or CORE_TESTS))
 

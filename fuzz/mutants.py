@@ -27,6 +27,7 @@ TESTS_FAILED = 1
 CORE_TESTS = ("tests/tables", "tests/stops", "tests/decoders")
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
+PATTERN_LAWS = ("tests/test_stop_patterns.py",)
 
 
 class Mutant(NamedTuple):
@@ -102,8 +103,8 @@ MUTANTS = (
     _core(
         "1: a token is not looked at though its letters may begin a stop",
         "stops/stop_set",
-        'alert |= letters_of("".join(letters))',
-        'alert |= letters_of("".join(sorted(letters)[1:]))',
+        'alert |= letters_of("".join(letters | self.gate.firsts(gate)))',
+        'alert |= letters_of("".join(sorted(letters | self.gate.firsts(gate))[1:]))',
         STOP_LAWS,
     ),
     _core(
@@ -195,6 +196,48 @@ MUTANTS = (
         "while tail and not begins(tail):\n                tail = tail[1:]",
         'if not begins(tail):\n                tail = ""',
         STOP_LAWS,
+    ),
+    _core(
+        "9: a match may be longer than max_match_length",
+        "stops/patterns",
+        "(1 << max(most + 1 - least, 0)) - 1",
+        "(1 << max(most + 2 - least, 0)) - 1",
+        PATTERN_LAWS,
+    ),
+    _core(
+        "9: the shortest match of a pattern counts",
+        "stops/automaton",
+        "return State(left, facts, _oldest(alive)), _oldest(matched)",
+        "return State(left, facts, _oldest(alive)), _oldest(matched & -matched)",
+        PATTERN_LAWS,
+    ),
+    _core(
+        "9: what cannot become a match is withheld",
+        "stops/automaton",
+        "first, alive = self._first, waiting",
+        "first, alive = self._first, waiting | max(paths.values())",
+        PATTERN_LAWS,
+    ),
+    _core(
+        r"9: \b holds at the end of the text",
+        "stops/automaton",
+        "elif after is None:",
+        "elif after is None and before & value[0] == 0:",
+        PATTERN_LAWS,
+    ),
+    _core(
+        "9: a look-behind begins only with a match",
+        "stops/automaton",
+        "[*self._looks, self._start])\n            known = state",
+        "[self._start])\n            known = state",
+        PATTERN_LAWS,
+    ),
+    _core(
+        "12: ^ is not where the gate opened",
+        "stops/automaton",
+        "return State(state.paths, state.before | self.asks & AT_PLACE)",
+        "return state",
+        PATTERN_LAWS,
     ),
     _core(
         "10: text before a stop in its token is lost",

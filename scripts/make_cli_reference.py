@@ -31,7 +31,6 @@ parts need another extra:
 | `bulk` | `bulk` |
 | `chat` | `chat`, and the chat templates in `preflight` |
 | `server` | `serve` |
-| `regex` | `--stop-regex` |
 | `fast` | `verify --encode`; a faster `encode` |
 | `hub` | `--allow-download` |
 | `tiktoken`, `sentencepiece` | tokenizers of these formats |

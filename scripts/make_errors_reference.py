@@ -204,17 +204,17 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             STOPS,
         ),
         Message(
-            "StopRegexTimeoutError",
-            "stop_regex … took more than 0.5 seconds on the text of one token: rewrite it so that "
-            "a text matches in few ways only",
-            "The pattern backtracks: nested repetitions, or alternatives with the same start.",
+            "ValueError",
+            "stop_regex '(?P<x>a)(?P=x)' refers to a group (\\1), but what a group matched is not "
+            "remembered: write the alternatives",
+            "Write `(a|b)\\1` as `aa|bb`.",
             STOPS,
         ),
         Message(
-            "StopRegexTimeoutError",
-            "stop_regex … took more than 5.0 seconds on the text of one stream: rewrite the slow "
-            "pattern so that a text matches in few ways only",
-            "The pattern takes more than 2 milliseconds at many tokens. Rewrite it as above.",
+            "ValueError",
+            "stop_regex 'a{2000}' has more than 1,000 parts, repetitions counted: x{0,9} has 18. "
+            "Use x* or x+ with max_match_length",
+            "Write `x{0,1000}` as `x*` with `max_match_length=1000`.",
             STOPS,
         ),
     ),
@@ -366,12 +366,6 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'",
             "Run the install line. Also for sentencepiece, fastokens, jinja2, pyarrow and others.",
             FORMATS,
-        ),
-        Message(
-            "MissingExtraError",
-            "stop_regex needs the regex library: pip install 'streamdec[regex]'",
-            "Strings, ids and sequences of ids need no library.",
-            STOPS,
         ),
     ),
     "Text to ids": (

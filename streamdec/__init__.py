@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         RewriteError,
         SnapshotError,
         SourceError,
-        StopRegexTimeoutError,
         StreamdecError,
         StreamdecWarning,
         TokenIdError,
@@ -105,7 +104,6 @@ __all__ = [
     "StopConditions",
     "StopMatch",
     "StopReason",
-    "StopRegexTimeoutError",
     "StopSequenceDecoder",
     "StreamdecError",
     "StreamdecWarning",
@@ -150,7 +148,7 @@ _EXPORTS = {
     "decoders.text_stop_decoder": "TextStopDecoder",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
-        QueueFullError RewriteError SnapshotError SourceError StopRegexTimeoutError
+        QueueFullError RewriteError SnapshotError SourceError
         StreamdecError StreamdecWarning TokenIdError TokenizerLibraryError TokenizerLoadError
         UnknownRequestError""",
     "hooks": "Hook add_hook",

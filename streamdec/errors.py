@@ -7,7 +7,6 @@
     ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
     ├── SourceError (ValueError)              change where ids come from: an engine, a file
     ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
-    ├── StopRegexTimeoutError (TimeoutError)  rewrite the pattern: it takes too long
     ├── QueueFullError (RuntimeError)         put again later: the queue is full
     ├── UnknownRequestError (KeyError)        the pool has no such request
     ├── TokenizerLoadError (ValueError)       pass another file, folder or name
@@ -43,7 +42,6 @@ __all__ = [
     "RewriteError",
     "SnapshotError",
     "SourceError",
-    "StopRegexTimeoutError",
     "StreamdecError",
     "StreamdecWarning",
     "TokenIdError",
@@ -256,36 +254,6 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
         super().__init__(f"no output of the source for {seconds:g} seconds")
         self.seconds = seconds
         self.snapshot = snapshot
-
-
-class StopRegexTimeoutError(StreamdecError, TimeoutError):
-    """A stop regex that took too long on one token or one stream.
-
-    When: by a step, ``flush``, ``release`` or ``restore``. All patterns together may take half a
-    second of CPU time for a token. In one stream they may take five seconds, not counting two
-    milliseconds for each token.
-
-    State: the stream is as it was before the token. ``pattern`` is the pattern that took too
-    long, and ``str(error)`` is the ``message``, which names it.
-
-    What to do: rewrite it so that a text matches in few ways: ``(a+)+b`` as ``a+b``.
-
-    >>> from streamdec import (
-    ...     MockTokenizer, StopConditions, StopRegexTimeoutError, StopSequenceDecoder
-    ... )
-    >>> tokenizer = MockTokenizer.from_tokens([b"a" * 60])
-    >>> slow = StopConditions(stop_regex="(a|aa)+(a|aa)+b", max_match_length=64)
-    >>> decoder = StopSequenceDecoder(tokenizer, slow)
-    >>> try:
-    ...     decoder.step(0)
-    ... except StopRegexTimeoutError as error:
-    ...     print(error.pattern, decoder.num_tokens)
-    (a|aa)+(a|aa)+b 0
-    """
-
-    def __init__(self, message: str, pattern: str) -> None:
-        super().__init__(message)
-        self.pattern = pattern
 
 
 class QueueFullError(StreamdecError, RuntimeError):

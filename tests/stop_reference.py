@@ -14,7 +14,6 @@ Where the papers leave a choice, a comment that begins with "Reading:" says whic
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
 import re
@@ -313,15 +312,27 @@ MORE = [
 
 def matches(pattern: str, text: str, start: int, place: int = 0) -> bool:
     """Whether ``text`` from ``start`` on is a whole match; ``^`` holds at ``place``."""
-    if start == place and "^" in pattern.replace("[^", ""):
-        text, start = text[place:], 0
+    if place:
+        there = rf"(?<=\A{re.escape(text[:place])})"
+        pattern = pattern.replace("(?m:^)", rf"(?:{there}|(?<=\n))")
+        pattern = re.sub(r"(?<!\[)\^", lambda _: there, pattern)
     return re.compile(pattern).fullmatch(text, start) is not None
 
 
 @lru_cache(maxsize=100_000)
-def may_become(pattern: str, text: str, start: int, place: int = 0) -> bool:
-    """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out."""
-    return any(matches(pattern, text + more, start, place) for more in MORE)
+def may_become(
+    pattern: str, text: str, start: int, place: int = 0, longest: int | None = None
+) -> bool:
+    """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out.
+
+    A match has at most ``longest`` code points.
+    """
+    size = len(text) - start
+    return any(
+        matches(pattern, text + more, start, place)
+        for more in MORE
+        if longest is None or size + len(more) <= longest
+    )
 
 
 # --- the replay -----------------------------------------------------------------------------------
@@ -357,10 +368,14 @@ def _encoded_alone(tokenizer: MockTokenizer, text: str) -> int | None:
     if found is None or text[0].isalnum() or text[-1].isalnum():
         return None
     for other, times in [("a", 1), (" ", 1), ("\n", 1), (".", 1), ("<", 1), (text, 3)]:
-        with contextlib.suppress(EncodeError):
+        try:
             ids = tokenizer.encode(other + text + other, add_special_tokens=False).ids
-            if list(ids).count(found) != times:
+        except EncodeError:
+            if other == text:
                 return None
+            continue
+        if list(ids).count(found) != times:
+            return None
     return found
 
 
@@ -699,13 +714,12 @@ class _Replay:
     def may_become_a_match(self, text: str, size: int) -> bool:
         """Whether a hidden pattern would match the last ``size`` code points and some more."""
         conditions = self.conditions
-        if conditions.include_stop_str_in_output or size >= (
-            conditions.max_match_length or size + 1
-        ):
+        if conditions.include_stop_str_in_output:
             return False
         place, whole = len(self.seen) - len(text), self.text(0, len(self.seen))
         return any(
-            may_become(each, whole, len(whole) - size, place) for each in conditions.stop_regex
+            may_become(each, whole, len(whole) - size, place, conditions.max_match_length)
+            for each in conditions.stop_regex
         )
 
     def may_become_a_stop(self, suffix: str) -> bool:

@@ -17,7 +17,7 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
-from streamdec.stops.patterns import MAX_PARTS
+from streamdec.stops.patterns import MAX_AGES, MAX_PARTS, read_patterns
 from streamdec.tokenizers._regex_cost import MAX_REGEX
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
@@ -33,19 +33,37 @@ def model_in(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("within", "beyond"),
     [
-        ("x" * MAX_PARTS, "x" * (MAX_PARTS + 1)),
-        (f"(?:ab){{{MAX_PARTS // 2 - 1}}}", f"(?:ab){{{MAX_PARTS // 2}}}c"),
-        ("(?:x{100}){39}", "(?:x{100}){41}"),
-        ("x" + "[ab]?" * 1_000, "x" + "[ab]?" * (MAX_PARTS + 1)),
-        # An engine writes out empty groups, too: these ended the process, or took all memory.
-        ("x" + "(?:){40}" * 40, "x" + "(?:){4000}" * 48),
-        ("x(?:(?:){60}){60}", "x(?:){4294967000}"),
+        ("x" * (MAX_PARTS - 1), "x" * MAX_PARTS),
+        (f"(?:ab){{{MAX_PARTS // 2 - 1}}}", f"(?:ab){{{MAX_PARTS // 2}}}"),
+        ("(?:x{100}){9}", "(?:x{100}){10}"),
+        ("x" + "[ab]?" * 400, "x" + "[ab]?" * MAX_PARTS),
+        ("x{0,499}y", "x{0,500}y"),
+        ("x(?:x{0,20}){20}", "x(?:x{0,20}){4294967000}"),
     ],
 )
 def test_the_parts_of_a_pattern(within: str, beyond: str) -> None:
-    StopConditions(stop_regex=within, max_match_length=5_000)
-    with pytest.raises(ValueError, match=f"more than {MAX_PARTS} parts"):
-        StopConditions(stop_regex=beyond, max_match_length=5_000)
+    StopConditions(stop_regex=within, max_match_length=3_000)
+    with pytest.raises(ValueError, match=f"more than {MAX_PARTS:,} parts"):
+        StopConditions(stop_regex=beyond, max_match_length=3_000)
+
+
+@pytest.mark.parametrize("pattern", ["x" + "(?:){4000}" * 48, "x(?:(?:){60}){60}", "x(?:){429496}"])
+def test_an_empty_part_that_is_repeated_costs_nothing(pattern: str) -> None:
+    [found] = read_patterns([pattern], None)
+    assert found.automaton.num_nodes == 2
+
+
+def test_the_parts_of_all_patterns_together() -> None:
+    patterns = [f"{letter}{{{MAX_PARTS // 4}}}" for letter in "abcd"]
+    StopConditions(stop_regex=patterns[:3])
+    with pytest.raises(ValueError, match=f"1,004 parts together.*at most {MAX_PARTS:,}"):
+        StopConditions(stop_regex=patterns)
+
+
+def test_the_parts_times_the_longest_match() -> None:
+    StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10)
+    with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
+        StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10 + 1)
 
 
 def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:

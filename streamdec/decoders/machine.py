@@ -158,7 +158,7 @@ class Machine(Walk):
     def seen(self) -> tuple[str, tuple[int, ...]]:
         """The end of the text, and the last ids, that may become a stop."""
         tail = self._matching.tail
-        text = tail if isinstance(tail, str) else tail.text[tail.floor :]
+        text = tail if isinstance(tail, str) else tail.text
         return text, self._live[0].node.ids if self._live else ()
 
     @property
@@ -286,7 +286,6 @@ class Machine(Walk):
         Raises:
             SnapshotError: the snapshot is of another tokenizer, class, route or options, is
                 malformed, or is one that no stream can have.
-            StopRegexTimeoutError: the patterns took too long on the text in the snapshot.
             TypeError: a name in ``expected`` is not an option.
         """
         options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)

@@ -54,7 +54,6 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             TokenIdError: ``token_id`` is not such an integer.
             TokenIdError: the tokenizer has no such id, under ``unknown_ids="error"``.
             FinishedError: the stream has ended.
-            StopRegexTimeoutError: the patterns took too long on this token or this stream.
             RewriteError: ``decode`` changed text that was already output, on the windowed route.
 
         After an error the stream is as it was before the token.

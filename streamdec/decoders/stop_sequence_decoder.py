@@ -132,8 +132,8 @@ class StopSequenceDecoder(Machine):
 
         After the end it returns an empty chunk with the reason of the last one.
 
-        Raises ValueError for another ``finish_reason``, and StopRegexTimeoutError and RewriteError
-        as ``step`` does. After an error the stream has not ended.
+        Raises ValueError for another ``finish_reason``, and RewriteError as ``step`` does. After an
+        error the stream has not ended.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
@@ -148,7 +148,7 @@ class StopSequenceDecoder(Machine):
 
         Use it if more input is appended to the text while the stream runs. A later stop cannot
         contain released text. If the released text completes a stop, that ends the stream. Raises
-        FinishedError after the end, and StopRegexTimeoutError and RewriteError as ``step`` does.
+        FinishedError after the end, and RewriteError as ``step`` does.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])

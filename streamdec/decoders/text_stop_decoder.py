@@ -116,7 +116,6 @@ class TextStopDecoder:
         Raises:
             TypeError: ``text`` is not a string.
             FinishedError: the stream has ended.
-            StopRegexTimeoutError: the patterns took too long on this text, or on this stream.
 
         After an error the stream is as it was before the call.
 
@@ -253,8 +252,7 @@ class TextStopDecoder:
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
                 anywhere: all of it is checked.
 
-        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed, and
-        StopRegexTimeoutError if the patterns take too long on the text in it.
+        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed.
         """
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):

@@ -135,7 +135,7 @@ class Walk(StreamState):
         try:
             return self._finish("length", before=out.text)
         except Exception:
-            # A pattern may take too long on the text that the end releases. Undo the token.
+            # ``decode`` may change text that was already output. Undo the token.
             for name, value in saved:
                 setattr(self, name, value)
             raise
@@ -272,8 +272,8 @@ class Walk(StreamState):
         If the withheld text completes a stop, the ``finish_reason`` is ``"stop"``. After the end it
         returns an empty chunk with the reason of the last one.
 
-        Raises ValueError for an unknown ``finish_reason``, and StopRegexTimeoutError and
-        RewriteError as ``step`` does. After an error the stream has not ended.
+        Raises ValueError for an unknown ``finish_reason``, and RewriteError as ``step`` does. After
+        an error the stream has not ended.
         """
         check_finish_reason(finish_reason)
         if self._end is not None:

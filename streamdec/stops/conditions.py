@@ -17,7 +17,6 @@ from typing import Any, Never, Self, SupportsIndex, TypeGuard
 from streamdec.errors import TokenIdError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.patterns import StopPattern, read_patterns
-from streamdec.stops.regex_matcher import matcher_of
 from streamdec.tables.decode_options import Options
 from streamdec.tables.token_ids import check_token_id, is_bool
 
@@ -96,9 +95,8 @@ class StopConditions(_Fields):
             lazy are the same. If several matches end there, the longest is the stop.
             ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
             or what follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text
-            before. Hidden, and withheld as stop strings are. Which characters are letters, digits
-            or spaces, and which differ only in case, is as in the ``regex`` library: ``pip install
-            'streamdec[regex]'``.
+            before. Hidden, and withheld as stop strings are. All patterns together have at most
+            1,000 parts, repetitions counted.
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.
@@ -115,10 +113,10 @@ class StopConditions(_Fields):
             ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
             ``ignore_stops_between``; markers that exclude each other; a length above its bound.
             Also if a pattern is invalid, can match the empty string, or depends on the text after
-            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat.
+            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat;
+            or if it refers to a group, as ``\1`` does.
         TokenIdError: an id is not an integer from 0 to 2**32 - 1.
         TypeError: another argument has a wrong type.
-        MissingExtraError: ``stop_regex`` without the ``regex`` library.
 
     :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
     ``dataclasses.replace`` adds what requests cannot say.
@@ -188,8 +186,6 @@ class StopConditions(_Fields):
             patterns = read_patterns(self.stop_regex, self.max_match_length)
         if max_stop_length is not None or max_total_length is not None:
             self._check_lengths(patterns, max_stop_length, max_total_length)
-        if patterns:
-            matcher_of((), (), patterns)  # what cannot be compiled is rejected here
 
     def _check_lengths(
         self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None

@@ -70,15 +70,17 @@ class Matcher(Protocol):
     start: Any
     """The tail at the beginning of the generated text."""
 
-    @property
-    def firsts(self) -> frozenset[str] | None:
-        """The letters with which a stop may begin; None if it may begin with any letter.
+    def letters(self, tail: Any, *, is_open: bool) -> frozenset[str] | None:
+        """Return letters, such that text without any of them leaves ``tail`` as it is.
 
-        Text without these letters leaves the tail ``start`` as it is.
+        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
         """
 
-    is_cacheable: bool
-    """Whether there are few tails, so that the results of a step are worth caching for each."""
+    def is_cacheable(self, tail: Any) -> bool:
+        """Whether the same steps from ``tail`` are likely to come again.
+
+        Their results are then worth storing.
+        """
 
     def step(self, tail: Any, text: str, *, ignore: bool = False) -> tuple[Any, Hit | None]:
         """Return the tail after ``text``, or the first stop in it.
@@ -120,8 +122,6 @@ class StopStrings:
     """
 
     start = ""
-    is_cacheable = True
-    """A tail is a prefix of a stop, so there are few."""
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
@@ -152,6 +152,16 @@ class StopStrings:
     def longest_tail(self) -> int:
         """The most code points that a tail has."""
         return max(self._lengths, default=1) - 1
+
+    def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
+        """See Matcher."""
+        if tail:
+            return None
+        return self.firsts if is_open else frozenset()
+
+    def is_cacheable(self, tail: str) -> bool:
+        """See Matcher. A tail is a prefix of a stop, so there are few."""
+        return True
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """See Matcher."""

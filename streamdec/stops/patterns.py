@@ -1,40 +1,46 @@
-r"""Stop patterns: parsed and checked when stop conditions are made.
+r"""Stop patterns: parsed, checked and compiled when stop conditions are made.
 
-A pattern has the syntax of Python's ``re``. :mod:`streamdec.stops.regex_syntax` reads it, and
-it is written again from the result, in syntax that ``re`` and ``regex`` read alike. So no pattern
-has a meaning that only ``regex`` knows. (``regex`` defines which characters are letters, digits or
-spaces, and which differ only in case.)
+A pattern has the syntax and the meaning of Python's ``re``. :mod:`streamdec.stops.regex_syntax`
+reads it, and this module makes an :mod:`automaton <streamdec.stops.automaton>` of the result. What
+one letter matches, ``re`` itself decides.
 
 A stop must be known to be complete at its last code point. A pattern that depends on the character
-after its match raises ValueError.
+after its match raises ValueError. So does a back-reference: the automaton does not remember what a
+group matched.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
 
+from streamdec.stops.automaton import (
+    AFTER_ASCII_WORD,
+    AFTER_WORD,
+    BOUNDARY,
+    FORK,
+    LINE,
+    LOOK,
+    MATCH,
+    PLACE,
+    READ,
+    SEEN,
+    Automaton,
+    Node,
+)
 from streamdec.stops.regex_syntax import Parts, Regex, parse, width
 
-MAX_PARTS = 4_000
-"""The most characters and other parts of a pattern, a repeated part counted as often as it must be
-repeated, because the ``regex`` library may expand it."""
-
-CHARACTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
-UNTESTED = "(?:|(?!))"
-"""Matches the empty text, and switches off three optimisations of ``regex``.
-
-Two give wrong matches. At the end of the text, ``regex`` leaves out a repeated part unless the text
-after the repeat can follow. And it turns the alternatives ``[^a]|[^b]`` into ``[^ab]``. The third
-is slow: the search for a partial match of a long run of characters takes time that is cubic in the
-length of the run, even with a timeout."""
-LONGEST_RUN = 16
-"""The most characters of a pattern in a row without an UNTESTED between them."""
+MAX_PARTS = 1_000
+"""The most nodes of all patterns of a stream. They bound the work for a letter."""
+MAX_AGES = 2**22
+"""The most nodes times code points of the longest match: the bits that a stream may have to keep.
+"""
 NEVER = "can never match where it has (?!) or (?<!)"
-BOUNDARIES = {"AT_BOUNDARY": r"\b", "AT_NON_BOUNDARY": r"\B"}
+LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
+"""The flags that change what one letter matches."""
 
 
 class StopPattern(NamedTuple):
@@ -44,30 +50,32 @@ class StopPattern(NamedTuple):
     """As the caller wrote it."""
     longest: int
     """The most code points of a match; longer ones are not found."""
-    reach: int
-    """How many code points before a match the pattern may look at (or find missing); 0 for a
-    pattern that does not look back."""
-    spelled: str
-    r"""The same pattern, in syntax that ``re`` and ``regex`` read alike.
-
-    ``^`` is ``\G``: it holds where a
-    search begins, which must be the place where the gate opened or the text begins."""
-    open_ended: str
-    r"""The same, but at the very end of the text ``\b`` and ``\B`` hold: more may follow."""
-    inner: str
-    """``spelled`` for searches that begin at any other place: ``^`` never holds."""
-    inner_open_ended: str
-    """Like ``open_ended``."""
-    looks_to_place: bool = False
-    """Whether ``^`` is inside a look-behind, so that it may hold before a match begins."""
+    automaton: Automaton
+    """Finds the matches."""
 
 
 def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
-    """Return ``read_pattern`` of each source."""
-    return tuple(read_pattern(source, max_match_length) for source in sources)
+    """Return ``read_pattern`` of each source.
+
+    Raises ValueError also if all of them together are too large.
+    """
+    patterns = tuple(read_pattern(source, max_match_length) for source in sources)
+    parts = sum(pattern.automaton.num_nodes for pattern in patterns)
+    if parts > MAX_PARTS:
+        raise ValueError(
+            f"stop_regex: the patterns have {parts:,} parts together, repetitions counted; at most "
+            f"{MAX_PARTS:,} are allowed"
+        )
+    ages = sum(pattern.automaton.num_nodes * pattern.longest for pattern in patterns)
+    if ages > MAX_AGES:
+        raise ValueError(
+            f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
+            f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
+        )
+    return patterns
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     """Return ``source`` as a stop pattern.
 
@@ -76,18 +84,9 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     """
     try:
         tree = parse(source)
-        spelled, open_ended = _Speller(), _Speller(is_open=True)
-        inner = _Speller(is_inner=True), _Speller(is_open=True, is_inner=True)
+        builder = _Builder()
+        builder.add_whole(tree)
         least, most = width(tree.parts)
-        pattern = StopPattern(
-            source,
-            _longest(most, max_match_length),
-            0,
-            spelled.whole(tree),
-            open_ended.whole(tree),
-            inner[0].whole(tree),
-            inner[1].whole(tree),
-        )
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
     except (OverflowError, RecursionError):
@@ -106,12 +105,8 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             source,
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
-    return pattern._replace(reach=spelled.reach, looks_to_place=spelled.looks_to_place)
-
-
-def _longest(most: float, max_match_length: int | None) -> int:
-    limits = [each for each in (most, max_match_length) if each is not None and each != inf]
-    return int(min(limits, default=0))
+    longest = int(min(most, inf if max_match_length is None else max_match_length))
+    return StopPattern(source, longest, builder.automaton(longest))
 
 
 def _refused(source: str, why: str) -> ValueError:
@@ -128,73 +123,122 @@ class _Place(NamedTuple):
     flags: int
     follow: int = 0
     """The fewest code points of the match that come after it."""
-    back: int | None = None
-    """In a look-behind: how far before the place of the outermost one it may stand."""
-    times: int = 1
-    """How often it must occur."""
 
 
-class _Speller:
-    """Spells what the parser found, and notes how far back it looks."""
+class _Builder:
+    """Makes the nodes of a pattern, the last ones first.
 
-    def __init__(self, *, is_open: bool = False, is_inner: bool = False) -> None:
-        self.reach = 0
-        self.looks_to_place = False
-        self._is_open = is_open
-        self._is_inner = is_inner
-        self._parts = 0
+    So a node knows those after it. Numbers count from the end until ``automaton`` reverses them.
+    """
 
-    def whole(self, tree: Regex) -> str:
-        """The pattern with its global flags.
+    def __init__(self) -> None:
+        self.nodes: list[tuple[int, Any, tuple[int, ...]]] = []
+        self._starts: list[int] = []
+        """The first node of the pattern, and of each look-behind."""
+        self._ends: list[int] = []
+        """The numbers of nodes after each of them."""
+        self._looks: list[tuple[Parts, int]] = []
+        """The look-behinds, outer ones first: the parts of each, and the flags there."""
 
-        ``(?V0)`` selects the syntax of ``re`` in ``regex``.
-        """
-        flags = tree.flags
-        spelled = self._spell(tree.parts, _Place(flags))
-        spelled = f"(?i:{spelled})" if flags & re.IGNORECASE else f"(?:{spelled})"
-        return f"(?V0)(?a){spelled}" if flags & re.ASCII else f"(?V0){spelled}"
+    def add_whole(self, tree: Regex) -> None:
+        """Add the nodes of a pattern and of its look-behinds. Raises _RefusedError."""
+        self._add_graph(tree.parts, tree.flags, self.node(MATCH))
+        for index, (parts, flags) in enumerate(self._looks):  # these may have inner ones
+            self._add_graph(parts, flags, self.node(SEEN, index))
 
-    def _spell(self, parts: Parts, place: _Place) -> str:
-        found = []
-        follow, run = place.follow, 0
+    def _add_graph(self, parts: Parts, flags: int, end: int) -> None:
+        self._starts.append(self._add(parts, _Place(flags), end))
+        self._ends.append(len(self.nodes))
+
+    def automaton(self, longest: int) -> Automaton:
+        """Return the automaton, which finds matches of up to ``longest`` code points."""
+        limits = [longest] * self._ends[0]
+        for (parts, _), end in zip(self._looks, self._ends[1:], strict=True):
+            limits += [int(width(parts)[1])] * (end - len(limits))
+        left = self._letters_left()
+        last = len(self.nodes) - 1
+        nodes = [
+            Node(
+                kind,
+                value,
+                tuple(last - each for each in nexts),
+                (1 << max(most + 1 - least, 0)) - 1,
+            )
+            for (kind, value, nexts), most, least in zip(self.nodes, limits, left, strict=True)
+        ]
+        starts = [last - each for each in self._starts]
+        return Automaton(nodes[::-1], starts[::-1], len(nodes) - self._ends[0])
+
+    def _letters_left(self) -> list[int]:
+        """The fewest letters from each node to the end of its pattern or look-behind."""
+        befores: list[list[int]] = [[] for _ in self.nodes]
+        for number, (_, _, nexts) in enumerate(self.nodes):
+            for each in nexts:
+                befores[each].append(number)
+        left = [-1] * len(self.nodes)
+        now = [number for number, node in enumerate(self.nodes) if node[0] in (MATCH, SEEN)]
+        letters = 0
+        while now:
+            later: list[int] = []
+            while now:
+                number = now.pop()
+                if left[number] < 0:
+                    left[number] = letters
+                    for each in befores[number]:
+                        (later if self.nodes[each][0] == READ else now).append(each)
+            now, letters = later, letters + 1
+        return left
+
+    def node(self, kind: int, value: Any = None, *nexts: int) -> int:
+        """Add a node, and return its number. Raises _RefusedError if there are too many."""
+        if len(self.nodes) >= MAX_PARTS:
+            raise _RefusedError(
+                f"has more than {MAX_PARTS:,} parts, repetitions counted: x{{0,9}} has 18. Use x* "
+                "or x+ with max_match_length"
+            )
+        self.nodes.append((kind, value, nexts))
+        return len(self.nodes) - 1
+
+    def _add(self, parts: Parts, place: _Place, then: int) -> int:
+        """Add nodes that lead through ``parts`` to ``then``. Return the first of them."""
+        follow = place.follow
         for part in reversed(parts):
-            found.append(self._part(part.name, part.value, place._replace(follow=follow)))
-            run = run + 1 if part.name in CHARACTERS else 0
-            if run == LONGEST_RUN:
-                found.append(UNTESTED)
-                run = 0
+            then = self._part(part.name, part.value, place._replace(follow=follow), then)
             follow += part.least
-        return "".join(reversed(found))
+        return then
 
-    def _part(self, name: str, value: Any, place: _Place) -> str:
-        self._count(place.times)
+    def _part(self, name: str, value: Any, place: _Place, then: int) -> int:
         match name:
-            case "LITERAL":
-                return _letter(value)
-            case "NOT_LITERAL":
-                return f"[^{_letter(value)}]"
-            case "ANY":
-                return "(?s:.)" if place.flags & re.DOTALL else "."
-            case "IN":
-                return f"[{''.join(_member(kind, what) for kind, what in value)}]"
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                return self.node(READ, _accepts(name, value, place.flags), then)
             case "BRANCH":
-                choices = [self._spell(each, place) for each in value]
-                return f"(?:{'|'.join(map(_untested, choices))})"
+                return self.node(FORK, None, *(self._add(each, place, then) for each in value))
             case "SUBPATTERN":
-                return self._group(value, place)
+                _, add, remove, inner = value
+                if (add | remove) & (re.ASCII | re.UNICODE):
+                    raise _RefusedError(
+                        "sets (?a) or (?u) in a group: put it at the start of the pattern"
+                    )
+                return self._add(inner, place._replace(flags=(place.flags | add) & ~remove), then)
             case "MAX_REPEAT" | "MIN_REPEAT":
-                # It does not matter which match is found first, and greedy ones are known best.
-                return self._repeat(value, place)
-            case "GROUPREF":
-                return f"(?P=g{value})"
-            case "GROUPREF_EXISTS":
+                # It does not matter which match ``re`` would find first: all are found.
+                return self._repeat(value, place, then)
+            case "GROUPREF" | "GROUPREF_EXISTS":
                 raise _RefusedError(
-                    "uses a conditional group such as (?(1)a|b), which stop patterns do not support"
+                    r"refers to a group (\1), but what a group matched is not remembered: write "
+                    "the alternatives"
                 )
             case "AT":
-                return self._anchor(value, place)
+                return self._anchor(value, place, then)
             case "ASSERT" | "ASSERT_NOT":
-                return self._look(value, place, wanted=name == "ASSERT")
+                direction, inner = value
+                if direction > 0:
+                    raise _RefusedError(
+                        "has a look-ahead, but the text after the match is not known yet: leave it "
+                        "out, or name the character"
+                    )
+                self._looks.append((inner, place.flags))
+                return self.node(LOOK, (len(self._looks) - 1, name == "ASSERT"), then)
             case "ATOMIC_GROUP" | "POSSESSIVE_REPEAT":
                 raise _RefusedError(
                     "has an atomic group or a possessive repeat: these match depending on the text "
@@ -204,72 +248,68 @@ class _Speller:
                 raise _RefusedError(NEVER)
         raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
-    def _group(self, value: Any, place: _Place) -> str:
-        number, add, remove, inner = value
-        if (add | remove) & (re.ASCII | re.UNICODE):
-            raise _RefusedError("sets (?a) or (?u) in a group: put it at the start of the pattern")
-        spelled = self._spell(inner, place._replace(flags=(place.flags | add) & ~remove))
-        if add & re.IGNORECASE:
-            spelled = f"(?i:{spelled})"
-        elif remove & re.IGNORECASE:
-            spelled = f"(?-i:{spelled})"
-        return f"(?:{spelled})" if number is None else f"(?P<g{number}>{spelled})"
-
-    def _repeat(self, value: Any, place: _Place) -> str:
+    def _repeat(self, value: Any, place: _Place, then: int) -> int:
         least, most, inner = value
-        times = place.times * max(least, 1)
-        before = self._parts
-        spelled = self._spell(inner, place._replace(times=times))
-        self._count(times - (self._parts - before))  # an empty group is written out, too
-        if self._is_open and not (len(inner) == 1 and inner[0].name in CHARACTERS):
-            spelled = UNTESTED + spelled
-        return f"(?:{spelled}){{{least},{'' if most == inf else most}}}"
+        start = then
+        if most == inf:
+            start = self.node(FORK)  # its nexts are known after the parts that lead back to it
+            body = self._add(inner, place, start)
+            self.nodes[start] = (FORK, None, (body, then))
+        else:
+            for _ in range(most - least):
+                body = self._add(inner, place, start)
+                if body == start:
+                    break  # the parts are empty
+                start = self.node(FORK, None, body, then)
+        for _ in range(least):
+            body = self._add(inner, place, start)
+            if body == start:
+                break
+            start = body
+        return start
 
-    def _anchor(self, name: str, place: _Place) -> str:
-        self._look_back((place.back or 0) + 1)
-        if name in BOUNDARIES:
-            sign = BOUNDARIES[name]
+    def _anchor(self, name: str, place: _Place, then: int) -> int:
+        if name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
+            wanted = name == "AT_BOUNDARY"
             if place.follow < 1:
+                sign = r"\b" if wanted else r"\B"
                 raise _RefusedError(
-                    rf"may end at {sign}, which asks for the next character: that is not known "
+                    f"may end at {sign}, which asks for the next character: that is not known "
                     "yet when the stop is complete. Leave it out, or name the character"
                 )
-            return rf"(?:{sign}|\Z)" if self._is_open else sign
+            fact = AFTER_ASCII_WORD if place.flags & re.ASCII else AFTER_WORD
+            return self.node(BOUNDARY, (fact, wanted), then)
         if name in ("AT_END", "AT_END_STRING"):
             raise _RefusedError(
                 r"uses $ or \Z, but the end of the text is not known while it streams: leave it out"
             )
-        self.looks_to_place = self.looks_to_place or place.back is not None
-        first = "(?!)" if self._is_inner else r"\G"
-        if name == "AT_BEGINNING" and place.flags & re.MULTILINE:
-            return rf"(?:{first}|(?<=\n))"
-        return first
-
-    def _look(self, value: Any, place: _Place, *, wanted: bool) -> str:
-        direction, inner = value
-        if direction > 0:
-            raise _RefusedError(
-                "has a look-ahead, but the text after the match is not known yet: leave it out, or "
-                "name the character"
-            )
-        back = (place.back or 0) + width(inner)[0]  # re rejects a width that is not fixed
-        self._look_back(back)
-        spelled = self._spell(inner, place._replace(back=back, follow=0))
-        return f"(?<={spelled})" if wanted else f"(?<!{spelled})"
-
-    def _count(self, parts: int) -> None:
-        """Count ``parts`` more; a negative number counts as none. Raises _RefusedError."""
-        self._parts += max(parts, 0)
-        if self._parts > MAX_PARTS:
-            raise _RefusedError(f"has more than {MAX_PARTS} parts, repetitions counted")
-
-    def _look_back(self, width: int) -> None:
-        self.reach = max(self.reach, width)
+        is_line = name == "AT_BEGINNING" and place.flags & re.MULTILINE
+        return self.node(LINE if is_line else PLACE, None, then)
 
 
-def _untested(choice: str) -> str:
-    """Return an alternative that ``regex`` does not merge with others: see UNTESTED."""
-    return UNTESTED + choice if choice.startswith("[^") else choice
+def _accepts(name: str, value: Any, flags: int) -> Callable[[str], object]:
+    """Return a function that tells whether a letter matches this part of a pattern."""
+    if name == "ANY":
+        return str if flags & re.DOTALL else "\n".__ne__  # every letter is true
+    if not flags & re.IGNORECASE:
+        if name == "LITERAL":
+            return _letter(value).__eq__
+        if name == "NOT_LITERAL":
+            return _letter(value).__ne__
+    match name:
+        case "LITERAL":
+            spelled = re.escape(_letter(value))
+        case "NOT_LITERAL":
+            spelled = f"[^{re.escape(_letter(value))}]"
+        case _:
+            spelled = f"[{''.join(_member(kind, what) for kind, what in value)}]"
+    return _test(spelled, flags & (re.IGNORECASE | re.ASCII))
+
+
+@lru_cache(maxsize=1_024)
+def _test(spelled: str, flags: int) -> Callable[[str], object]:
+    matches = re.compile(spelled, flags).fullmatch
+    return lru_cache(maxsize=512)(lambda letter: matches(letter) is not None)
 
 
 def _member(kind: str, value: Any) -> str:
@@ -278,18 +318,13 @@ def _member(kind: str, value: Any) -> str:
         case "NEGATE":
             return "^"
         case "LITERAL":
-            return _letter(value)
+            return re.escape(_letter(value))
         case "RANGE":
-            return "-".join(map(_escaped, value))
+            return "-".join(re.escape(_letter(each)) for each in value)
     return str(value)
 
 
 def _letter(code: int) -> str:
     if 0xD800 <= code < 0xE000:
         raise _RefusedError("has a lone surrogate")
-    return _escaped(code)
-
-
-def _escaped(code: int) -> str:
-    letter = chr(code)
-    return letter if letter.isascii() and letter.isalnum() else f"\\U{code:08x}"
+    return chr(code)

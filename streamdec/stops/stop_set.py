@@ -55,8 +55,8 @@ from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.gate import OPEN, Gate, PromptMarkers, gate_of
 from streamdec.stops.matcher import Hit, Matcher
+from streamdec.stops.pattern_matcher import matcher_of
 from streamdec.stops.patterns import StopPattern, read_patterns
-from streamdec.stops.regex_matcher import matcher_of
 from streamdec.stops.sequences import Node, tree_of
 from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
 from streamdec.tables.table import Table
@@ -73,8 +73,6 @@ STORED_SIZE = 150
 """Bytes of a stored text."""
 PREFIX_SIZE = 64
 """Bytes of a code point of a stop: one prefix ends there."""
-PATTERN_SIZE = 2**17
-"""Bytes of a pattern."""
 
 Known: TypeAlias = "tuple[Chunk | None, Matching, bool] | None"
 """The chunk to output (None: the token's own chunk), the next state, and whether older marks are
@@ -186,6 +184,7 @@ class StopSet:
 
     __slots__ = (
         "_alert",
+        "_automata",
         "_named",
         "_own_size",
         "_prompt_markers",
@@ -245,9 +244,8 @@ class StopSet:
         self.noted_size = 0
         """The size that StopSets counted last."""
         texts = (*conditions.stop, *conditions.visible_stop)
-        self._own_size = (
-            SET_SIZE + PREFIX_SIZE * sum(map(len, texts)) + PATTERN_SIZE * len(patterns)
-        )
+        self._own_size = SET_SIZE + PREFIX_SIZE * sum(map(len, texts))
+        self._automata = [pattern.automaton for pattern in patterns]
         self.first: Matching = self._made(self.gate.start, self.matcher.start, "")
         """The state of a stream that begins, if its prompt does not matter."""
 
@@ -255,7 +253,8 @@ class StopSet:
     def size(self) -> int:
         """How many bytes it takes, estimated."""
         states = STATE_SIZE * len(self._states)
-        return self._own_size + states + STORED_SIZE * self.num_stored
+        patterns = sum(automaton.num_bytes for automaton in self._automata)
+        return self._own_size + states + STORED_SIZE * self.num_stored + patterns
 
     # --- states
 
@@ -272,14 +271,12 @@ class StopSet:
         jailed = matcher.jailed(tail) if is_open else ""
         size = matcher.size(tail)
         alert = self._alert
-        if size or marker_tail or matcher.firsts is None:
+        letters = None if marker_tail else matcher.letters(tail, is_open=is_open)
+        if letters is None:
             alert |= LETTERS
         else:
-            letters = self.gate.firsts(gate)
-            if is_open:
-                letters |= matcher.firsts
-            alert |= letters_of("".join(letters))
-        stops = self if matcher.is_cacheable else None
+            alert |= letters_of("".join(letters | self.gate.firsts(gate)))
+        stops = self if matcher.is_cacheable(tail) else None
         return Matching(stops, alert, gate, tail, marker_tail, jailed, size)
 
     def after_prompt(self, tokenizer: Decoder, prompt: Sequence[SupportsIndex]) -> Matching:
@@ -349,7 +346,7 @@ class StopSet:
         """Return what ``text`` does in ``state``.
 
         The first ``skip`` code points cannot be part of a stop or marker. With ``ignore``, complete
-        stops are ordinary text. Raises StopRegexTimeoutError.
+        stops are ordinary text.
         """
         matcher, withheld = self.matcher, state.jailed + text
         gate, tail, marker_tail = state.gate, state.tail, state.marker_tail

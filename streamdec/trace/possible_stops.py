@@ -7,9 +7,8 @@ state is read, so gates, the prompt and ignored stops are taken into account.
 from __future__ import annotations
 
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.errors import StopRegexTimeoutError
+from streamdec.stops.pattern_matcher import matcher_of
 from streamdec.stops.patterns import read_patterns
-from streamdec.stops.regex_matcher import matcher_of
 from streamdec.trace.records import PossibleStop
 
 
@@ -41,15 +40,9 @@ def _begun(stop: str, tail: str) -> int:
 
 
 def _begun_pattern(source: str, max_match_length: int | None, tail: str) -> int:
-    """The number of last letters of ``tail`` that may become a match.
-
-    It is 1 if that takes too long to know.
-    """
+    """The number of last letters of ``tail`` that may become a match."""
     alone = matcher_of((), (), read_patterns([source], max_match_length))
-    try:
-        return len(alone.jailed(alone.step(alone.start, tail, ignore=True)[0]))
-    except StopRegexTimeoutError:
-        return 1
+    return len(alone.jailed(alone.step(alone.start, tail, ignore=True)[0]))
 
 
 def _is_begun(sequence: tuple[int, ...], ids: tuple[int, ...]) -> bool:

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from streamdec import (
     MockTokenizer,
     StopConditions,
-    StopRegexTimeoutError,
     StopSequenceDecoder,
     TokenIdError,
 )
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import Rollout, decode_rollouts, rollouts
-from streamdec.stops import regex_matcher
 from tests.bulk.test_arrays import FEWER, STOPPED, subject
 from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by
@@ -399,18 +397,6 @@ def test_a_bad_prompt_ends_its_row_alone() -> None:
     found = decode_rollouts([[0], [1]], TOKENIZER, prompt_token_ids=[[-1], [0]])
     assert [(each.text, each.finish_reason) for each in found] == [("", "error"), (" you", None)]
     assert isinstance(found[0].error, TokenIdError)
-
-
-@both_ways
-def test_a_pattern_that_takes_too_long_ends_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.02)
-    tokenizer = MockTokenizer.from_tokens([b"Hi ", b"a", b"!"])
-    conditions = StopConditions(stop_regex="(?:(a|aa)+b)", max_match_length=200)
-    found = decode_rollouts([[0, *[1] * 199], [0, 2]], tokenizer, conditions)
-    assert [each.finish_reason for each in found] == ["error", None]
-    assert isinstance(found[0].error, StopRegexTimeoutError)
-    assert found[0].text == tokenizer.decode(found[0].token_ids)
-    assert found[1].text == "Hi !"
 
 
 # --- calls that are wrong -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, admission, bodies
 from streamdec.server.connections import Connection
-from streamdec.stops import patterns, regex_matcher, stop_set, stop_sets
+from streamdec.stops import patterns, stop_set, stop_sets
 from streamdec.streams import reading, token_queue
 from streamdec.tables import byte_table, table, window
 from streamdec.tokenizers import _reading, folder_files
@@ -31,8 +31,8 @@ SERVER = ServerLimits()
 @pytest.mark.parametrize(
     "said",
     [
-        f"{regex_matcher.TIMEOUT} s of CPU time",
-        f"{patterns.MAX_PARTS:,} parts, repetitions counted",
+        f"{patterns.MAX_PARTS:,} parts, repetitions counted; a letter costs",
+        f"parts times the longest match: {patterns.MAX_AGES:,} bits",
         f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
         f"stop sets of one table | {STOP_SETS}",
         f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",

@@ -90,7 +90,6 @@ def test_a_message_is_a_real_one(
 MADE = {
     errors.TokenIdError: ("m", -1, 4),
     errors.IdleTimeoutError: (1.5, {"format": 1}),
-    errors.StopRegexTimeoutError: ("m", "a+"),
 }
 
 

@@ -174,7 +174,6 @@ def stop_strings() -> None:
 
 
 def stop_regexes() -> None:
-    pytest.importorskip("regex")
     assert stopped(b"Hi 42 x", stop_regex=r"[0-9]{2}")[0] == "Hi "
 
 

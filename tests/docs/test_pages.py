@@ -189,7 +189,6 @@ NEEDS = {
     "cli": r"^(?:.*\| )?streamdec [a-z]",
     "otel": r"OpenTelemetryMetrics",
     "prometheus": r"PrometheusMetrics",
-    "regex": r"stop_regex=|--stop-regex",
     "server": r"streamdec\.server|streamdec serve",
     "testing": r"streamdec\.testing",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import re
 import sys
@@ -35,6 +36,7 @@ from streamdec import (
     stream,
 )
 from tests.integrations.vocabularies import byte_fallback
+from tests.support.files import tekken
 from tests.support.pages import Page, make_model_folder
 
 PAGE = Page("docs/how-to/troubleshooting.md")
@@ -217,11 +219,14 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         load_tokenizer(tmp_path / "x.json")
 
 
-def test_a_missing_library_comes_with_the_line_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_comes_with_the_line_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     says("the message has the line to install")
-    monkeypatch.setitem(sys.modules, "regex", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[regex\]'"):
-        StopSequenceDecoder(MockTokenizer(), StopConditions(stop_regex="[ab]{3}unseen"))
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    (tmp_path / "tekken.json").write_text(json.dumps(tekken()), encoding="utf-8")
+    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
+        load_tokenizer(tmp_path / "tekken.json")
 
 
 def test_snapshots_say_what_does_not_fit(tokenizer: Any) -> None:

@@ -112,7 +112,7 @@ BREAKS = (
     Break("ctc", Collapse, "load", lambda *_: (None, False)),
     Break("pieces", Replacers, "is_tails", lambda *_: False),
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
-    Break("pattern_cost", patterns, "LONGEST_RUN", 10_000),
+    Break("pattern_cost", patterns, "MAX_PARTS", 2**20),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("load_cost", tekken, "MAX_SPECIAL", 2**24),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
@@ -68,7 +67,6 @@ def test_each_of_them_alone_would_withhold_text(situation: Situation) -> None:
 
 
 def test_they_are_named_in_the_order_in_which_they_would_begin() -> None:
-    pytest.importorskip("regex")
     assert may_become(
         [3, 2],
         stop=["cX", "bcX", "aX"],
@@ -78,7 +76,6 @@ def test_they_are_named_in_the_order_in_which_they_would_begin() -> None:
 
 
 def test_a_sequence_is_no_reason_to_name_patterns() -> None:
-    pytest.importorskip("regex")
     assert may_become(
         [0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_match_length=9
     ) == ((0, 0),)

@@ -85,7 +85,6 @@ def test_what_is_told_of_a_token() -> None:
 
 
 def test_a_pattern_is_what_text_may_become() -> None:
-    pytest.importorskip("regex")
     conditions = StopConditions(stop_regex=[r"\nU\w{5}"])
     tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
     tracer.step_batch([3, 4])

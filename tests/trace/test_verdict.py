@@ -156,7 +156,6 @@ def test_a_token_that_gives_something_else_is_named(conditions: dict[str, Any]) 
 
 
 def test_text_that_is_lost_before_a_regex_is_a_difference() -> None:
-    pytest.importorskip("regex")
     tracer = traced(IDS, stop_regex=[r"\n\w+:"], max_match_length=9)
     assert tracer.finish_reason == "stop"
     verdict = broken(tracer, 4, LOST)

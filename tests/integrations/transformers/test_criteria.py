@@ -8,7 +8,6 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions
 from streamdec.integrations.transformers import StopSequenceCriteria
-from streamdec.stops import regex_matcher
 from tests.integrations.transformers.scripted import (
     MODELS,
     Model,
@@ -113,19 +112,13 @@ def test_it_stands_beside_other_criteria() -> None:
     assert found.shape[1] == width + 5
 
 
-def test_a_row_that_cannot_be_decoded_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_cannot_be_decoded_ends_alone() -> None:
     tokenizer = MockTokenizer.from_tokens([b"Hi", b"!"])
     criteria = StopSequenceCriteria(tokenizer, unknown_ids="error", prompt_length=1)
     assert criteria(torch.tensor([[0, 1], [0, 9]])).tolist() == [False, True]
     assert criteria(torch.tensor([[0, 1, 1], [0, 9, 9]])).tolist() == [False, True]
     assert "token 0" in str(criteria.errors[1])
     assert [*criteria.errors] == [1]
-    monkeypatch.setattr(regex_matcher, "TIMEOUT", 0.0)
-    criteria = StopSequenceCriteria(
-        tokenizer, stop_regex="(?:(H|Hi)+x)", max_match_length=9, prompt_length=0
-    )
-    assert criteria(torch.tensor([[0]])).tolist() == [True]
-    assert isinstance(criteria.errors[0], TimeoutError)
 
 
 # --- calls that are wrong -------------------------------------------------------------------------
