@@ -603,7 +603,7 @@ def only_token(tokenizer: MockTokenizer, text: str) -> int | None:
     for beside in ("a", " ", "\n", ".", "<"):
         with contextlib.suppress(EncodeError):
             ids = tokenizer.encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
-            if [each for each in ids if each == token_id] != [token_id]:
+            if ids.count(token_id) != (3 if beside == text else 1):
                 return None
     try:
         ids = tokenizer.encode(text * 3, add_special_tokens=False).ids
