@@ -311,7 +311,13 @@ class Automaton:
             return None
         known = self._letters.get(state.before)
         if known is None:
-            found = {each for each in ASCII_LETTERS if self.step(state, each) != (state, 0)}
+            reads, _, _ = self._visit({self._start: 1}, 0, 0, doubts=True)
+            begins = [self._nodes[number].value for number, _ in reads]
+            found = {
+                letter
+                for letter in ASCII_LETTERS
+                if self._facts(letter) != state.before or any(each(letter) for each in begins)
+            }
             # U+0080 stands for all letters that are not ASCII.
             known = self._letters[state.before] = frozenset((*found, "\x80"))
         return known

@@ -38,9 +38,6 @@ MAX_PARTS = 1_000
 MAX_AGES = 2**22
 """The most nodes times code points of the longest match: the bits that a stream may have to keep.
 """
-NEVER = "can never match where it has (?!) or (?<!)"
-LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
-"""The flags that change what one letter matches."""
 
 
 class StopPattern(NamedTuple):
@@ -245,7 +242,7 @@ class _Builder:
                     "after them, which is not known yet; use an ordinary group or repeat"
                 )
             case "FAILURE":
-                raise _RefusedError(NEVER)
+                raise _RefusedError("can never match where it has (?!) or (?<!)")
         raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
