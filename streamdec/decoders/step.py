@@ -11,8 +11,8 @@
 Everything else is for the slow path (:mod:`streamdec.decoders.walk`).
 
 The call of a Python function takes as long as points 1 to 3. So ``feed`` and the loop of ``stream``
-repeat these points, and call ``step`` for all other tokens. A change of these points must be made
-in all three places.
+repeat points 1, 2, 3 and 5, and call ``step`` for all other tokens. A change of these points must
+be made in all three places.
 """
 
 from __future__ import annotations
@@ -143,17 +143,32 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
         texts: list[str] = []
         chunk = NOTHING
-        row, tally, free = self._row, self._tally, self._free
+        row, tally, free, moving = self._row, self._tally, self._free, self._matching.free_moving
+        named = self._ids or ()
         try:
             for token_id in ids:
                 try:
                     if token_id > 1 or (type(token_id) is int and token_id >= 0):  # type: ignore[operator]
-                        chunk, letters, after, _ = row[token_id]
-                        if letters < free:
-                            after += tally
-                            if after < 0.0:
+                        chunk, letters, after, then = row[token_id]
+                        after += tally
+                        if after < 0.0:
+                            if letters < free:
                                 texts.append(chunk.text)
                                 tally = after
+                                continue
+                            if (
+                                MOVES <= letters < moving
+                                and type(token_id) is int
+                                and token_id not in named
+                            ):
+                                if then is None:
+                                    self._prefix, self._read = self._read, after
+                                    then = self._table.idle_row
+                                elif self._moved != tally:
+                                    self._prefix, self._read = tally - TOKEN_TALLY, tally
+                                self._row = row = then
+                                self._moved = tally = after
+                                texts.append(chunk.text)
                                 continue
                 except Exception:  # noqa: BLE001 (``step`` raises it again, or the clear error)
                     pass
@@ -161,6 +176,7 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
                 chunk = self.step_chunk(token_id)
                 texts.append(chunk.text)
                 row, tally, free = self._row, self._tally, self._free
+                moving = self._matching.free_moving
                 if chunk.finish_reason is not None:
                     break
         except Exception as error:

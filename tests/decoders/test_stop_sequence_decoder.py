@@ -6,15 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import anyio
 import pytest
 
 from streamdec import (
     Chunk,
+    DecodeStream,
     EncodeError,
     MockTokenizer,
     RewriteError,
     StopConditions,
     StopSequenceDecoder,
+    wrap,
 )
 from streamdec.chunks import Withheld
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
@@ -357,3 +360,27 @@ def test_a_marker_that_cannot_be_encoded_is_not_found_by_its_id_in_a_prompt() ->
     decoder = StopSequenceDecoder(tokenizer, conditions, [1])
     assert decoder.step_batch([3, 0]).text == "xa", "in the section that the id opens"
     assert decoder.step_batch([4, 0]).finish_reason == "stop"
+
+
+@pytest.mark.parametrize("marker", [False, True])
+@pytest.mark.parametrize("way", ["step", "step_batch", "stream", "stream of lists"])
+def test_an_id_that_other_streams_met_before_it_was_a_stop_is_one(way: str, marker: bool) -> None:
+    """It is met inside a character, where the table does not note which ids are named."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9", b"b"])
+    ids = [0, 1, 2, 3]
+    assert "".join(DecodeStream(tokenizer).step_batch(ids)) == "aéb"
+    conditions = StopConditions(stop_token_ids=[2])
+    if marker:
+        conditions = StopConditions("b", enable_stops_after=2)
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+
+    async def read() -> list[str]:
+        source = [ids] if way == "stream of lists" else ids
+        return [chunk.text async for chunk in wrap(source, decoder)]
+
+    if way == "step":
+        texts = [decoder.step(each).text for each in ids[: 4 if marker else 3]]
+    else:
+        texts = [decoder.step_batch(ids).text] if way == "step_batch" else anyio.run(read)
+    assert "".join(texts) == ("aé" if marker else "a\ufffd")
+    assert decoder.finish_reason == "stop"
