@@ -248,6 +248,8 @@ def kind_of(outcome: Outcome, oracle: Oracle) -> str | None:
         if isinstance(matched, str) and ours.startswith(right):
             if theirs == ours:
                 return "alike: the scheduler had sent a part of the stop"
+            if matched.startswith(ours[len(right) :]):
+                return "the scheduler had sent a part of the stop"
             if matched in oracle.decode(outcome.ids[:-1], skip=skip):
                 return "the scheduler finds a stop late"
         return "unexplained: not the oracle's"
