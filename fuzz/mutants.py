@@ -74,27 +74,6 @@ MUTANTS = (
         CORE_TESTS,
     ),
     _core(
-        "0: stream() does not move to the next state",
-        "streams/text_stream",
-        "machine._row, machine._moved, machine._tally = row, tally, tally",
-        "machine._moved, machine._tally = tally, tally",
-        ("tests/streams",),
-    ),
-    _core(
-        "0: stream() leaves the offsets behind",
-        "streams/text_stream",
-        "elif machine._moved != before:",
-        "elif machine._moved == before:",
-        ("tests/streams",),
-    ),
-    _core(
-        "0: stream() takes an id that is a marker for text",
-        "streams/text_stream",
-        "if tally < 0.0 and (ids is None or output not in ids):",
-        "if tally < 0.0:",
-        CORE_TESTS,
-    ),
-    _core(
         "0: several ids at once take an id that is a stop for text",
         "decoders/step",
         "and token_id not in named",

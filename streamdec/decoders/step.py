@@ -10,9 +10,9 @@
 
 Everything else is for the slow path (:mod:`streamdec.decoders.walk`).
 
-The call of a Python function takes as long as points 1 to 3. So ``feed`` and the loop of ``stream``
-repeat points 1, 2, 3 and 5, and call ``step`` for all other tokens. A change of these points must
-be made in all three places.
+The call of a Python function takes as long as points 1 to 3. So ``feed`` repeats points 1, 2, 3 and
+5, the loop of ``stream`` repeats points 1 to 3, and both call ``step`` for all other tokens. A
+change of these points must be made in all three places.
 """
 
 from __future__ import annotations

@@ -46,8 +46,7 @@ from streamdec.streams.outputs import is_plain, not_a_source
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.streams.token_queue import TokenQueue
-from streamdec.tables.counting import TOKEN_TALLY
-from streamdec.tables.letters import MOVES, SLOW
+from streamdec.tables.letters import SLOW
 from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextStream", "stream", "wrap"]
@@ -216,7 +215,7 @@ async def _chunks(
             if type(output) is plain_type and output >= 0:
                 # As in machine.step, whose call would take longer than these lines.
                 try:
-                    chunk, letters, tally, row = machine._row[output]
+                    chunk, letters, tally, _ = machine._row[output]
                 except LookupError:
                     letters = SLOW
                 if letters < machine._free:
@@ -224,23 +223,6 @@ async def _chunks(
                     if tally < 0.0:
                         machine._tally = tally
                         yield chunk
-                        left -= 1
-                        if left <= 0:
-                            left = MAX_TOKENS_AT_ONCE
-                            await checkpoint()
-                        continue
-                elif MOVES <= letters < machine._matching.free_moving:
-                    before, ids = machine._tally, machine._ids
-                    tally += before
-                    if tally < 0.0 and (ids is None or output not in ids):
-                        if row is None:
-                            machine._prefix, machine._read = machine._read, tally
-                            row = machine._table.idle_row
-                        elif machine._moved != before:
-                            machine._prefix, machine._read = before - TOKEN_TALLY, before
-                        machine._row, machine._moved, machine._tally = row, tally, tally
-                        if chunk.text or shows_all:
-                            yield chunk
                         left -= 1
                         if left <= 0:
                             left = MAX_TOKENS_AT_ONCE
