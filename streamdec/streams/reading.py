@@ -173,6 +173,11 @@ class Reading:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.last = chunk
 
+    def leave(self) -> None:
+        """Note that nobody can read the stream any more, so that others may step the machine."""
+        if self.stepper.statistics is not None:
+            self.stepper.statistics.freeze()
+
     def report_end(self, error: BaseException | None) -> None:
         """Report the end to the hooks; ``error`` was raised by the source or the reader."""
         self.stepper.report_end(self.last, self._error or error)
@@ -216,13 +221,16 @@ class BaseStream(Generic[M]):
         self._reading = Reading(decoder, **options)
         self._is_entered = False
 
-    def _own_decoder(self) -> None:
-        """Reject other streams and pools on the decoder from now on.
+    def _own_decoder(self, chunks: object) -> None:
+        """Reject other streams and pools on the decoder while the generator ``chunks`` is open.
+
+        If a loop is left early and nothing else refers to its generator, the event loop closes the
+        generator later. But nobody can read it any more, so the decoder is free at once.
 
         A constructor calls this last, so that a stream that was not made owns no decoder. Raises
         RuntimeError if another stream or pool steps the decoder.
         """
-        own(self.decoder, self._reading)
+        own(self.decoder, self._reading, chunks)
 
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""

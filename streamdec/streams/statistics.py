@@ -35,6 +35,7 @@ class StreamStatistics:
 
     __slots__ = (
         "_before",
+        "_frozen",
         "_held",
         "_hooks",
         "_jailed",
@@ -55,6 +56,8 @@ class StreamStatistics:
         """Steps without text after which bytes were held, and after which text was jailed."""
         self._most = Withheld()
         self._before = self._counts()
+        self._frozen: _Counts | None = None
+        """The counts when others were allowed to step the machine; None if they were not."""
 
     def _counts(self) -> _Counts:
         machine = self._machine
@@ -92,6 +95,10 @@ class StreamStatistics:
 
     # --- its end
 
+    def freeze(self) -> None:
+        """Count no more, because others may step the machine."""
+        self._frozen = self._counts()
+
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end of the stream.
 
@@ -103,7 +110,7 @@ class StreamStatistics:
             self._not_chunks += self._last is None and not last.text
         if isinstance(error, Exception):
             reason = "error"
-        now, before = self._counts(), self._before
+        now, before = self._frozen or self._counts(), self._before
         tokens = now.tokens - before.tokens
         event = StreamEnded(
             tokenizer_type=type_of(self._machine.tokenizer),

@@ -79,7 +79,7 @@ class TextIterator(BaseStream[M]):
         self._chunks = _chunks(self._reading, pulled, self._closing)
         if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
             self._chunks = _split(self._chunks)
-        self._own_decoder()
+        self._own_decoder(self._chunks)
 
     # --- reading
 

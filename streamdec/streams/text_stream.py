@@ -125,7 +125,7 @@ class TextStream(BaseStream[M]):
         if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
-        self._own_decoder()
+        self._own_decoder(chunks)
 
     # --- reading
 
