@@ -8,6 +8,7 @@ from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.mistakes import NOWHERE, unknown_option
@@ -220,9 +221,7 @@ def decoder_of(
         given["conditions"] = conditions
     if decoder is None:
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
-    machine: Any = decoder
-    if not isinstance(decoder, StopSequenceDecoder):
-        machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
+    machine = decoder_behind(decoder)
     if not isinstance(machine, StopSequenceDecoder):
         runs = hasattr(machine, "step_chunk") or isinstance(decoder, TextStopDecoder)
         hint = "; use wrap(source, decoder), or TextIterator for a plain source" if runs else ""

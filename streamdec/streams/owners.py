@@ -10,11 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
 
-from streamdec.decoders.machine import Machine
-from streamdec.decoders.sequence import Sequence
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
-
-DECODERS = Machine, Sequence, TextStopDecoder
+from streamdec.decoders.stepping import decoder_behind
 
 
 class _Owner(NamedTuple):
@@ -34,7 +30,7 @@ def own(machine: Any, owner: object, reader: object = None) -> None:
     only valid until the reader is deleted. If the owner then still exists, its ``leave()`` is
     called. Raises RuntimeError if another stream or pool steps ``machine``.
     """
-    decoder = _decoder_of(machine)
+    decoder = decoder_behind(machine)
     key = id(decoder)
     if key in _owners:
         raise RuntimeError(
@@ -56,12 +52,7 @@ def _leave(key: int, owner: ref[Any], _: object) -> None:
 
 def disown(machine: Any, owner: object) -> None:
     """Record that ``owner`` no longer steps ``machine``."""
-    key = id(_decoder_of(machine))
+    key = id(decoder_behind(machine))
     found = _owners.get(key)
     if found is not None and found.owner() is owner:
         del _owners[key]
-
-
-def _decoder_of(machine: Any) -> object:
-    """Return the decoder itself; for a tracer, the decoder that it traces."""
-    return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)

@@ -10,6 +10,7 @@ from operator import gt
 from typing import Any, NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, Withheld, joined
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
@@ -46,7 +47,7 @@ class StreamStatistics:
     )
 
     def __init__(self, machine: Any, hooks: tuple[Hook, ...]) -> None:
-        self._machine: Any = getattr(machine, "decoder", machine)
+        self._machine: Any = decoder_behind(machine)
         self._hooks = hooks
         self._not_chunks = 0
         """Tokens without their own chunk, minus chunks without their own token."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unp
 
 from streamdec.chunks import Chunk
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
@@ -77,7 +78,7 @@ class TextIterator(BaseStream[M]):
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
+        if isinstance(decoder_behind(decoder), SectionDecoder):
             self._chunks = _split(self._chunks)
         self._own_decoder(self._chunks)
 

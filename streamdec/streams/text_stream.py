@@ -28,6 +28,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
@@ -122,7 +123,7 @@ class TextStream(BaseStream[M]):
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
+        if isinstance(decoder_behind(decoder), SectionDecoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
         self._own_decoder(chunks)

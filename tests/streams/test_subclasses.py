@@ -11,6 +11,7 @@ import pytest
 from streamdec import (
     Chunk,
     DecodeStream,
+    Hook,
     MockTokenizer,
     SectionDecoder,
     Sequence,
@@ -18,9 +19,11 @@ from streamdec import (
     StopSequenceDecoder,
     TextIterator,
     TextStopDecoder,
+    add_hook,
     iter_chunks,
     wrap,
 )
+from streamdec.hooks import StreamEnded
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.trace import Tracer
 from tests.streams.engines import Engine
@@ -164,6 +167,36 @@ def test_copies_have_the_attributes_of_a_subclass(kind: str) -> None:
     again = restore(*arguments)
     again.__dict__.update(state)
     assert again.request_id == "r2"
+
+
+class OfARequest:
+    """A mixin whose attribute has the name of an attribute of tracers."""
+
+    decoder = "utf-8"
+
+
+@pytest.mark.parametrize("base", [*BASES, Sequence], ids=lambda each: each.__name__)
+def test_an_attribute_decoder_does_not_make_a_subclass_a_tracer(base: Any) -> None:
+    counted = list[int]()
+
+    class Count(Hook):
+        def stream_ended(self, event: StreamEnded) -> None:
+            counted.append(event.tokens)
+
+    remove = add_hook(Count())
+    try:
+        with TextIterator([0, A, 1, B], made(type("OfARequest", (OfARequest, base), {}))) as chunks:
+            sections = [chunk.section for chunk in chunks if chunk.text in ("a", "b")]
+    finally:
+        remove()
+    assert (sections[0], counted) == ("r" if base is SectionDecoder else None, [4])
+
+
+def test_a_tracker_takes_a_subclass_with_an_attribute_decoder() -> None:
+    kind: Any = type("OfARequest", (OfARequest, StopSequenceDecoder), {})
+    tracker = LogprobTracker(kind(TOKENIZER))
+    tracker.put([TokenLogprob(A, -0.5)])
+    assert tracker.step(A).text == "a"
 
 
 @each_base
