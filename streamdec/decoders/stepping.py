@@ -24,7 +24,7 @@ OURS = frozenset({PLAIN_STEP, PLAIN_TEXT_STEP, SectionDecoder.step})
 
 
 def decoder_behind(machine: Any) -> Any:
-    """Return the decoder that ``machine`` traces; a decoder itself is returned as it is."""
+    """Return the decoder that ``machine`` traces, or ``machine`` if it is a decoder."""
     return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)
 
 

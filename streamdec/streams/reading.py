@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopReason, check_finish_reason
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.errors import warn
 from streamdec.streams.options import ChunkBy, ReadingOptions
@@ -80,6 +81,10 @@ class Reading:
         """Whether the stream has finished or failed."""
         self.last: Chunk | None = None
         """The last chunk, from the end of the stream until the chunk is output."""
+        self.finish_reason: FinishReason | None = None
+        """Why the stream ended; None while it runs, and if it failed."""
+        self.stop_reason: StopReason = None
+        """The stop that ended the stream."""
         self.engine_finish_reason: str | None = None
         """The engine's own finish reason."""
         self.source_ended = False
@@ -158,8 +163,9 @@ class Reading:
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:
-        """End the stream with ``chunk``, which has a ``finish_reason``."""
+        """End the stream with ``chunk``, its last chunk."""
         self.is_over, self.last = True, chunk
+        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
@@ -171,10 +177,10 @@ class Reading:
         chunk = self.stepper.end(reason)
         if chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
-        self.last = chunk
+        self.finish(chunk)
 
     def leave(self) -> None:
-        """Note that nobody can read the stream any more, so that others may step the machine."""
+        """Note that nobody can read the stream any more: others may step the machine."""
         if self.stepper.statistics is not None:
             self.stepper.statistics.freeze()
 
@@ -222,7 +228,7 @@ class BaseStream(Generic[M]):
         self._is_entered = False
 
     def _own_decoder(self, chunks: object) -> None:
-        """Reject other streams and pools on the decoder while the generator ``chunks`` is open.
+        """Reject other streams and pools while the generator ``chunks`` can be read.
 
         If a loop is left early and nothing else refers to its generator, the event loop closes the
         generator later. But nobody can read it any more, so the decoder is free at once.
@@ -264,6 +270,22 @@ class BaseStream(Generic[M]):
         snapshot.
         """
         return self._reading.pending_token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """The ``finish_reason`` of the last chunk; None before, and if the stream failed."""
+        return self._reading.finish_reason
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The ``stop_reason`` of the last chunk; None before, and without a stop."""
+        return self._reading.stop_reason
+
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop that ended the text, and where it stands; None without one."""
+        found: StopMatch | None = getattr(decoder_behind(self.decoder), "match", None)
+        return found
 
     @property
     def engine_finish_reason(self) -> str | None:
