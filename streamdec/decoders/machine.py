@@ -212,7 +212,7 @@ class Machine(Walk):
         """Return an independent copy of the stream: for several samples of one prompt.
 
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared, and so are the
-        values of attributes that a subclass has set (outside of ``__slots__``).
+        values of attributes that a subclass has set.
         """
         other = object.__new__(type(self))
         for name in FIELDS:
@@ -227,7 +227,7 @@ class Machine(Walk):
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
 
     # --- snapshots
 

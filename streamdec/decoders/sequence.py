@@ -336,7 +336,7 @@ class Sequence:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""

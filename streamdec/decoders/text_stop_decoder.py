@@ -218,7 +218,7 @@ class TextStopDecoder:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.snapshot(),), own_attributes(self) or None
+        return type(self).restore, (self.snapshot(),), own_attributes(self)
 
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
