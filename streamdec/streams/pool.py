@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any, Self, SupportsIndex, Unpack, get_args
+from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
+from streamdec.decoders.mistakes import check_order
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
@@ -46,6 +47,12 @@ _ELSEWHERE = {
 }
 """Options that ``add`` does not have, and what to write instead."""
 
+_OF_ADD = {
+    **dict.fromkeys(_OPTIONS, "write add(request_id, {}=...)"),
+    **{name: advice for name, advice in _ELSEWHERE.items() if name in OPTIONS},
+}
+"""Options of ``add``, and what to write instead of passing them to the constructor."""
+
 RequestId = str | int
 
 
@@ -59,6 +66,7 @@ class DecoderPool:
 
     Args:
         tokenizer: the tokenizer of all requests.
+        more: not accepted, and neither are ``others``: pass conditions and options to ``add``.
         return_token_ids: whether chunks have ``token_ids``.
 
     Raises TypeError if ``tokenizer`` is not a tokenizer.
@@ -81,7 +89,18 @@ class DecoderPool:
     Chunk(text='', finish_reason='length')
     """
 
-    def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        *more: Never,
+        return_token_ids: bool = False,
+        **others: Never,
+    ) -> None:
+        if more:
+            told = "takes only the tokenizer by position; write add(request_id, conditions)"
+            raise TypeError(f"DecoderPool {told}")
+        for name in others:
+            raise unknown_option("DecoderPool", name, ("tokenizer", "return_token_ids"), _OF_ADD)
         check_decoder(tokenizer)
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
@@ -463,6 +482,7 @@ class DecoderPool:
         Raises SnapshotError, which names the request, for another ``tokenizer`` and for an object
         that is not a snapshot of a pool.
         """
+        check_order(cls.__name__, snapshot)
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in pool_snapshots.requests_in(snapshot):
             try:

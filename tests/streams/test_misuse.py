@@ -567,6 +567,95 @@ def test_a_snapshot_of_another_class(kind: Any, other: Any) -> None:
         kind.restore(TOKENIZER, other(TOKENIZER).snapshot())
 
 
+def restored(kind: Any, *more: Any, **options: Any) -> None:
+    """Restore a snapshot of a decoder of this class, with more arguments than the snapshot."""
+    extra: Any = {"sections": {"x": ("<", ">")}} if kind is SectionDecoder else {}
+    kind.restore(TOKENIZER, kind(TOKENIZER, **extra).snapshot(), *more, **options)
+
+
+RESTORING = [DecodeStream, StopSequenceDecoder, SectionDecoder, Sequence]
+IN_IT = "the snapshot has the conditions and options of the stream: leave them out"
+
+
+@pytest.mark.parametrize("kind", RESTORING)
+@pytest.mark.parametrize("third", [StopConditions("x"), "x", {"skip_special_tokens": True}])
+def test_restoring_with_a_third_argument(kind: Any, third: Any) -> None:
+    told = f"{kind.__name__}.restore() takes only the tokenizer and the snapshot by position; "
+    with pytest.raises(TypeError, match=f"^{re.escape(told + IN_IT)}$"):
+        restored(kind, third)
+
+
+@pytest.mark.parametrize("kind", RESTORING)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("conditions", IN_IT),
+        ("stop", IN_IT),
+        ("prompt_token_ids", IN_IT),
+        ("sections", IN_IT),
+        ("spans", IN_IT),
+        ("skip_special", "did you mean skip_special_tokens?"),
+        (
+            "other",
+            "it has skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces",
+        ),
+    ],
+)
+def test_restoring_with_an_option_that_does_not_exist(kind: Any, name: str, told: str) -> None:
+    told = f"{kind.__name__}.restore() has no option {name!r}; {told}"
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        restored(kind, **{name: 1})
+
+
+@pytest.mark.parametrize("kind", [*RESTORING, DecoderPool])
+@pytest.mark.parametrize("snapshot", [{"format": 1}, "{}", b"{}"])
+def test_a_snapshot_and_a_tokenizer_that_are_swapped(kind: Any, snapshot: Any) -> None:
+    told = rf"^{kind.__name__}\.restore\(\) takes the tokenizer first, then the snapshot$"
+    with pytest.raises(TypeError, match=told):
+        kind.restore(snapshot, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [StopSequenceDecoder(TOKENIZER), TextStopDecoder(), DecoderPool(TOKENIZER)],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("kind", [*RESTORING, TextStopDecoder, DecoderPool])
+def test_restoring_a_decoder_in_place_of_its_snapshot(kind: Any, decoder: Any) -> None:
+    arguments = (decoder,) if kind is TextStopDecoder else (TOKENIZER, decoder)
+    with pytest.raises(SnapshotError, match=r"must be a dict, not \w+; call its snapshot\(\)$"):
+        kind.restore(*arguments)
+
+
+def test_a_tokenizer_for_a_decoder_of_text() -> None:
+    snapshot = TextStopDecoder().snapshot()
+    conditions = StopConditions("x")
+    with pytest.raises(TypeError, match=r"without a tokenizer; write TextStopDecoder\(conditions"):
+        TextStopDecoder(TOKENIZER, conditions)  # type: ignore[arg-type]
+    for arguments in ((TOKENIZER, snapshot), (snapshot, conditions)):
+        with pytest.raises(TypeError, match=r"takes only a snapshot, which has the conditions$"):
+            TextStopDecoder.restore(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "told"),
+    [
+        (
+            (StopConditions("x"),),
+            {},
+            "takes only the tokenizer by position; write add(request_id, ",
+        ),
+        ((), {"stop": "x"}, "has no option 'stop'; write add(request_id, StopConditions(stop=..."),
+        ((), {"sections": {}}, "has no option 'sections'; write add(request_id, sections=...)"),
+        ((), {"unknown_ids": "skip"}, "has no option 'unknown_ids'; write add(request_id, unknown"),
+        ((), {"token_ids": True}, "has no option 'token_ids'; did you mean return_token_ids?"),
+    ],
+)
+def test_the_options_of_a_request_for_a_pool(more: Any, options: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^DecoderPool {re.escape(told)}"):
+        DecoderPool(TOKENIZER, *more, **options)
+
+
 def test_a_sink_that_is_a_coroutine_function() -> None:
     async def sink(_: Any) -> None:
         pass
