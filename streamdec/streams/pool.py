@@ -339,10 +339,10 @@ class DecoderPool:
         try:
             if type(result := sink(chunk)) is CoroutineType:
                 raise refused(result)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 (a cancellation too ends only this request)
+        except BaseException as error:  # a cancellation too ends only this request
             self._sink_failed(request_id, request, sink, chunk, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
         # The sink may have added another request with this id.
         return self._requests.get(request_id) is not request
 
