@@ -48,6 +48,7 @@ from streamdec.decoders.sections import (
 )
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.stops.gate import NO_GATE, OPEN
@@ -127,8 +128,7 @@ class SectionDecoder(StopSequenceDecoder):
         starts_inside: bool | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(keep_markers, bool):
-            raise TypeError(f"keep_markers must be True or False, not {keep_markers!r:.40}")
+        check_flag("keep_markers", keep_markers)
         if starts_inside is not None and not isinstance(starts_inside, bool):
             raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
         prompt = as_sequence(prompt_token_ids)

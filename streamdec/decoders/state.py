@@ -13,6 +13,7 @@ from types import MemberDescriptorType
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, StopMatch
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.marks import Marks, linked, newest
@@ -90,6 +91,7 @@ class StreamState(Counters):
         spans: bool = False,
     ) -> None:
         """Begin a stream after a prompt."""
+        check_flag("spans", spans)
         prompt = as_sequence(prompt_token_ids)
         self.tokenizer = tokenizer
         self._table: Table = table

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
 from streamdec.errors import TokenIdError
-from streamdec.mistakes import unknown_option
+from streamdec.mistakes import check_flag, unknown_option
 from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.tables.decode_options import Options
 from streamdec.tables.token_ids import check_token_id, is_bool
@@ -344,12 +344,6 @@ def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(sequences))
 
 
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, not {value!r:.40}")
-    return value
-
-
 def _count(name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool):
         raise ValueError(f"{name} must be an integer, not {value}")
@@ -406,16 +400,16 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "stop_token_ids": _ids,
     "visible_stop": _texts,
     "visible_stop_token_ids": _ids,
-    "include_stop_str_in_output": _flag,
+    "include_stop_str_in_output": check_flag,
     "min_tokens": partial(_count, least=0),
     "max_tokens": partial(_count, least=1),
-    "ignore_eos": _flag,
+    "ignore_eos": check_flag,
     "eos_token_ids": _ids,
     "stop_token_sequences": _sequences,
     "enable_stops_after": _text_or_id,
     "disable_stops_after": _text_or_id,
     "ignore_stops_between": pairs_of,
-    "starts_inside": _flag,
+    "starts_inside": check_flag,
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }

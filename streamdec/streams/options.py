@@ -11,7 +11,7 @@ from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
-from streamdec.mistakes import NOWHERE, unknown_option
+from streamdec.mistakes import NOWHERE, check_flag, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.streams.outputs import ids_of
@@ -294,7 +294,7 @@ def new_decoder(
             starts_inside=starts_inside,
             **options,
         )
-    if keep_markers:
+    if check_flag("keep_markers", keep_markers):
         raise ValueError("keep_markers needs sections")
     if starts_inside is not None:
         raise ValueError(

@@ -17,7 +17,7 @@ from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
-from streamdec.mistakes import unknown_option
+from streamdec.mistakes import check_flag, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.streams import pool_snapshots
@@ -108,7 +108,7 @@ class DecoderPool:
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
-        self._returns_token_ids = return_token_ids
+        self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
         self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
         """The ``step`` of each request."""

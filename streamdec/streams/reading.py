@@ -14,6 +14,7 @@ from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_f
 from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.errors import warn
+from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
 from streamdec.streams.owners import own
@@ -49,6 +50,8 @@ class Reading:
             known = " or ".join(map(repr, get_args(ChunkBy)))
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
         check_finish_reason(finish_reason)
+        check_flag("cumulative", cumulative)
+        check_flag("return_token_ids", return_token_ids)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):

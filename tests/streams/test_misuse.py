@@ -6,7 +6,7 @@ import asyncio
 import json
 import queue
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from streamdec import (
     TextStream,
     TokenQueue,
     iter_chunks,
+    load_tokenizer,
     stream,
     wrap,
 )
@@ -335,6 +336,35 @@ def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
 def test_stops_of_another_type(name: str, value: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         StopConditions(**{name: value})
+
+
+# --- flags ----------------------------------------------------------------------------------------
+
+FLAGS: list[tuple[str, Callable[..., object]]] = [
+    *((name, partial(iter_chunks, [1], TOKENIZER)) for name in ("cumulative", "return_token_ids")),
+    *((name, partial(wrap, [1], DECODER[1])) for name in ("cumulative", "return_token_ids")),
+    *(("spans", partial(kind, TOKENIZER)) for kind in (DecodeStream, StopSequenceDecoder)),
+    ("spans", partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")})),
+    ("spans", partial(iter_chunks, [1], TOKENIZER)),
+    ("keep_markers", partial(stream, [1], TOKENIZER)),
+    ("return_token_ids", partial(DecoderPool, TOKENIZER)),
+    ("spans", partial(DecoderPool(TOKENIZER).add, "a")),
+    ("keep_markers", partial(DecoderPool(TOKENIZER).add, "a")),
+    ("skip_special_tokens", partial(Sequence, TOKENIZER)),
+    ("ignore_eos", StopConditions),
+    *((name, partial(load_tokenizer, "no/model")) for name in ("allow_download", "strict")),
+    ("apply_tokenizer_config", partial(load_tokenizer, "no/model")),
+]
+
+
+@pytest.mark.parametrize("value", ["false", 1, [True]])
+@pytest.mark.parametrize(("name", "make"), FLAGS)
+def test_a_flag_that_is_not_a_bool(name: str, make: Callable[..., object], value: Any) -> None:
+    """The text "false", as in a file of settings, would count as true."""
+    with pytest.raises(
+        TypeError, match=f"^{name} must be True or False, not {re.escape(repr(value))}$"
+    ):
+        make(**{name: value})
 
 
 # --- ids ------------------------------------------------------------------------------------------
