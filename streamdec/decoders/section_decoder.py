@@ -55,7 +55,7 @@ from streamdec.stops.gate import NO_GATE, OPEN
 from streamdec.tables.counting import code_points_in
 from streamdec.tables.origins import origins_of_end, origins_of_step
 from streamdec.tables.table import Table
-from streamdec.tables.token_ids import as_sequence
+from streamdec.tables.token_ids import as_prompt
 
 __all__ = ["SectionDecoder"]
 
@@ -131,7 +131,7 @@ class SectionDecoder(StopSequenceDecoder):
         check_flag("keep_markers", keep_markers)
         if starts_inside is not None and not isinstance(starts_inside, bool):
             raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
-        prompt = as_sequence(prompt_token_ids)
+        prompt = as_prompt(prompt_token_ids)
         self._first_reader = SectionReader(NO_GATE, (None,))  # the constructor calls reset()
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)

@@ -29,7 +29,7 @@ from streamdec.tables.counting import (
 from streamdec.tables.provenance import BEFORE, State
 from streamdec.tables.spans import Recorder
 from streamdec.tables.table import Row, Table
-from streamdec.tables.token_ids import as_sequence
+from streamdec.tables.token_ids import as_prompt
 from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 
 ENDED = Row(None, holds=False)
@@ -92,7 +92,7 @@ class StreamState(Counters):
     ) -> None:
         """Begin a stream after a prompt."""
         check_flag("spans", spans)
-        prompt = as_sequence(prompt_token_ids)
+        prompt = as_prompt(prompt_token_ids)
         self.tokenizer = tokenizer
         self._table: Table = table
         self._stops: StopSet = stop_set_for(tokenizer, table, conditions)

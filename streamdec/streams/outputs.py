@@ -375,13 +375,13 @@ class OutputReader:
         found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
         if isinstance(output, Chunk):
             return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
-        hint = (
-            ". For text use wrap(source, TextStopDecoder(...))" if isinstance(output, str) else ""
-        )
-        return (
-            f"{found} an id, a list of ids, or an object with {', '.join((*IDS, NEW_IDS))} or "
-            "outputs. For other objects pass ids=, a function that returns the ids" + hint
-        )
+        hint = ""
+        if self._ids is None:
+            hint = ". For other objects pass ids=, a function that returns the ids"
+        if isinstance(output, str):
+            hint += ". For text use wrap(source, TextStopDecoder(...))"
+        known = ", ".join((*IDS, NEW_IDS))
+        return f"{found} an id, a list of ids, or an object with {known} or outputs{hint}"
 
     # --- cumulative outputs
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
 from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
-from streamdec.errors import warn
+from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
@@ -172,6 +172,11 @@ class Reading:
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
+        if isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex):
+            error.add_note(
+                "If an output of the source has more than ids, pass ids= to the stream: a function "
+                "that returns the ids of an output"
+            )
         self._error = error
         self.finish(take_chunk(error))
 

@@ -28,6 +28,7 @@ from streamdec import (
     TextIterator,
     TextStopDecoder,
     TextStream,
+    TokenIdError,
     TokenQueue,
     iter_chunks,
     load_tokenizer,
@@ -369,6 +370,14 @@ def test_a_flag_that_is_not_a_bool(name: str, make: Callable[..., object], value
 
 # --- ids ------------------------------------------------------------------------------------------
 
+
+class HuggingFaceEncoding:
+    """The part of an Encoding of the tokenizers library that has ids."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
+
 TABLE = np.array([[1, 2], [3, 4]])
 OF_DIMENSIONS = (
     "an array of token ids must have one dimension, not 2; pass one row, such as array[0]"
@@ -483,11 +492,87 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
             lambda: DecodeStream(TOKENIZER).step_batch("12"),  # type: ignore[arg-type]
             "token ids must be a list or an array, not str; ids are integers, such as [12, 13]",
         ),
+        (
+            lambda: DecodeStream(TOKENIZER).step(np.float32(1)),  # type: ignore[arg-type]
+            "token 0 is of type float32: np.float32(1.0); a token id is an integer from 0 to 429",
+        ),
     ],
 )
 def test_one_id_in_place_of_several(call: Any, told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         call()
+
+
+OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ("Hi", f"not str; ids are integers, such as [12, 13], and {OF_A_TEXT}"),
+        (b"Hi", f"not bytes; ids are integers, such as [12, 13], and {OF_A_TEXT}"),
+        (None, "not NoneType; leave it out if there is no prompt"),
+        (5, "not int; for one id write [5]"),
+        ({"input_ids": [1]}, "not dict; pass its ['input_ids']"),
+        (HuggingFaceEncoding([1]), "not HuggingFaceEncoding; pass its ids"),
+        ({1, 2}, "not set"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(DecodeStream, TOKENIZER),
+        partial(StopSequenceDecoder, TOKENIZER),
+        partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")}),
+        partial(iter_chunks, [1], TOKENIZER),
+        partial(DecoderPool(TOKENIZER).add, "a"),
+    ],
+    ids=["stream", "stops", "sections", "iter_chunks", "pool"],
+)
+def test_a_prompt_that_is_not_a_list_of_ids(make: Any, ids: Any, told: str) -> None:
+    told = f"prompt_token_ids must be a list or an array of ids, {told}"
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        make(prompt_token_ids=ids)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).step_batch(["Hi"]),  # type: ignore[list-item]
+        lambda: DecodeStream(TOKENIZER, ["Hi"]),  # type: ignore[list-item]
+        lambda: TOKENIZER.decode(["Hi"]),
+    ],
+)
+def test_a_text_in_place_of_an_id(call: Any) -> None:
+    told = f"'Hi'; a token id is an integer from 0 to 4294967295, and {OF_A_TEXT}"
+    with pytest.raises(TokenIdError, match=f"{re.escape(told)}$"):
+        call()
+
+
+@pytest.mark.parametrize("output", [(1, -0.5), [[1, 2]], ["Hi"]])
+@pytest.mark.parametrize("first", [[], [2], [[2]]])
+def test_an_output_that_has_more_than_ids(output: Any, first: Any) -> None:
+    """As mlx-lm's pairs of an id and log probabilities."""
+    chunks = iter_chunks([*first, output], TOKENIZER)
+    with pytest.raises(TokenIdError) as raised:
+        list(chunks)
+    [note] = raised.value.__notes__
+    assert note == (
+        "If an output of the source has more than ids, pass ids= to the stream: a function that "
+        "returns the ids of an output"
+    )
+
+
+def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
+    with pytest.raises(TokenIdError) as raised:
+        list(iter_chunks([[1, -1]], TOKENIZER))
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_function_of_ids_that_returns_something_else() -> None:
+    with pytest.raises(SourceError, match=r"which ids= returned; expected .* or outputs$"):
+        list(iter_chunks([1], TOKENIZER, ids=lambda _: {"text": "Hi"}))
 
 
 # --- tokenizers -----------------------------------------------------------------------------------
