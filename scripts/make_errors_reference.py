@@ -154,7 +154,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Stop conditions": (
         Message(
             "ValueError",
-            "stop: an empty stop would match everywhere",
+            "stop: an empty stop would match everywhere; leave it out",
             "An empty string in the stops, often from a form or a default.",
             LAWS,
         ),

@@ -7,6 +7,7 @@ convert to JSON and back, so they can be the key of a cache and part of a snapsh
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
@@ -291,16 +292,26 @@ def _are_ascii(texts: list[Any]) -> bool:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        hint = f"; pass token ids as {name}_token_ids" if name in ("stop", "visible_stop") else ""
         told = f"{name} must be a string or a list of strings, not {text!r:.60}"
-        raise TypeError(told + (hint if hasattr(text, "__index__") else ""))
+        raise TypeError(told + _hint(name, text))
     if not text:
-        raise ValueError(f"{name}: an empty {what} would match everywhere")
+        raise ValueError(f"{name}: an empty {what} would match everywhere; leave it out")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None
+
+
+def _hint(name: str, given: object) -> str:
+    """Return the end of a message: what to write instead of ``given``."""
+    if isinstance(given, (bytes, bytearray)):
+        return "; decode bytes first, such as b'x'.decode()"
+    if isinstance(given, re.Pattern):
+        return "; pass its pattern as stop_regex, with its flags in it, such as (?i)"
+    if hasattr(given, "__index__") and name in ("stop", "visible_stop"):
+        return f"; pass token ids as {name}_token_ids"
+    return ""
 
 
 def _ids(name: str, given: Ids) -> tuple[int, ...]:

@@ -189,7 +189,7 @@ def _(_: Path) -> Any:
 # --- stop conditions ------------------------------------------------------------------------------
 
 CONDITIONS: dict[str, dict[str, Any]] = {
-    "stop: an empty stop would match everywhere": {"stop": ["END", ""]},
+    "stop: an empty stop would match everywhere; leave it out": {"stop": ["END", ""]},
     "stop: '\\ud800' has a lone surrogate": {"stop": "\ud800"},
     "max_tokens must be at least 1, not 0": {"max_tokens": 0},
     "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},

@@ -331,6 +331,23 @@ def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
         ("eos_token_ids", "</s>", "Pass texts as stop, such as stop="),
         ("visible_stop", 5, "; pass token ids as visible_stop_token_ids$"),
         ("stop_regex", 5, "must be a string or a list of strings, not 5$"),
+        ("stop", b"x", "not b'x'; decode bytes first, such as b'x'\\.decode\\(\\)$"),
+        (
+            "stop",
+            ["a", bytearray(b"x")],
+            r"not bytearray\(b'x'\); decode bytes first, such as b'x'",
+        ),
+        ("stop_regex", b"x", "not b'x'; decode bytes first"),
+        (
+            "stop",
+            re.compile("a"),
+            r"not re\.compile\('a'\); pass its pattern as stop_regex, ",
+        ),
+        (
+            "stop_regex",
+            re.compile("a"),
+            r"'\); pass its pattern as stop_regex, with",
+        ),
         ("stop_token_sequences", [1, 2], r"is a list of ids, not 1; for one sequence write \[\[1,"),
     ],
 )
