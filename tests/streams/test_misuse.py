@@ -137,8 +137,13 @@ def test_a_source_and_a_tokenizer_that_are_swapped(begin: Any) -> None:
         begin(MockTokenizer(), [1, 2])
     with pytest.raises(TypeError, match=r"write decoder=\.\.\."):
         begin([1, 2], StopSequenceDecoder(MockTokenizer()))
-    with pytest.raises(TypeError, match=r"wrap\(source, decoder\), or TextIterator"):
-        begin([1, 2], decoder=DecodeStream(MockTokenizer()))
+    for decoder in (DecodeStream(MockTokenizer()), Sequence(MockTokenizer()), TextStopDecoder()):
+        with pytest.raises(TypeError, match=r"wrap\(source, decoder\), or TextIterator"):
+            begin([1, 2], decoder=decoder)
+        with pytest.raises(
+            TypeError, match=r"a decoder instead of a tokenizer; use wrap\(source, "
+        ):
+            begin([1, 2], decoder)
     with pytest.raises(TypeError, match="must be an object, got the class MockTokenizer"):
         begin([1, 2], MockTokenizer)
 
