@@ -292,6 +292,12 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             ASYNC,
         ),
         Message(
+            "FinishedError",
+            "nothing can be read from the queue: it was closed; make a TokenQueue for each stream",
+            "Another stream has read the queue, or `close()` was called.",
+            ASYNC,
+        ),
+        Message(
             "UnknownRequestError",
             "the pool has no request 'a'",
             "It has ended (its last chunk had a `finish_reason`), or was never added.",

@@ -322,6 +322,16 @@ def _(_: Path) -> Any:
     raise pool.errors["a"]
 
 
+@gives("nothing can be read from the queue: it was closed; make a TokenQueue for each stream")
+def _(_: Path) -> Any:
+    async def main() -> None:
+        feed = TokenQueue()
+        feed.close()
+        await anext(feed)
+
+    anyio.run(main)
+
+
 @gives("nothing can be put into the queue: its reader has closed it")
 def _(_: Path) -> Any:
     async def main() -> None:
