@@ -28,7 +28,7 @@ from streamdec.streams.options import (
     misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain, not_a_source
+from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.tables.token_ids import check_dimensions
@@ -73,6 +73,7 @@ class TextIterator(BaseStream[M]):
         super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
+        warn_of_ended(source)
         pulled = _iterator_of(source)
         self._closing = Closing(self._reading, getattr(pulled, "close", None), on_stop)
         if self._reading.is_over:

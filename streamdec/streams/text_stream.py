@@ -43,7 +43,7 @@ from streamdec.streams.options import (
     misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain, not_a_source
+from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.streams.token_queue import TokenQueue
@@ -111,6 +111,7 @@ class TextStream(BaseStream[M]):
     ) -> None:
         check_reading_options("TextStream", "stream", options)
         super().__init__(decoder, **options)
+        warn_of_ended(source)
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)

@@ -25,6 +25,7 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextIterator,
     TextStopDecoder,
     TextStream,
@@ -671,6 +672,35 @@ def test_a_source_that_cannot_be_read(begin: Any, make: Any, told: str) -> None:
     given = {} if isinstance(begin, partial) else {"tokenizer": TOKENIZER}
     with pytest.raises(TypeError, match=f"iterable of outputs, not <.*: {re.escape(told)}"):
         begin(make(), **given)
+
+
+def plain_engine() -> Iterator[int]:
+    yield 1
+
+
+ENDED = "the source is a generator that has ended, so there is no text; call its function again"
+
+
+def test_a_generator_that_was_read_before() -> None:
+    """The answer is empty, as if the engine had generated nothing."""
+    source = plain_engine()
+    assert [chunk.text for chunk in iter_chunks(source, TOKENIZER)] == ["Hello", ""]
+    for begin in (iter_chunks, stream):
+        with pytest.warns(StreamdecWarning, match=ENDED) as warned:
+            begin(source, TOKENIZER)
+        assert warned[0].filename == __file__
+    iter_chunks(plain_engine(), TOKENIZER)  # one that was not read yet
+
+
+def test_an_asynchronous_generator_that_was_read_before() -> None:
+    async def main() -> list[str]:
+        source = engine()
+        texts = [chunk.text async for chunk in stream(source, TOKENIZER)]
+        with pytest.warns(StreamdecWarning, match=ENDED):
+            texts += [chunk.text async for chunk in stream(source, TOKENIZER)]
+        return texts
+
+    assert anyio.run(main) == ["Hello", "", ""]
 
 
 # --- snapshots ------------------------------------------------------------------------------------
