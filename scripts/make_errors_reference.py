@@ -154,7 +154,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Stop conditions": (
         Message(
             "ValueError",
-            "stop: an empty stop would match everywhere",
+            "stop: an empty stop would match everywhere; leave it out",
             "An empty string in the stops, often from a form or a default.",
             LAWS,
         ),
@@ -289,6 +289,12 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "FinishedError",
             "nothing can be put into the queue: its reader has closed it",
             "The stream ended at a stop, or the reader left. `it was ended`: by `end` or `fail`.",
+            ASYNC,
+        ),
+        Message(
+            "FinishedError",
+            "nothing can be read from the queue: it was closed; make a TokenQueue for each stream",
+            "Another stream has read the queue, or `close()` was called.",
             ASYNC,
         ),
         Message(

@@ -124,12 +124,13 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
 
 
 class FinishedError(StreamdecError, RuntimeError):
-    """A step after the end, or a put into a queue that has ended.
+    """A step after the end, or the use of a queue that has ended.
 
     When: by a step after ``flush``, or after a chunk with a ``finish_reason``; by
     ``TokenQueue.put`` and ``send`` after ``end`` or ``fail``, or after the reader closed the queue;
-    by an encoder such as ``ChatCompletionEncoder`` for a sample that has ended. Ids after the
-    finish in one ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
+    by a stream on a queue that was closed, such as by an earlier stream; by an encoder such as
+    ``ChatCompletionEncoder`` for a sample that has ended. Ids after the finish in one
+    ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
 
     State: the stream is unchanged and its ``snapshot()`` still works; a decoder with stops also has
     ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still read.

@@ -60,6 +60,16 @@ def unknown_option(
     return TypeError(f"{what} has no option {name!r}{advice}")
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return the option ``name``. Raises TypeError if it is not a bool.
+
+    Other values may not mean what they are taken for: the text "false" is true.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r:.40}")
+    return value
+
+
 def misspelled(names: Iterable[str], missing: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield each public name that looks like a ``missing`` name, and that name."""
     from difflib import get_close_matches  # slow to import, and rarely needed

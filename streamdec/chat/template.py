@@ -37,6 +37,7 @@ from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
 from streamdec.chat.static_check import FAILS, check_template
 from streamdec.errors import ChatTemplateError
+from streamdec.mistakes import check_flag
 
 Fallback = Literal["simple"]
 """What to render if a model has no template: ``"simple"``, a line for each message."""
@@ -86,8 +87,8 @@ class ChatTemplate:
         fallback: with ``"simple"``, render a line of role and content for each message if
             ``template`` is None.
 
-    Raises :class:`~streamdec.ChatTemplateError` if ``template`` is not a template, and ValueError
-    for an option with a wrong value.
+    Raises :class:`~streamdec.ChatTemplateError` if ``template`` is not a template, ValueError for
+    an option with a wrong value, and TypeError if ``isolate`` is not a bool.
 
     >>> from streamdec.chat import ChatTemplate
     >>> template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
@@ -106,8 +107,7 @@ class ChatTemplate:
         fallback: Fallback | None = None,
     ) -> None:
         check_option("profile", profile, PROFILES)
-        if type(isolate) is not bool:
-            raise ValueError(f"isolate must be True or False, not {isolate!r:.40}")
+        check_flag("isolate", isolate)
         check_option("fallback", fallback, (None, "simple"))
         if template is None and fallback is not None:
             template = Found(SIMPLE, Origin("fallback", None, "the model has no chat template"))

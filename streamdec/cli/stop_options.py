@@ -38,7 +38,7 @@ def parse_stop(text: str) -> str:
     '\nUser:'
     """
     if not text:
-        raise ValueError("an empty stop would match everywhere")
+        raise ValueError("an empty stop would match everywhere; leave it out")
     stop = ESCAPE.sub(_character, text)
     try:
         stop.encode()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, joined
 from streamdec.decoders import snapshots
+from streamdec.decoders.mistakes import check_restoring
 from streamdec.decoders.state import ENDED, FIELDS, copy_attributes, own_attributes
 from streamdec.decoders.step import feed_function, step_function
 from streamdec.decoders.walk import Walk
@@ -212,7 +213,7 @@ class Machine(Walk):
         """Return an independent copy of the stream: for several samples of one prompt.
 
         ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared, and so are the
-        values of attributes that a subclass has set (outside of ``__slots__``).
+        values of attributes that a subclass has set.
         """
         other = object.__new__(type(self))
         for name in FIELDS:
@@ -227,7 +228,7 @@ class Machine(Walk):
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
 
     # --- snapshots
 
@@ -274,20 +275,24 @@ class Machine(Walk):
         return snapshots.dump(self._kind, self.tokenizer, table.route, table.options, fields)
 
     @classmethod
-    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **expected: object) -> Self:
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
+    ) -> Self:
         """Return the stream that ``snapshot()`` described.
 
         Args:
             tokenizer: must decode as the tokenizer of the snapshot does.
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
                 anywhere: all of it is checked.
-            expected: options that the snapshot must have been taken with.
+            others: not accepted. The snapshot has the conditions and the options.
+            expected: options of decoding that the snapshot must have been taken with.
 
         Raises:
             SnapshotError: the snapshot is of another tokenizer, class, route or options, is
                 malformed, or is one that no stream can have.
-            TypeError: a name in ``expected`` is not an option.
+            TypeError: the arguments are swapped, or a name in ``expected`` is not an option.
         """
+        check_restoring(cls.__name__, snapshot, others, expected)
         options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
         stream = object.__new__(cls)
         with snapshots.reading(fields):

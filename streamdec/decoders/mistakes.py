@@ -27,6 +27,34 @@ def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> Typ
     return unknown_option(what, next(iter(others)), (*known, *Options._fields), elsewhere)
 
 
+def check_restoring(
+    what: str, snapshot: object, others: tuple[object, ...], names: Iterable[str]
+) -> None:
+    """Raise TypeError if the class ``what`` cannot restore with these arguments.
+
+    ``others`` are the arguments after the snapshot, and ``names`` those of the options.
+    """
+    check_order(what, snapshot)
+    advice = "the snapshot has the conditions and options of the stream: leave them out"
+    if others:
+        told = f"{what}.restore() takes only the tokenizer and the snapshot by position"
+        raise TypeError(f"{told}; {advice}")
+    for name in names:
+        if name not in Options._fields:
+            elsewhere = dict.fromkeys((*OF_CONDITIONS, *_OF_DECODERS), advice)
+            raise unknown_option(f"{what}.restore()", name, Options._fields, elsewhere)
+
+
+_OF_DECODERS = ("conditions", "prompt_token_ids", "sections", "keep_markers", "spans")
+"""The parameters of decoders besides the tokenizer and the options of decoding."""
+
+
+def check_order(what: str, snapshot: object) -> None:
+    """Raise TypeError if the tokenizer was passed to ``restore`` as the ``snapshot``."""
+    if hasattr(snapshot, "decode") and not isinstance(snapshot, (bytes, bytearray)):
+        raise TypeError(f"{what}.restore() takes the tokenizer first, then the snapshot")
+
+
 def not_conditions(what: str, given: object) -> TypeError:
     """Return the error for ``given``, which was passed as the conditions of ``what``."""
     has_ids = hasattr(given, "tolist") or (

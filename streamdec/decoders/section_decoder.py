@@ -48,13 +48,14 @@ from streamdec.decoders.sections import (
 )
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.stops.gate import NO_GATE, OPEN
 from streamdec.tables.counting import code_points_in
 from streamdec.tables.origins import origins_of_end, origins_of_step
 from streamdec.tables.table import Table
-from streamdec.tables.token_ids import as_sequence
+from streamdec.tables.token_ids import as_prompt
 
 __all__ = ["SectionDecoder"]
 
@@ -127,11 +128,10 @@ class SectionDecoder(StopSequenceDecoder):
         starts_inside: bool | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(keep_markers, bool):
-            raise TypeError(f"keep_markers must be True or False, not {keep_markers!r:.40}")
+        check_flag("keep_markers", keep_markers)
         if starts_inside is not None and not isinstance(starts_inside, bool):
             raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
-        prompt = as_sequence(prompt_token_ids)
+        prompt = as_prompt(prompt_token_ids)
         self._first_reader = SectionReader(NO_GATE, (None,))  # the constructor calls reset()
         super().__init__(tokenizer, conditions, prompt, **options)
         self._sections = sections_for(tokenizer, self._table, sections)

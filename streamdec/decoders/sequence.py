@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Never, Self, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders import snapshots
 from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.mistakes import unknown_decoder_option
+from streamdec.decoders.mistakes import check_restoring, unknown_decoder_option
 from streamdec.decoders.state import copy_attributes, own_attributes
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
@@ -336,7 +336,7 @@ class Sequence:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self) or None
+        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
@@ -350,7 +350,9 @@ class Sequence:
         )
 
     @classmethod
-    def restore(cls, tokenizer: Decoder, snapshot: dict[str, Any], **expected: object) -> Self:
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
+    ) -> Self:
         """Return the sequence that ``snapshot()`` described; its ids are decoded again.
 
         Arguments and errors are as for ``DecodeStream.restore``.
@@ -360,6 +362,7 @@ class Sequence:
         >>> Sequence.restore(MockTokenizer(), sequence.snapshot()).text
         'Hello world'
         """
+        check_restoring(cls.__name__, snapshot, others, expected)
         options, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **options._asdict())

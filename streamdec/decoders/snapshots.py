@@ -147,7 +147,7 @@ def load(
     """Return the options and the machine's own fields of ``snapshot``.
 
     Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    other options. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    other options than ``expected``. Raises TypeError if ``tokenizer`` is not a tokenizer.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
@@ -156,9 +156,11 @@ def load(
         _match("tokenizer", taken_with, own)
     options = _options(fields.take("options", {}))
     for name, value in expected.items():
-        if name not in Options._fields:
-            raise TypeError(f"{name!r} is not an option; the options are {Options._fields}")
-        _match(f"option {name}", getattr(options, name), value)
+        found = getattr(options, name)
+        if found != value:
+            raise SnapshotError(
+                f"the snapshot was taken with {name}={shown(found)}, not {value!r:.80}"
+            )
     return options, fields
 
 
@@ -184,6 +186,7 @@ def check_mapping(snapshot: object) -> None:
     """Raise SnapshotError if ``snapshot`` is not a mapping."""
     if not isinstance(snapshot, Mapping):
         hint = "; write json.loads(snapshot)" if isinstance(snapshot, (str, bytes)) else ""
+        hint = "; call its snapshot()" if hasattr(snapshot, "snapshot") else hint
         raise SnapshotError(f"a snapshot must be a dict, not {type(snapshot).__name__}{hint}")
 
 

@@ -9,9 +9,11 @@ the states of the stops (:mod:`streamdec.stops.stop_set`), the marks of withheld
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MemberDescriptorType
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, StopMatch
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.stops.marks import Marks, linked, newest
@@ -27,7 +29,7 @@ from streamdec.tables.counting import (
 from streamdec.tables.provenance import BEFORE, State
 from streamdec.tables.spans import Recorder
 from streamdec.tables.table import Row, Table
-from streamdec.tables.token_ids import as_sequence
+from streamdec.tables.token_ids import as_prompt
 from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 
 ENDED = Row(None, holds=False)
@@ -89,7 +91,8 @@ class StreamState(Counters):
         spans: bool = False,
     ) -> None:
         """Begin a stream after a prompt."""
-        prompt = as_sequence(prompt_token_ids)
+        check_flag("spans", spans)
+        prompt = as_prompt(prompt_token_ids)
         self.tokenizer = tokenizer
         self._table: Table = table
         self._stops: StopSet = stop_set_for(tokenizer, table, conditions)
@@ -186,21 +189,35 @@ FIELDS = tuple(
 """The names of all fields of a stream."""
 
 
-def own_attributes(decoder: object) -> dict[str, Any]:
-    """Return the attributes that a subclass has set on ``decoder``.
+def own_attributes(decoder: object) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
+    """Return the attributes that a subclass has set, in the form of a pickle.
 
-    Those in ``__slots__`` are not known. One in place of a method is left out, because it may be
-    bound to ``decoder``.
+    The first dict has those in ``__dict__``, except one in place of a method, because it may be
+    bound to ``decoder``. The second has those in ``__slots__``. None if there are no attributes.
     """
     kind = type(decoder)
-    return {
+    bases = [base for base in kind.__mro__ if not base.__module__.startswith("streamdec.")]
+    if bases == [object]:
+        return None
+    in_dict = {
         name: value
         for name, value in getattr(decoder, "__dict__", {}).items()
         if not callable(getattr(kind, name, None))
     }
+    in_slots = {
+        name: getattr(decoder, name)
+        for base in bases
+        for name, slot in vars(base).items()
+        if isinstance(slot, MemberDescriptorType) and hasattr(decoder, name)
+    }
+    return (in_dict or None, in_slots) if in_dict or in_slots else None
 
 
 def copy_attributes(decoder: object, copy: object) -> None:
     """Set these attributes on the ``copy`` of ``decoder`` too."""
     if own := own_attributes(decoder):
-        copy.__dict__.update(own)
+        in_dict, in_slots = own
+        if in_dict:
+            copy.__dict__.update(in_dict)
+        for name, value in in_slots.items():
+            setattr(copy, name, value)

@@ -8,15 +8,24 @@ from typing import Any, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.decoders.decode_stream import PLAIN_TEXT_STEP, DecodeStream
-from streamdec.decoders.machine import PLAIN_STEP, fed
+from streamdec.decoders.machine import PLAIN_STEP, Machine, fed
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.sequence import Sequence as TokenSequence
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.decoders.text_stop_decoder import TextStopDecoder
 
 Step = Callable[[SupportsIndex], Chunk]
 Feed = Callable[[Sequence[SupportsIndex]], Chunk]
 
+DECODERS = Machine, TokenSequence, TextStopDecoder
+
 OURS = frozenset({PLAIN_STEP, PLAIN_TEXT_STEP, SectionDecoder.step})
 """The methods of streamdec's own classes that step one id."""
+
+
+def decoder_behind(machine: Any) -> Any:
+    """Return the decoder that ``machine`` traces, or ``machine`` if it is a decoder."""
+    return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)
 
 
 def stepping_of(machine: Any) -> tuple[Step, Feed]:

@@ -59,7 +59,7 @@ class TextStopDecoder:
     Args:
         conditions: stop strings, patterns, and markers that are texts. Without them the text ends
             at ``flush``. Sections begin outside unless ``starts_inside=True`` was given.
-        others: not accepted. The TypeError says what to write instead.
+        more: not accepted, and neither are ``others``. The TypeError says what to write instead.
 
     Raises:
         TypeError: ``conditions`` is not a StopConditions.
@@ -88,7 +88,12 @@ class TextStopDecoder:
     _num_bytes: int
     """Their bytes as UTF-8."""
 
-    def __init__(self, conditions: StopConditions = NO_CONDITIONS, **others: Never) -> None:
+    def __init__(
+        self, conditions: StopConditions = NO_CONDITIONS, *more: Never, **others: Never
+    ) -> None:
+        if more:
+            told = "reads text, without a tokenizer; write TextStopDecoder(conditions)"
+            raise TypeError(f"a TextStopDecoder {told}")
         if others:
             elsewhere = dict.fromkeys(OPTIONS, "write TextStopDecoder(StopConditions({}=...))")
             raise unknown_option("TextStopDecoder", next(iter(others)), ("conditions",), elsewhere)
@@ -218,7 +223,7 @@ class TextStopDecoder:
         return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.snapshot(),), own_attributes(self) or None
+        return type(self).restore, (self.snapshot(),), own_attributes(self)
 
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
@@ -245,15 +250,20 @@ class TextStopDecoder:
         return {key: value for key, value in fields.items() if value}
 
     @classmethod
-    def restore(cls, snapshot: Mapping[str, Any]) -> Self:
+    def restore(cls, snapshot: Mapping[str, Any], *others: Never) -> Self:
         """Return the stream that ``snapshot()`` described.
 
         Args:
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
                 anywhere: all of it is checked.
+            others: not accepted. The snapshot has the conditions, and there is no tokenizer.
 
-        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed.
+        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed;
+        TypeError for ``others``.
         """
+        if others:
+            told = "takes only a snapshot, which has the conditions"
+            raise TypeError(f"{cls.__name__}.restore() {told}")
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):
             stream = cls(StopConditions.from_json(fields.take("conditions", {})))

@@ -33,6 +33,7 @@ from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
 from streamdec.fastpath._probes import GUARDED
 from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.locks import cached_property
+from streamdec.mistakes import check_flag
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import refuse_special
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
@@ -66,8 +67,9 @@ class FastOptions:
     def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
         """Check the options of :class:`~streamdec.HybridTokenizer`.
 
-        Raises ValueError if an option is not valid.
+        Raises ValueError if an option is not valid; TypeError if ``strict`` is not a bool.
         """
+        check_flag("strict", strict)
         if fast is not None and fast not in MODES:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
         if strict and fast != "now":

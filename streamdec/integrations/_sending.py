@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
@@ -321,7 +322,7 @@ class Sample:
         self._counts_each = wire.counts_each_chunk
         self._index = index
         machine = stream.decoder
-        self._decoder = getattr(machine, "decoder", machine)
+        self._decoder = decoder_behind(machine)
         self._tracker = machine if isinstance(machine, LogprobTracker) else None
 
     def encoded(self, chunk: Chunk) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.machine import fed
-from streamdec.decoders.stepping import stepping_of
+from streamdec.decoders.stepping import decoder_behind, stepping_of
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -141,7 +141,7 @@ class LogprobTracker:
         decoder: StopSequenceDecoder | Machine,
         prompt_token_ids: Iterable[SupportsIndex] = (),
     ) -> None:
-        machine: Any = getattr(decoder, "decoder", decoder)  # what is behind a tracer
+        machine: Any = decoder_behind(decoder)
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:

@@ -28,6 +28,7 @@ from streamdec.folders.assembled import Assembled, from_sentencepiece, from_voca
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
 from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._chat import NewTemplate
@@ -128,7 +129,7 @@ def load_tokenizer(
             says what to do. With ``strict`` also if fastokens gives other ids.
         MissingExtraError: the library for the format is missing.
         ChatTemplateError: ``chat_template`` cannot be read.
-        TypeError: ``path_or_name`` is neither a string nor a path.
+        TypeError: ``path_or_name`` is neither a string nor a path, or a flag is not a bool.
         ValueError: ``fast`` or ``strict`` is invalid.
 
     >>> from streamdec import load_tokenizer
@@ -148,6 +149,9 @@ def load_tokenizer(
         raise TokenizerLoadError(
             "path_or_name is empty; give a path or a name, such as 'org/model'"
         )
+    check_flag("allow_download", allow_download)
+    if apply_tokenizer_config is not None:
+        check_flag("apply_tokenizer_config", apply_tokenizer_config)
     options = FastOptions.of(fast, strict=strict)
     started = perf_counter()
     loaded: Loaded | None = None

@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from streamdec.mistakes import check_flag
 from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine, mistake_in, warn_of_misspelled
 from streamdec.server.front import Front
@@ -81,10 +82,10 @@ def create_app(
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
     Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable with two arguments
-    or has a ``lifespan`` of the wrong type, or ``models`` is a string. Raises ValueError if
-    ``models`` is empty, an API key is not printable ASCII, ``separate_reasoning`` is set without
-    ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``. Raises
-    SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
+    or has a ``lifespan`` of the wrong type, ``models`` is a string, or a flag is not a bool. Raises
+    ValueError if ``models`` is empty, an API key is not printable ASCII, ``separate_reasoning`` is
+    set without ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``.
+    Raises SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
     TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
@@ -114,6 +115,15 @@ def create_app(
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key must be printable ASCII without spaces, and not empty")
+    flags = {
+        "separate_reasoning": separate_reasoning,
+        "allow_request_templates": allow_request_templates,
+        "isolate_templates": isolate_templates,
+        "simple_template": simple_template,
+        "page": page,
+    }
+    for name, value in flags.items():
+        check_flag(name, value)
     markers = pairs_of("reasoning_markers", reasoning_markers)
     if separate_reasoning and not markers:
         raise ValueError("separate_reasoning needs reasoning_markers")

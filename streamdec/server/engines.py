@@ -129,14 +129,15 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
     missing part. If the module or the class raises an error, that error is the ``__cause__``.
 
     >>> from streamdec.server import load_engine
-    >>> load_engine("my_engine:engine")
+    >>> load_engine("my_engine:engine")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    streamdec.errors.SourceError: my_engine:engine: no module named 'my_engine'
+    streamdec.errors.SourceError: my_engine:engine: no module named 'my_engine'; run in ...
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
-        raise SourceError(f"expected an engine as module:callable, not {name!r}")
+        example = f"{module_name.removesuffix('.py') or 'my_engine'}:{path or 'generate'}"
+        raise SourceError(f"expected an engine as module:callable, such as {example}, not {name!r}")
     if module_name.endswith(".py"):
         file = Path(module_name)
         raise SourceError(
@@ -148,13 +149,16 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
-        raise SourceError(f"{name}: no module named {error.name!r}") from error
+        first = module_name.partition(".")[0]
+        hint = f"; run in the folder that has {first}.py" if error.name == first else ""
+        raise SourceError(f"{name}: no module named {error.name!r}{hint}") from error
     except Exception as error:
         raise SourceError(f"{name}: the module raised {type(error).__name__}: {error}") from error
+    where = f"the module {module_name!r}"
     for part in path.split("."):
         if not hasattr(found, part):
-            raise SourceError(f"{name}: {found!r:.60} has no {part!r}")
-        found = getattr(found, part)
+            raise SourceError(f"{name}: {where} has no {part!r}")
+        found, where = getattr(found, part), repr(part)
     if isinstance(found, type) and wrong_parameters(found, [], None):
         try:
             found = found()

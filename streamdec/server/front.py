@@ -20,6 +20,7 @@ import anyio
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.sections import unfindable
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
@@ -80,7 +81,7 @@ class Sample(NamedTuple):
     def num_tokens(self) -> int:
         """The tokens of the prompt, and those that were generated so far."""
         machine = self.stream.decoder
-        generated: int = getattr(machine, "decoder", machine).num_tokens
+        generated: int = decoder_behind(machine).num_tokens
         return self.num_prompt_tokens + generated
 
 

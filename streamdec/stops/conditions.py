@@ -7,6 +7,7 @@ convert to JSON and back, so they can be the key of a cache and part of a snapsh
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
@@ -15,7 +16,7 @@ from itertools import chain
 from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
 from streamdec.errors import TokenIdError
-from streamdec.mistakes import unknown_option
+from streamdec.mistakes import check_flag, unknown_option
 from streamdec.stops.patterns import StopPattern, read_patterns
 from streamdec.tables.decode_options import Options
 from streamdec.tables.token_ids import check_token_id, is_bool
@@ -291,16 +292,26 @@ def _are_ascii(texts: list[Any]) -> bool:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        hint = f"; pass token ids as {name}_token_ids" if name in ("stop", "visible_stop") else ""
         told = f"{name} must be a string or a list of strings, not {text!r:.60}"
-        raise TypeError(told + (hint if hasattr(text, "__index__") else ""))
+        raise TypeError(told + _hint(name, text))
     if not text:
-        raise ValueError(f"{name}: an empty {what} would match everywhere")
+        raise ValueError(f"{name}: an empty {what} would match everywhere; leave it out")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None
+
+
+def _hint(name: str, given: object) -> str:
+    """Return the end of a message: what to write instead of ``given``."""
+    if isinstance(given, (bytes, bytearray)):
+        return "; decode bytes first, such as b'x'.decode()"
+    if isinstance(given, re.Pattern):
+        return "; pass its pattern as stop_regex, with its flags in it, such as (?i)"
+    if hasattr(given, "__index__") and name in ("stop", "visible_stop"):
+        return f"; pass token ids as {name}_token_ids"
+    return ""
 
 
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
@@ -342,12 +353,6 @@ def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
     if () in sequences:
         raise ValueError(f"{what}: an empty sequence would match everywhere")
     return tuple(sorted(sequences))
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, not {value!r:.40}")
-    return value
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
@@ -406,16 +411,16 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "stop_token_ids": _ids,
     "visible_stop": _texts,
     "visible_stop_token_ids": _ids,
-    "include_stop_str_in_output": _flag,
+    "include_stop_str_in_output": check_flag,
     "min_tokens": partial(_count, least=0),
     "max_tokens": partial(_count, least=1),
-    "ignore_eos": _flag,
+    "ignore_eos": check_flag,
     "eos_token_ids": _ids,
     "stop_token_sequences": _sequences,
     "enable_stops_after": _text_or_id,
     "disable_stops_after": _text_or_id,
     "ignore_stops_between": pairs_of,
-    "starts_inside": _flag,
+    "starts_inside": check_flag,
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }

@@ -8,9 +8,10 @@ from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import DECODERS, decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
-from streamdec.mistakes import NOWHERE, unknown_option
+from streamdec.mistakes import NOWHERE, check_flag, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.streams.outputs import ids_of
@@ -200,6 +201,10 @@ def misplaced(what: str, given: object) -> TypeError:
     return TypeError(f"{what}() takes only the source and the tokenizer by position; write {call}")
 
 
+_WITHOUT_STOPS = "use wrap(source, decoder), or TextIterator for a plain source"
+"""What to do with a decoder that is not a StopSequenceDecoder."""
+
+
 def decoder_of(
     what: str,
     tokenizer: Decoder | None,
@@ -220,12 +225,10 @@ def decoder_of(
         given["conditions"] = conditions
     if decoder is None:
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
-    machine: Any = decoder
-    if not isinstance(decoder, StopSequenceDecoder):
-        machine = getattr(decoder, "decoder", decoder)  # a tracer has its decoder there
+    machine = decoder_behind(decoder)
     if not isinstance(machine, StopSequenceDecoder):
         runs = hasattr(machine, "step_chunk") or isinstance(decoder, TextStopDecoder)
-        hint = "; use wrap(source, decoder), or TextIterator for a plain source" if runs else ""
+        hint = f"; {_WITHOUT_STOPS}" if runs else ""
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer
@@ -244,8 +247,10 @@ def _made_decoder(
 ) -> StopSequenceDecoder:
     if tokenizer is None:
         raise TypeError(f"{what} needs a tokenizer, or a decoder")
-    if isinstance(tokenizer, StopSequenceDecoder):
-        raise TypeError(f"{what} got a decoder instead of a tokenizer; write decoder=...")
+    if isinstance(decoder_behind(tokenizer), DECODERS):
+        has_stops = isinstance(decoder_behind(tokenizer), StopSequenceDecoder)
+        advice = "write decoder=..." if has_stops else _WITHOUT_STOPS
+        raise TypeError(f"{what} got a decoder instead of a tokenizer; {advice}")
     is_source = hasattr(tokenizer, "__iter__") or hasattr(tokenizer, "__aiter__")
     if is_source and not isinstance(tokenizer, str) and not hasattr(tokenizer, "decode"):
         told = f"{what} takes the source first, then the tokenizer"
@@ -295,7 +300,7 @@ def new_decoder(
             starts_inside=starts_inside,
             **options,
         )
-    if keep_markers:
+    if check_flag("keep_markers", keep_markers):
         raise ValueError("keep_markers needs sections")
     if starts_inside is not None:
         raise ValueError(

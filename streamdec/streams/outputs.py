@@ -10,15 +10,24 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from types import MappingProxyType
+from types import AsyncGeneratorType, GeneratorType, MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.errors import SourceError
+from streamdec.errors import SourceError, warn
 from streamdec.streams.growth import GrowthWatch
 from streamdec.tables.token_ids import check_dimensions
 
-__all__ = ["Delta", "OutputReader", "checked_ids", "ending", "ids_of", "is_plain", "not_a_source"]
+__all__ = [
+    "Delta",
+    "OutputReader",
+    "checked_ids",
+    "ending",
+    "ids_of",
+    "is_plain",
+    "not_a_source",
+    "warn_of_ended",
+]
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -147,6 +156,17 @@ def not_a_source(source: Any, *, is_async: bool) -> TypeError:
         hint = ""
     kind = "(async) iterable" if is_async else "iterable"
     return TypeError(f"source must be an {kind} of outputs, not {source!r:.80}{hint}")
+
+
+def warn_of_ended(source: object) -> None:
+    """Warn if ``source`` is a generator that has ended: its text would be empty."""
+    if (isinstance(source, GeneratorType) and source.gi_frame is None) or (
+        isinstance(source, AsyncGeneratorType) and source.ag_frame is None
+    ):
+        warn(
+            "the source is a generator that has ended, so there is no text; call its function "
+            "again for each stream"
+        )
 
 
 class OutputReader:
@@ -375,13 +395,13 @@ class OutputReader:
         found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
         if isinstance(output, Chunk):
             return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
-        hint = (
-            ". For text use wrap(source, TextStopDecoder(...))" if isinstance(output, str) else ""
-        )
-        return (
-            f"{found} an id, a list of ids, or an object with {', '.join((*IDS, NEW_IDS))} or "
-            "outputs. For other objects pass ids=, a function that returns the ids" + hint
-        )
+        hint = ""
+        if self._ids is None:
+            hint = ". For other objects pass ids=, a function that returns the ids"
+        if isinstance(output, str):
+            hint += ". For text use wrap(source, TextStopDecoder(...))"
+        known = ", ".join((*IDS, NEW_IDS))
+        return f"{found} an id, a list of ids, or an object with {known} or outputs{hint}"
 
     # --- cumulative outputs
 

@@ -7,43 +7,52 @@ of the other's text, and so of another user's answer.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
-from streamdec.decoders.machine import Machine
-from streamdec.decoders.sequence import Sequence
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
-
-DECODERS = Machine, Sequence, TextStopDecoder
-
-_owners: dict[int, ref[object]] = {}
-"""By the ``id`` of a decoder: the object that steps it, and keeps the decoder alive."""
+from streamdec.decoders.stepping import decoder_behind
 
 
-def own(machine: Any, owner: object) -> None:
+class _Owner(NamedTuple):
+    owner: ref[Any]
+    lifetime: ref[object]
+    """Its callback removes the record."""
+
+
+_owners: dict[int, _Owner] = {}
+"""By the ``id`` of a decoder. The owner keeps the decoder alive."""
+
+
+def own(machine: Any, owner: object, reader: object = None) -> None:
     """Record that ``owner`` steps ``machine``.
 
-    The record is valid until ``disown``, or until ``owner`` is deleted. Raises RuntimeError if
-    another stream or pool steps ``machine``.
+    The record is valid until ``disown``, or until ``owner`` is deleted. With a ``reader`` it is
+    only valid until the reader is deleted. If the owner then still exists, its ``leave()`` is
+    called. Raises RuntimeError if another stream or pool steps ``machine``.
     """
-    decoder = _decoder_of(machine)
+    decoder = decoder_behind(machine)
     key = id(decoder)
     if key in _owners:
         raise RuntimeError(
             f"another stream or pool still steps this decoder: {decoder!r:.80}; make a decoder for "
-            "each request, or close the other stream first"
+            "each request, or close the other stream first (`await` its aclose(), or call its "
+            "close())"
         )
-    _owners[key] = ref(owner, partial(_owners.pop, key))
+    known = ref(owner)
+    lifetime = ref(owner if reader is None else reader, partial(_leave, key, known))
+    _owners[key] = _Owner(known, lifetime)
+
+
+def _leave(key: int, owner: ref[Any], _: object) -> None:
+    """Remove a record whose reader or owner was deleted."""
+    del _owners[key]
+    if (found := owner()) is not None:
+        found.leave()
 
 
 def disown(machine: Any, owner: object) -> None:
     """Record that ``owner`` no longer steps ``machine``."""
-    key = id(_decoder_of(machine))
+    key = id(decoder_behind(machine))
     found = _owners.get(key)
-    if found is not None and found() is owner:
+    if found is not None and found.owner() is owner:
         del _owners[key]
-
-
-def _decoder_of(machine: Any) -> object:
-    """Return the decoder itself; for a tracer, the decoder that it traces."""
-    return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)

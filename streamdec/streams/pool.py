@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any, Self, SupportsIndex, Unpack, get_args
+from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
+from streamdec.decoders.mistakes import check_order
 from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
-from streamdec.mistakes import unknown_option
+from streamdec.mistakes import check_flag, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.streams import pool_snapshots
@@ -46,6 +47,12 @@ _ELSEWHERE = {
 }
 """Options that ``add`` does not have, and what to write instead."""
 
+_OF_ADD = {
+    **dict.fromkeys(_OPTIONS, "write add(request_id, {}=...)"),
+    **{name: advice for name, advice in _ELSEWHERE.items() if name in OPTIONS},
+}
+"""Options of ``add``, and what to write instead of passing them to the constructor."""
+
 RequestId = str | int
 
 
@@ -59,6 +66,7 @@ class DecoderPool:
 
     Args:
         tokenizer: the tokenizer of all requests.
+        more: not accepted, and neither are ``others``: pass conditions and options to ``add``.
         return_token_ids: whether chunks have ``token_ids``.
 
     Raises TypeError if ``tokenizer`` is not a tokenizer.
@@ -81,7 +89,18 @@ class DecoderPool:
     Chunk(text='', finish_reason='length')
     """
 
-    def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        *more: Never,
+        return_token_ids: bool = False,
+        **others: Never,
+    ) -> None:
+        if more:
+            told = "takes only the tokenizer by position; write add(request_id, conditions)"
+            raise TypeError(f"DecoderPool {told}")
+        for name in others:
+            raise unknown_option("DecoderPool", name, ("tokenizer", "return_token_ids"), _OF_ADD)
         check_decoder(tokenizer)
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
@@ -89,7 +108,7 @@ class DecoderPool:
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
-        self._returns_token_ids = return_token_ids
+        self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
         self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
         """The ``step`` of each request."""
@@ -320,10 +339,10 @@ class DecoderPool:
         try:
             if type(result := sink(chunk)) is CoroutineType:
                 raise refused(result)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 (a cancellation too ends only this request)
+        except BaseException as error:  # a cancellation too ends only this request
             self._sink_failed(request_id, request, sink, chunk, error)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
         # The sink may have added another request with this id.
         return self._requests.get(request_id) is not request
 
@@ -463,6 +482,7 @@ class DecoderPool:
         Raises SnapshotError, which names the request, for another ``tokenizer`` and for an object
         that is not a snapshot of a pool.
         """
+        check_order(cls.__name__, snapshot)
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in pool_snapshots.requests_in(snapshot):
             try:

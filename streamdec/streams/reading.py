@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, StopReason, check_finish_reason
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
-from streamdec.errors import warn
+from streamdec.errors import TokenIdError, warn
+from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
 from streamdec.streams.owners import own
@@ -48,6 +50,8 @@ class Reading:
             known = " or ".join(map(repr, get_args(ChunkBy)))
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
         check_finish_reason(finish_reason)
+        check_flag("cumulative", cumulative)
+        check_flag("return_token_ids", return_token_ids)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -80,6 +84,10 @@ class Reading:
         """Whether the stream has finished or failed."""
         self.last: Chunk | None = None
         """The last chunk, from the end of the stream until the chunk is output."""
+        self.finish_reason: FinishReason | None = None
+        """Why the stream ended; None while it runs, and if it failed."""
+        self.stop_reason: StopReason = None
+        """The stop that ended the stream."""
         self.engine_finish_reason: str | None = None
         """The engine's own finish reason."""
         self.source_ended = False
@@ -158,11 +166,17 @@ class Reading:
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:
-        """End the stream with ``chunk``, which has a ``finish_reason``."""
+        """End the stream with ``chunk``, its last chunk."""
         self.is_over, self.last = True, chunk
+        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
+        if isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex):
+            error.add_note(
+                "If an output of the source has more than ids, pass ids= to the stream: a function "
+                "that returns the ids of an output"
+            )
         self._error = error
         self.finish(take_chunk(error))
 
@@ -171,7 +185,12 @@ class Reading:
         chunk = self.stepper.end(reason)
         if chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
-        self.last = chunk
+        self.finish(chunk)
+
+    def leave(self) -> None:
+        """Note that nobody can read the stream any more: others may step the machine."""
+        if self.stepper.statistics is not None:
+            self.stepper.statistics.freeze()
 
     def report_end(self, error: BaseException | None) -> None:
         """Report the end to the hooks; ``error`` was raised by the source or the reader."""
@@ -216,13 +235,16 @@ class BaseStream(Generic[M]):
         self._reading = Reading(decoder, **options)
         self._is_entered = False
 
-    def _own_decoder(self) -> None:
-        """Reject other streams and pools on the decoder from now on.
+    def _own_decoder(self, chunks: object) -> None:
+        """Reject other streams and pools while the generator ``chunks`` can be read.
+
+        If a loop is left early and nothing else refers to its generator, the event loop closes the
+        generator later. But nobody can read it any more, so the decoder is free at once.
 
         A constructor calls this last, so that a stream that was not made owns no decoder. Raises
         RuntimeError if another stream or pool steps the decoder.
         """
-        own(self.decoder, self._reading)
+        own(self.decoder, self._reading, chunks)
 
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
@@ -256,6 +278,22 @@ class BaseStream(Generic[M]):
         snapshot.
         """
         return self._reading.pending_token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """The ``finish_reason`` of the last chunk; None before, and if the stream failed."""
+        return self._reading.finish_reason
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The ``stop_reason`` of the last chunk; None before, and without a stop."""
+        return self._reading.stop_reason
+
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop that ended the text, and where it stands; None without one."""
+        found: StopMatch | None = getattr(decoder_behind(self.decoder), "match", None)
+        return found
 
     @property
     def engine_finish_reason(self) -> str | None:

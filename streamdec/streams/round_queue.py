@@ -22,7 +22,7 @@ import anyio
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
 from streamdec.errors import FinishedError, QueueFullError, UnknownRequestError
 from streamdec.streams.pool import DecoderPool, RequestId, check_request_id
-from streamdec.streams.wakeups import is_in_event_loop, new_call
+from streamdec.streams.wakeups import is_in_event_loop, new_call, runs_trio
 
 __all__ = ["RoundQueue"]
 
@@ -60,7 +60,8 @@ class RoundQueue:
     wait.
 
     ``async with`` closes the queue at the end of the block, and waits until all rounds were stepped
-    and all requests have ended.
+    and all requests have ended. KeyboardInterrupt and SystemExit of a sink end all requests and the
+    event loop. On trio the block is cancelled and raises them.
 
     Args:
         pool: the pool to step.
@@ -120,6 +121,10 @@ class RoundQueue:
         """Set when all requests have ended, after the queue was closed."""
         self._is_called = False
         """Whether the event loop was called to step the waiting rounds."""
+        self._scope: anyio.CancelScope | None = None
+        """Around the block, on trio."""
+        self._interrupt: BaseException | None = None
+        """What the block must raise."""
         try:
             self._call = new_call(self._step_next)
         except RuntimeError:
@@ -201,6 +206,8 @@ class RoundQueue:
     async def __aenter__(self) -> Self:
         if self._is_closed:
             raise FinishedError("the queue was closed")
+        if runs_trio():
+            self._scope = anyio.CancelScope().__enter__()
         return self
 
     async def __aexit__(
@@ -210,6 +217,15 @@ class RoundQueue:
         trace: TracebackType | None,
     ) -> None:
         """Close the queue, and wait until all requests have ended."""
+        try:
+            await self._end(error)
+        finally:
+            if self._scope is not None:
+                self._scope.__exit__(kind, error, trace)
+            if self._interrupt is not None:
+                raise self._interrupt
+
+    async def _end(self, error: BaseException | None) -> None:
         reason: FinishReason = "error" if isinstance(error, Exception) else "abort"
         self.close(reason)
         try:
@@ -273,6 +289,13 @@ class RoundQueue:
                 return
         try:
             self._step_item()
+        except BaseException as interrupt:
+            if self._scope is None:
+                raise  # it ends asyncio's event loop
+            # On trio an error of a callback would be an internal error, so the block raises it.
+            self._interrupt = interrupt
+            self.close()
+            self._scope.cancel()
         finally:
             with self._lock, suppress(FinishedError):
                 self._wake()

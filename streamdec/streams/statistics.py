@@ -10,6 +10,7 @@ from operator import gt
 from typing import Any, NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, Withheld, joined
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
@@ -35,6 +36,7 @@ class StreamStatistics:
 
     __slots__ = (
         "_before",
+        "_frozen",
         "_held",
         "_hooks",
         "_jailed",
@@ -45,7 +47,7 @@ class StreamStatistics:
     )
 
     def __init__(self, machine: Any, hooks: tuple[Hook, ...]) -> None:
-        self._machine: Any = getattr(machine, "decoder", machine)
+        self._machine: Any = decoder_behind(machine)
         self._hooks = hooks
         self._not_chunks = 0
         """Tokens without their own chunk, minus chunks without their own token."""
@@ -55,6 +57,8 @@ class StreamStatistics:
         """Steps without text after which bytes were held, and after which text was jailed."""
         self._most = Withheld()
         self._before = self._counts()
+        self._frozen: _Counts | None = None
+        """The counts when others were allowed to step the machine; None if they were not."""
 
     def _counts(self) -> _Counts:
         machine = self._machine
@@ -92,6 +96,10 @@ class StreamStatistics:
 
     # --- its end
 
+    def freeze(self) -> None:
+        """Count no more, because others may step the machine."""
+        self._frozen = self._counts()
+
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end of the stream.
 
@@ -103,7 +111,7 @@ class StreamStatistics:
             self._not_chunks += self._last is None and not last.text
         if isinstance(error, Exception):
             reason = "error"
-        now, before = self._counts(), self._before
+        now, before = self._frozen or self._counts(), self._before
         tokens = now.tokens - before.tokens
         event = StreamEnded(
             tokenizer_type=type_of(self._machine.tokenizer),

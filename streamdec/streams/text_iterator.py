@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unp
 
 from streamdec.chunks import Chunk
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
@@ -27,7 +28,7 @@ from streamdec.streams.options import (
     misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain, not_a_source
+from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.tables.token_ids import check_dimensions
@@ -72,14 +73,15 @@ class TextIterator(BaseStream[M]):
         super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
+        warn_of_ended(source)
         pulled = _iterator_of(source)
         self._closing = Closing(self._reading, getattr(pulled, "close", None), on_stop)
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
+        if isinstance(decoder_behind(decoder), SectionDecoder):
             self._chunks = _split(self._chunks)
-        self._own_decoder()
+        self._own_decoder(self._chunks)
 
     # --- reading
 

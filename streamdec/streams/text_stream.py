@@ -28,6 +28,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.decoders.section_decoder import SectionDecoder
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
@@ -42,7 +43,7 @@ from streamdec.streams.options import (
     misplaced,
     sorted_options,
 )
-from streamdec.streams.outputs import is_plain, not_a_source
+from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.streams.token_queue import TokenQueue
@@ -110,6 +111,7 @@ class TextStream(BaseStream[M]):
     ) -> None:
         check_reading_options("TextStream", "stream", options)
         super().__init__(decoder, **options)
+        warn_of_ended(source)
         pulled = _iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -122,10 +124,10 @@ class TextStream(BaseStream[M]):
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(getattr(decoder, "decoder", decoder), SectionDecoder):  # or a tracer of one
+        if isinstance(decoder_behind(decoder), SectionDecoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
-        self._own_decoder()
+        self._own_decoder(chunks)
 
     # --- reading
 

@@ -188,8 +188,8 @@ class TokenQueue:
         """Wait for ids, and return all waiting ids.
 
         After the last ids it returns the finish reason in a Delta, if there is one. Raises
-        StopAsyncIteration at the end; the error of ``fail``; ``anyio.BusyResourceError`` for a
-        second reader.
+        StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue was
+        closed; ``anyio.BusyResourceError`` for a second reader.
         """
         while True:
             with self._lock:
@@ -248,6 +248,11 @@ class TokenQueue:
 
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
+        if self._is_closed:  # an end would look as if the engine had generated no more
+            raise FinishedError(
+                "nothing can be read from the queue: it was closed; make a TokenQueue for each "
+                "stream"
+            )
         ids, self._ids = self._ids, []
         if ids:
             self._wake_producers()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from streamdec.mistakes import check_flag
+
 ByteFallbackMode = Literal["eager", "exact"]
 Route = Literal["bytes", "window"]
 UnknownIds = Literal["skip", "error", "replace"]
@@ -20,8 +22,7 @@ class Options(NamedTuple):
     def check(self) -> None:
         """Raise TypeError or ValueError for a value that is not allowed."""
         for name in ("skip_special_tokens", "clean_up_tokenization_spaces"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r:.40}")
+            check_flag(name, getattr(self, name))
         for name, known in (
             ("byte_fallback", ("eager", "exact")),
             ("unknown_ids", ("skip", "error", "replace")),

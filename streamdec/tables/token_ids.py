@@ -20,6 +20,9 @@ class UnknownTokenError(KeyError):
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 
+OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
+"""The end of messages about a text in place of ids."""
+
 
 def check_token_id(
     token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
@@ -55,8 +58,11 @@ def is_bool(value: object) -> bool:
 def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
     place = "" if index is None else f" {index}"
     hint = ""
-    if what == "token" and (isinstance(token_id, (list, tuple)) or hasattr(token_id, "tolist")):
+    is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
+    if what == "token" and is_list:
         hint = ". Pass several ids to step_batch (of a Sequence: append_tokens), as one flat list"
+    elif what in ("token", "prompt token", "id") and isinstance(token_id, str):
+        hint = f", and {OF_A_TEXT}"
     return (
         f"{what}{place} {problem}: {token_id!r:.24}; "
         f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
@@ -79,18 +85,28 @@ class _ArrayView(Sequence[SupportsIndex]):
         return iter(self._array.tolist())
 
 
-def as_sequence(token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
+def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
+    """Return the ids of a prompt as a sequence, as ``as_sequence`` does."""
+    if prompt_token_ids is None:
+        hint = "leave it out if there is no prompt"
+        raise TypeError(f"prompt_token_ids must be a list or an array of ids, not NoneType; {hint}")
+    return as_sequence(prompt_token_ids, "prompt_token_ids must be a list or an array of ids")
+
+
+def as_sequence(
+    token_ids: Iterable[SupportsIndex], told: str = "token ids must be a list or an array"
+) -> Sequence[SupportsIndex]:
     """Return ``token_ids`` as a sequence.
 
     Lists and tuples are not copied, nor are arrays and tensors of one dimension. Raises TypeError
-    for text, bytes, and collections without an order.
+    for text, bytes, and collections without an order. Its message begins with ``told``.
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids
     is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
     if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         kind = type(token_ids).__name__
-        raise TypeError(f"token ids must be a list or an array, not {kind}{_hint(token_ids)}")
+        raise TypeError(f"{told}, not {kind}{_hint(token_ids)}")
     for convert in ("to_pylist", "as_py"):  # arrays and rows of Arrow
         if hasattr(token_ids, convert):
             return list(getattr(token_ids, convert)())
@@ -113,5 +129,9 @@ def check_dimensions(array: object) -> None:
 def _hint(given: object) -> str:
     """Return the end of a message: what to write instead of ``given``."""
     if isinstance(given, (str, bytes)):
-        return "; ids are integers, such as [12, 13]"
+        return f"; ids are integers, such as [12, 13], and {OF_A_TEXT}"
+    if isinstance(given, Mapping) and "input_ids" in given:  # transformers' BatchEncoding
+        return "; pass its ['input_ids']"
+    if hasattr(given, "ids"):  # an Encoding of the tokenizers library
+        return "; pass its ids"
     return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""

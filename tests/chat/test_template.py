@@ -122,13 +122,17 @@ def test_a_long_message_is_cut() -> None:
     ("options", "told"),
     [
         ({"profile": "modern"}, "profile must be 'classic' or 'hardened', not 'modern'"),
-        ({"isolate": "yes"}, "isolate must be True or False, not 'yes'"),
         ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         ChatTemplate("", **options)
+
+
+def test_isolation_is_a_bool() -> None:
+    with pytest.raises(TypeError, match="isolate must be True or False, not 'yes'"):
+        ChatTemplate("", isolate="yes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, SupportsIndex
+from typing import Any, Never, Self, SupportsIndex
 
 import pytest
 
@@ -82,7 +82,9 @@ class ForgetsWhenRestored(DecodeStream):
     __slots__ = ()
 
     @classmethod
-    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any], **_: object) -> Self:
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *_: Never, **__: object
+    ) -> Self:
         return cls(tokenizer, **snapshot["options"])
 
 

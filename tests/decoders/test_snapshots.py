@@ -110,10 +110,8 @@ def test_options_come_from_the_snapshot_and_may_be_required() -> None:
     snapshot = DecodeStream(RAW, unknown_ids="error").snapshot()
     stream = DecodeStream.restore(RAW, snapshot, unknown_ids="error", skip_special_tokens=True)
     assert stream.options["unknown_ids"] == "error"
-    with pytest.raises(SnapshotError, match=r"another option unknown_ids: .*'error'.*'skip'"):
+    with pytest.raises(SnapshotError, match=r"taken with unknown_ids='error', not 'skip'"):
         DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
-    with pytest.raises(TypeError, match="'max_tokens' is not an option"):
-        DecodeStream.restore(RAW, snapshot, max_tokens=3)
 
 
 def test_another_class_or_format_is_named() -> None:

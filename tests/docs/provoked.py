@@ -189,7 +189,7 @@ def _(_: Path) -> Any:
 # --- stop conditions ------------------------------------------------------------------------------
 
 CONDITIONS: dict[str, dict[str, Any]] = {
-    "stop: an empty stop would match everywhere": {"stop": ["END", ""]},
+    "stop: an empty stop would match everywhere; leave it out": {"stop": ["END", ""]},
     "stop: '\\ud800' has a lone surrogate": {"stop": "\ud800"},
     "max_tokens must be at least 1, not 0": {"max_tokens": 0},
     "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},
@@ -320,6 +320,16 @@ def _(_: Path) -> Any:
     pool.attach("a", Stuck())
     pool.step({"a": [0]})
     raise pool.errors["a"]
+
+
+@gives("nothing can be read from the queue: it was closed; make a TokenQueue for each stream")
+def _(_: Path) -> Any:
+    async def main() -> None:
+        feed = TokenQueue()
+        feed.close()
+        await anext(feed)
+
+    anyio.run(main)
 
 
 @gives("nothing can be put into the queue: its reader has closed it")

@@ -218,6 +218,13 @@ def test_limits_of_keys_need_keys(tokenizer: Any) -> None:
             for lifespan in (awaited, yielding)
         ),
         ({"models": "my-model"}, "models must be a list of names, not 'my-model'"),
+        *(
+            ({flag: "false"}, f"{flag} must be True or False, not 'false'")
+            for flag in (
+                *("separate_reasoning", "allow_request_templates", "isolate_templates"),
+                *("simple_template", "page"),
+            )
+        ),
     ],
 )
 def test_swapped_and_missing_arguments_are_named(

@@ -187,9 +187,13 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([*ENGINE, "mine"], "module:callable"),
-        ([*ENGINE, "not_there:run"], "no module named 'not_there'"),
-        ([*ENGINE, "mine:nothing"], "has no 'nothing'"),
+        ([*ENGINE, "mine"], "as module:callable, such as mine:generate, not 'mine'"),
+        ([*ENGINE, "mine.py"], "as module:callable, such as mine:generate, not 'mine.py'"),
+        ([*ENGINE, "not_there:run"], "'not_there'; run in the folder that has not_there.py"),
+        ([*ENGINE, "not_there.more:run"], "'not_there'; run in the folder that has not_there"),
+        ([*ENGINE, "lacking:run"], "lacking:run: no module named 'what_it_imports'\n"),
+        ([*ENGINE, "mine:nothing"], "mine:nothing: the module 'mine' has no 'nothing'\n"),
+        ([*ENGINE, "mine:NoRoom.nothing"], "mine:NoRoom.nothing: 'NoRoom' has no 'nothing'\n"),
         ([*ENGINE, "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
         ([*ENGINE, "mine:wrong"], "but this one has the parameters ()"),
         ([*ENGINE, "mine.py:number"], "expected a module, not a file: write mine:number"),
@@ -223,6 +227,7 @@ def test_what_cannot_begin(
     options: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "lacking.py").write_text("import what_it_imports")
     (tmp_path / "bytes.txt").write_bytes(b"One\xff")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -19,12 +19,20 @@ from streamdec import (
     IdleTimeoutError,
     MockTokenizer,
     RewriteError,
+    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
+    TextIterator,
+    TextStopDecoder,
     TextStream,
+    TokenIdError,
+    iter_chunks,
     stream,
     wrap,
 )
+from streamdec import Sequence as Sequence_
+from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
+from streamdec.trace import Tracer
 from tests.streams.engines import (
     BoomError,
     Engine,
@@ -543,3 +551,59 @@ async def test_pending_text_is_what_would_come_out_and_asking_changes_nothing() 
     done = stream([A, [B, STOP]], TOKENIZER, stop="STOP")
     assert [chunk.text for chunk in await drained(done)] == ["a", "b"]
     assert done.pending_text == ""
+
+
+# --- what a stream says of its end ----------------------------------------------------------------
+
+
+END_DECODERS: dict[str, Callable[[], Any]] = {
+    "stop": lambda: StopSequenceDecoder(TOKENIZER, StopConditions(stop="b")),
+    "sections": lambda: SectionDecoder(
+        TOKENIZER, StopConditions(stop="b"), sections={"x": ("<", ">")}
+    ),
+    "tracer": lambda: Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="b"))),
+    "logprobs": lambda: tracker([A, B]),
+    "text": lambda: TextStopDecoder(StopConditions(stop="b")),
+}
+
+
+def tracker(token_ids: Sequence[int]) -> LogprobTracker:
+    tracked = LogprobTracker(StopSequenceDecoder(TOKENIZER, StopConditions(stop="b")))
+    tracked.put([TokenLogprob(token_id, -0.5) for token_id in token_ids])
+    return tracked
+
+
+@pytest.mark.parametrize("kind", END_DECODERS)
+async def test_a_stream_has_the_finish_reason_and_the_match_of_its_decoder(kind: str) -> None:
+    source = ["a", "b"] if kind == "text" else [A, B]
+    chunks = wrap(source, END_DECODERS[kind]())
+    assert (await anext(chunks)).text == "a"
+    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == (None, None, None)
+    assert [chunk.text async for chunk in chunks] == [""]
+    assert (chunks.finish_reason, chunks.stop_reason) == ("stop", "b")
+    assert chunks.match is not None
+    assert (chunks.match.stop, chunks.match.start, chunks.match.end) == ("b", 1, 2)
+
+
+@pytest.mark.parametrize("make", [DecodeStream, Sequence_])
+def test_a_stream_without_stops_has_a_finish_reason_too(make: Any) -> None:
+    with TextIterator([A], make(TOKENIZER), finish_reason="stop") as chunks:
+        assert [chunk.text for chunk in chunks] == ["a", ""]
+    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", None, None)
+
+
+def test_the_stop_that_the_engine_found_is_the_stop_reason_of_the_stream() -> None:
+    output = {"token_ids": [A], "finish_reason": "stop", "stop_reason": 17}
+    chunks = iter_chunks([output], TOKENIZER)
+    last = [*chunks][-1]
+    assert (last.finish_reason, last.stop_reason) == ("stop", 17)
+    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", 17, None)
+
+
+async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> None:
+    async with stream([A, B], TOKENIZER) as left:
+        await anext(left)
+    failed = stream([A, -1], TOKENIZER)
+    with pytest.raises(TokenIdError):
+        await drained(failed)
+    assert (left.finish_reason, failed.finish_reason) == (None, None)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import queue
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,14 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextIterator,
     TextStopDecoder,
     TextStream,
+    TokenIdError,
     TokenQueue,
     iter_chunks,
+    load_tokenizer,
     stream,
     wrap,
 )
@@ -135,8 +138,13 @@ def test_a_source_and_a_tokenizer_that_are_swapped(begin: Any) -> None:
         begin(MockTokenizer(), [1, 2])
     with pytest.raises(TypeError, match=r"write decoder=\.\.\."):
         begin([1, 2], StopSequenceDecoder(MockTokenizer()))
-    with pytest.raises(TypeError, match=r"wrap\(source, decoder\), or TextIterator"):
-        begin([1, 2], decoder=DecodeStream(MockTokenizer()))
+    for decoder in (DecodeStream(MockTokenizer()), Sequence(MockTokenizer()), TextStopDecoder()):
+        with pytest.raises(TypeError, match=r"wrap\(source, decoder\), or TextIterator"):
+            begin([1, 2], decoder=decoder)
+        with pytest.raises(
+            TypeError, match=r"a decoder instead of a tokenizer; use wrap\(source, "
+        ):
+            begin([1, 2], decoder)
     with pytest.raises(TypeError, match="must be an object, got the class MockTokenizer"):
         begin([1, 2], MockTokenizer)
 
@@ -329,6 +337,23 @@ def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
         ("eos_token_ids", "</s>", "Pass texts as stop, such as stop="),
         ("visible_stop", 5, "; pass token ids as visible_stop_token_ids$"),
         ("stop_regex", 5, "must be a string or a list of strings, not 5$"),
+        ("stop", b"x", "not b'x'; decode bytes first, such as b'x'\\.decode\\(\\)$"),
+        (
+            "stop",
+            ["a", bytearray(b"x")],
+            r"not bytearray\(b'x'\); decode bytes first, such as b'x'",
+        ),
+        ("stop_regex", b"x", "not b'x'; decode bytes first"),
+        (
+            "stop",
+            re.compile("a"),
+            r"not re\.compile\('a'\); pass its pattern as stop_regex, ",
+        ),
+        (
+            "stop_regex",
+            re.compile("a"),
+            r"'\); pass its pattern as stop_regex, with",
+        ),
         ("stop_token_sequences", [1, 2], r"is a list of ids, not 1; for one sequence write \[\[1,"),
     ],
 )
@@ -337,7 +362,44 @@ def test_stops_of_another_type(name: str, value: Any, told: str) -> None:
         StopConditions(**{name: value})
 
 
+# --- flags ----------------------------------------------------------------------------------------
+
+FLAGS: list[tuple[str, Callable[..., object]]] = [
+    *((name, partial(iter_chunks, [1], TOKENIZER)) for name in ("cumulative", "return_token_ids")),
+    *((name, partial(wrap, [1], DECODER[1])) for name in ("cumulative", "return_token_ids")),
+    *(("spans", partial(kind, TOKENIZER)) for kind in (DecodeStream, StopSequenceDecoder)),
+    ("spans", partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")})),
+    ("spans", partial(iter_chunks, [1], TOKENIZER)),
+    ("keep_markers", partial(stream, [1], TOKENIZER)),
+    ("return_token_ids", partial(DecoderPool, TOKENIZER)),
+    ("spans", partial(DecoderPool(TOKENIZER).add, "a")),
+    ("keep_markers", partial(DecoderPool(TOKENIZER).add, "a")),
+    ("skip_special_tokens", partial(Sequence, TOKENIZER)),
+    ("ignore_eos", StopConditions),
+    *((name, partial(load_tokenizer, "no/model")) for name in ("allow_download", "strict")),
+    ("apply_tokenizer_config", partial(load_tokenizer, "no/model")),
+]
+
+
+@pytest.mark.parametrize("value", ["false", 1, [True]])
+@pytest.mark.parametrize(("name", "make"), FLAGS)
+def test_a_flag_that_is_not_a_bool(name: str, make: Callable[..., object], value: Any) -> None:
+    """The text "false", as in a file of settings, would count as true."""
+    with pytest.raises(
+        TypeError, match=f"^{name} must be True or False, not {re.escape(repr(value))}$"
+    ):
+        make(**{name: value})
+
+
 # --- ids ------------------------------------------------------------------------------------------
+
+
+class HuggingFaceEncoding:
+    """The part of an Encoding of the tokenizers library that has ids."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+
 
 TABLE = np.array([[1, 2], [3, 4]])
 OF_DIMENSIONS = (
@@ -453,11 +515,87 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
             lambda: DecodeStream(TOKENIZER).step_batch("12"),  # type: ignore[arg-type]
             "token ids must be a list or an array, not str; ids are integers, such as [12, 13]",
         ),
+        (
+            lambda: DecodeStream(TOKENIZER).step(np.float32(1)),  # type: ignore[arg-type]
+            "token 0 is of type float32: np.float32(1.0); a token id is an integer from 0 to 429",
+        ),
     ],
 )
 def test_one_id_in_place_of_several(call: Any, told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         call()
+
+
+OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ("Hi", f"not str; ids are integers, such as [12, 13], and {OF_A_TEXT}"),
+        (b"Hi", f"not bytes; ids are integers, such as [12, 13], and {OF_A_TEXT}"),
+        (None, "not NoneType; leave it out if there is no prompt"),
+        (5, "not int; for one id write [5]"),
+        ({"input_ids": [1]}, "not dict; pass its ['input_ids']"),
+        (HuggingFaceEncoding([1]), "not HuggingFaceEncoding; pass its ids"),
+        ({1, 2}, "not set"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(DecodeStream, TOKENIZER),
+        partial(StopSequenceDecoder, TOKENIZER),
+        partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")}),
+        partial(iter_chunks, [1], TOKENIZER),
+        partial(DecoderPool(TOKENIZER).add, "a"),
+    ],
+    ids=["stream", "stops", "sections", "iter_chunks", "pool"],
+)
+def test_a_prompt_that_is_not_a_list_of_ids(make: Any, ids: Any, told: str) -> None:
+    told = f"prompt_token_ids must be a list or an array of ids, {told}"
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        make(prompt_token_ids=ids)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).step_batch(["Hi"]),  # type: ignore[list-item]
+        lambda: DecodeStream(TOKENIZER, ["Hi"]),  # type: ignore[list-item]
+        lambda: TOKENIZER.decode(["Hi"]),
+    ],
+)
+def test_a_text_in_place_of_an_id(call: Any) -> None:
+    told = f"'Hi'; a token id is an integer from 0 to 4294967295, and {OF_A_TEXT}"
+    with pytest.raises(TokenIdError, match=f"{re.escape(told)}$"):
+        call()
+
+
+@pytest.mark.parametrize("output", [(1, -0.5), [[1, 2]], ["Hi"]])
+@pytest.mark.parametrize("first", [[], [2], [[2]]])
+def test_an_output_that_has_more_than_ids(output: Any, first: Any) -> None:
+    """As mlx-lm's pairs of an id and log probabilities."""
+    chunks = iter_chunks([*first, output], TOKENIZER)
+    with pytest.raises(TokenIdError) as raised:
+        list(chunks)
+    [note] = raised.value.__notes__
+    assert note == (
+        "If an output of the source has more than ids, pass ids= to the stream: a function that "
+        "returns the ids of an output"
+    )
+
+
+def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
+    with pytest.raises(TokenIdError) as raised:
+        list(iter_chunks([[1, -1]], TOKENIZER))
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_function_of_ids_that_returns_something_else() -> None:
+    with pytest.raises(SourceError, match=r"which ids= returned; expected .* or outputs$"):
+        list(iter_chunks([1], TOKENIZER, ids=lambda _: {"text": "Hi"}))
 
 
 # --- tokenizers -----------------------------------------------------------------------------------
@@ -536,6 +674,35 @@ def test_a_source_that_cannot_be_read(begin: Any, make: Any, told: str) -> None:
         begin(make(), **given)
 
 
+def plain_engine() -> Iterator[int]:
+    yield 1
+
+
+ENDED = "the source is a generator that has ended, so there is no text; call its function again"
+
+
+def test_a_generator_that_was_read_before() -> None:
+    """The answer is empty, as if the engine had generated nothing."""
+    source = plain_engine()
+    assert [chunk.text for chunk in iter_chunks(source, TOKENIZER)] == ["Hello", ""]
+    for begin in (iter_chunks, stream):
+        with pytest.warns(StreamdecWarning, match=ENDED) as warned:
+            begin(source, TOKENIZER)
+        assert warned[0].filename == __file__
+    iter_chunks(plain_engine(), TOKENIZER)  # one that was not read yet
+
+
+def test_an_asynchronous_generator_that_was_read_before() -> None:
+    async def main() -> list[str]:
+        source = engine()
+        texts = [chunk.text async for chunk in stream(source, TOKENIZER)]
+        with pytest.warns(StreamdecWarning, match=ENDED):
+            texts += [chunk.text async for chunk in stream(source, TOKENIZER)]
+        return texts
+
+    assert anyio.run(main) == ["Hello", "", ""]
+
+
 # --- snapshots ------------------------------------------------------------------------------------
 
 
@@ -565,6 +732,95 @@ def test_a_snapshot_of_another_class(kind: Any, other: Any) -> None:
     told = f"the snapshot is of a {name}; write {name}.restore(...)"
     with pytest.raises(SnapshotError, match=f"^{re.escape(told)}$"):
         kind.restore(TOKENIZER, other(TOKENIZER).snapshot())
+
+
+def restored(kind: Any, *more: Any, **options: Any) -> None:
+    """Restore a snapshot of a decoder of this class, with more arguments than the snapshot."""
+    extra: Any = {"sections": {"x": ("<", ">")}} if kind is SectionDecoder else {}
+    kind.restore(TOKENIZER, kind(TOKENIZER, **extra).snapshot(), *more, **options)
+
+
+RESTORING = [DecodeStream, StopSequenceDecoder, SectionDecoder, Sequence]
+IN_IT = "the snapshot has the conditions and options of the stream: leave them out"
+
+
+@pytest.mark.parametrize("kind", RESTORING)
+@pytest.mark.parametrize("third", [StopConditions("x"), "x", {"skip_special_tokens": True}])
+def test_restoring_with_a_third_argument(kind: Any, third: Any) -> None:
+    told = f"{kind.__name__}.restore() takes only the tokenizer and the snapshot by position; "
+    with pytest.raises(TypeError, match=f"^{re.escape(told + IN_IT)}$"):
+        restored(kind, third)
+
+
+@pytest.mark.parametrize("kind", RESTORING)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("conditions", IN_IT),
+        ("stop", IN_IT),
+        ("prompt_token_ids", IN_IT),
+        ("sections", IN_IT),
+        ("spans", IN_IT),
+        ("skip_special", "did you mean skip_special_tokens?"),
+        (
+            "other",
+            "it has skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces",
+        ),
+    ],
+)
+def test_restoring_with_an_option_that_does_not_exist(kind: Any, name: str, told: str) -> None:
+    told = f"{kind.__name__}.restore() has no option {name!r}; {told}"
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        restored(kind, **{name: 1})
+
+
+@pytest.mark.parametrize("kind", [*RESTORING, DecoderPool])
+@pytest.mark.parametrize("snapshot", [{"format": 1}, "{}", b"{}"])
+def test_a_snapshot_and_a_tokenizer_that_are_swapped(kind: Any, snapshot: Any) -> None:
+    told = rf"^{kind.__name__}\.restore\(\) takes the tokenizer first, then the snapshot$"
+    with pytest.raises(TypeError, match=told):
+        kind.restore(snapshot, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [StopSequenceDecoder(TOKENIZER), TextStopDecoder(), DecoderPool(TOKENIZER)],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("kind", [*RESTORING, TextStopDecoder, DecoderPool])
+def test_restoring_a_decoder_in_place_of_its_snapshot(kind: Any, decoder: Any) -> None:
+    arguments = (decoder,) if kind is TextStopDecoder else (TOKENIZER, decoder)
+    with pytest.raises(SnapshotError, match=r"must be a dict, not \w+; call its snapshot\(\)$"):
+        kind.restore(*arguments)
+
+
+def test_a_tokenizer_for_a_decoder_of_text() -> None:
+    snapshot = TextStopDecoder().snapshot()
+    conditions = StopConditions("x")
+    with pytest.raises(TypeError, match=r"without a tokenizer; write TextStopDecoder\(conditions"):
+        TextStopDecoder(TOKENIZER, conditions)  # type: ignore[arg-type]
+    for arguments in ((TOKENIZER, snapshot), (snapshot, conditions)):
+        with pytest.raises(TypeError, match=r"takes only a snapshot, which has the conditions$"):
+            TextStopDecoder.restore(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "told"),
+    [
+        (
+            (StopConditions("x"),),
+            {},
+            "takes only the tokenizer by position; write add(request_id, ",
+        ),
+        ((), {"stop": "x"}, "has no option 'stop'; write add(request_id, StopConditions(stop=..."),
+        ((), {"sections": {}}, "has no option 'sections'; write add(request_id, sections=...)"),
+        ((), {"unknown_ids": "skip"}, "has no option 'unknown_ids'; write add(request_id, unknown"),
+        ((), {"token_ids": True}, "has no option 'token_ids'; did you mean return_token_ids?"),
+    ],
+)
+def test_the_options_of_a_request_for_a_pool(more: Any, options: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^DecoderPool {re.escape(told)}"):
+        DecoderPool(TOKENIZER, *more, **options)
 
 
 def test_a_sink_that_is_a_coroutine_function() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
@@ -14,19 +15,23 @@ from streamdec import (
     Chunk,
     DecoderPool,
     DecodeStream,
+    Hook,
     MockTokenizer,
+    SectionDecoder,
     Sequence,
     StopConditions,
     StopSequenceDecoder,
     TextIterator,
     TextStopDecoder,
+    add_hook,
     iter_chunks,
     stream,
     wrap,
 )
+from streamdec.hooks import StreamEnded
 from streamdec.streams.owners import disown, own
 from streamdec.trace import Tracer
-from tests.streams.engines import BoomError, Engine, PlainEngine
+from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
 A, B = 0, 1
@@ -85,6 +90,80 @@ def test_a_decoder_of_text_is_stepped_by_one() -> None:
     with pytest.raises(RuntimeError, match="another stream or pool"):
         wrap(Engine(["b"]), machine)
     del running
+
+
+LEFT: dict[str, Callable[[Any], Any]] = {
+    "stream": lambda machine: stream(Engine([B, B]), decoder=machine),
+    "generator": lambda machine: stream(async_generator(Script([B, B])), decoder=machine),
+    "wrap": lambda machine: wrap(Engine([B, B]), machine),
+    "tracer": lambda machine: stream(Engine([B, B]), decoder=Tracer(machine)),
+    "idle timeout": lambda machine: stream(Engine([B, B]), decoder=machine, idle_timeout=5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.parametrize("error", [None, BoomError])
+@pytest.mark.parametrize("begin", LEFT)
+@pytest.mark.anyio
+async def test_a_loop_that_was_left_leaves_the_decoder_to_others(
+    begin: str, error: type[Exception] | None
+) -> None:
+    """At once. The event loop closes the engine later."""
+    machine = decoder()
+    with nullcontext() if error is None else pytest.raises(error):
+        async for _ in LEFT[begin](machine):
+            if error is not None:
+                raise error
+            break
+    assert [chunk.text async for chunk in stream(Engine([B]), decoder=machine)] == ["b", ""]
+
+
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.anyio
+async def test_a_loop_over_sections_that_was_left_leaves_the_decoder_to_others() -> None:
+    machine = SectionDecoder(TOKENIZER, sections={"x": ("<", ">")})
+    async for _ in stream(Engine([B, B]), decoder=machine):
+        break
+    pool = pool_of(machine)
+    assert pool.step({"x": A})["x"].text == "a"
+
+
+@pytest.mark.anyio
+async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
+    machine = decoder()
+    kept = stream(Engine([B, B]), decoder=machine)
+    async for _ in kept:
+        break
+    with pytest.raises(
+        RuntimeError, match=r"first \(`await` its aclose\(\), or call its close\(\)\)"
+    ):
+        stream(Engine([B]), decoder=machine)
+    reader = aiter(kept)
+    del kept
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        stream(Engine([B]), decoder=machine)
+    assert [chunk.text async for chunk in reader] == ["b", ""]
+
+
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.anyio
+async def test_the_statistics_of_a_left_loop_do_not_count_what_follows() -> None:
+    machine, counted, ended = DecodeStream(TOKENIZER), list[int](), anyio.Event()
+
+    class Count(Hook):
+        def stream_ended(self, event: StreamEnded) -> None:
+            counted.append(event.tokens)
+            ended.set()
+
+    remove = add_hook(Count())
+    try:
+        async for _ in wrap(Engine([A, A]), machine):
+            break
+        machine.step_batch([A, B])
+        await ended.wait()
+    finally:
+        remove()
+    assert counted == [1]
 
 
 @pytest.mark.anyio

@@ -414,7 +414,8 @@ async def test_what_on_error_raises_is_logged(caplog: pytest.LogCaptureFixture) 
     assert "on_error of a RoundQueue raised an error" in caplog.text
 
 
-def test_an_exit_in_a_sink_does_not_strand_other_requests() -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_exit_in_a_sink_does_not_strand_other_requests(backend: str) -> None:
     """It ends the event loop, but the others get their last chunks."""
     sinks = {name: SlowReader() for name in "bc"}
 
@@ -427,9 +428,45 @@ def test_an_exit_in_a_sink_does_not_strand_other_requests() -> None:
             rounds.put(dict.fromkeys("abc", A))
 
     with pytest.raises(SystemExit):
-        asyncio.run(main())
+        anyio.run(main, backend=backend)
     ends = [(sink.text, sink.chunks[-1].finish_reason) for sink in sinks.values()]
     assert ends == [("a", "abort")] * 2
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("interrupt", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("is_of_sink", [True, False], ids=["sink", "on_error"])
+def test_an_interrupt_in_the_event_loop_ends_the_program(
+    backend: str, interrupt: BaseException, is_of_sink: bool
+) -> None:
+    """On trio too, where an error in a callback of the event loop is an internal error."""
+    other, errors = SlowReader(), list[Exception]()
+
+    def interrupting(*_: Any) -> None:
+        raise interrupt
+
+    async def main() -> None:
+        pool = pool_with(a=interrupting, b=other)
+        async with RoundQueue(pool, on_error=interrupting) as rounds:
+            rounds.put({"b": A, "a": A if is_of_sink else -1})
+            thread = threading.Thread(target=put_until_closed, args=(rounds, errors))
+            thread.start()
+            await anyio.sleep_forever()
+
+    with pytest.raises(type(interrupt)) as raised:
+        anyio.run(main, backend=backend)
+    assert raised.value is interrupt or backend == "asyncio"  # asyncio.run may raise its own
+    assert (other.text[:1], other.chunks[-1].finish_reason) == ("a", "abort")
+    wait_for(errors)
+    assert "closed" in str(errors[0])
+
+
+def wait_for(errors: list[Exception]) -> None:
+    """Wait until the engine's thread has ended."""
+    end = time.monotonic() + 30
+    while not errors:
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_a_task_that_is_cancelled_still_ends_all_requests() -> None:

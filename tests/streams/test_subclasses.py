@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -11,6 +12,7 @@ import pytest
 from streamdec import (
     Chunk,
     DecodeStream,
+    Hook,
     MockTokenizer,
     SectionDecoder,
     Sequence,
@@ -18,9 +20,11 @@ from streamdec import (
     StopSequenceDecoder,
     TextIterator,
     TextStopDecoder,
+    add_hook,
     iter_chunks,
     wrap,
 )
+from streamdec.hooks import StreamEnded
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.trace import Tracer
 from tests.streams.engines import Engine
@@ -147,23 +151,104 @@ class Request:
     request_id = "none"
 
 
-KINDS: dict[str, Callable[[], Any]] = {
-    base.__name__: lambda base=base: made(type("Named", (Request, base), {}))
-    for base in [*BASES, Sequence]
-} | {"TextStopDecoder": lambda: type("Named", (Request, TextStopDecoder), {})()}
+def in_a_dict(base: Any) -> Any:
+    return type("Named", (Request, base), {})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_copies_have_the_attributes_of_a_subclass(kind: str) -> None:
-    decoder = KINDS[kind]()
+def in_slots(base: Any) -> Any:
+    class Slotted(base):  # type: ignore[misc]
+        __slots__ = ("__secret", "request_id")
+
+        @property
+        def secret(self) -> str:
+            return self.__secret
+
+        def keep(self, secret: str) -> None:
+            self.__secret = secret
+
+    return Slotted
+
+
+def in_slots_of_two_classes(base: Any) -> Any:
+    return type("Between", (type("Slotted", (base,), {"__slots__": "request_id"}),), {})
+
+
+KINDS = [
+    (base, way)
+    for base in [*BASES, Sequence, TextStopDecoder]
+    for way in [in_a_dict, in_slots, in_slots_of_two_classes]
+]
+
+
+@pytest.mark.parametrize(("base", "way"), KINDS)
+def test_copies_have_the_attributes_of_a_subclass(base: Any, way: Callable[[Any], Any]) -> None:
+    decoder = way(base)() if base is TextStopDecoder else made(way(base))
     decoder.request_id = "r1"
     copies = [decoder.fork(), copy.copy(decoder), copy.deepcopy(decoder)]
     decoder.request_id = "r2"
     assert [each.request_id for each in copies] == ["r1"] * 3
-    restore, arguments, state = decoder.__reduce__()  # what pickle does
+    assert unpickled(decoder).request_id == "r2"
+
+
+def unpickled(decoder: Any) -> Any:
+    """Return what pickle makes of ``decoder``, whose class has no name that pickle can import."""
+    restore, arguments, state = decoder.__reduce__()
     again = restore(*arguments)
-    again.__dict__.update(state)
-    assert again.request_id == "r2"
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    for name, value in {**(attributes or {}), **(slots or {})}.items():
+        setattr(again, name, value)
+    return again
+
+
+@pytest.mark.parametrize("base", [*BASES, Sequence], ids=lambda each: each.__name__)
+def test_copies_have_the_private_slots_of_a_subclass(base: Any) -> None:
+    decoder = made(in_slots(base))
+    assert not hasattr(decoder.fork(), "secret")  # not set yet
+    decoder.keep("s")
+    assert (decoder.fork().secret, unpickled(decoder).secret) == ("s", "s")
+
+
+class Pickled(SectionDecoder):
+    __slots__ = ("request_id",)
+    request_id: str
+
+
+def test_a_pickle_has_the_slots_of_a_subclass() -> None:
+    decoder = Pickled(MockTokenizer(), sections=SECTIONS)
+    decoder.request_id = "r1"
+    decoder.step(1)
+    again = pickle.loads(pickle.dumps(decoder))
+    assert (again.request_id, again.num_tokens) == ("r1", 1)
+
+
+class OfARequest:
+    """A mixin whose attribute has the name of an attribute of tracers."""
+
+    decoder = "utf-8"
+
+
+@pytest.mark.parametrize("base", [*BASES, Sequence], ids=lambda each: each.__name__)
+def test_an_attribute_decoder_does_not_make_a_subclass_a_tracer(base: Any) -> None:
+    counted = list[int]()
+
+    class Count(Hook):
+        def stream_ended(self, event: StreamEnded) -> None:
+            counted.append(event.tokens)
+
+    remove = add_hook(Count())
+    try:
+        with TextIterator([0, A, 1, B], made(type("OfARequest", (OfARequest, base), {}))) as chunks:
+            sections = [chunk.section for chunk in chunks if chunk.text in ("a", "b")]
+    finally:
+        remove()
+    assert (sections[0], counted) == ("r" if base is SectionDecoder else None, [4])
+
+
+def test_a_tracker_takes_a_subclass_with_an_attribute_decoder() -> None:
+    kind: Any = type("OfARequest", (OfARequest, StopSequenceDecoder), {})
+    tracker = LogprobTracker(kind(TOKENIZER))
+    tracker.put([TokenLogprob(A, -0.5)])
+    assert tracker.step(A).text == "a"
 
 
 @each_base

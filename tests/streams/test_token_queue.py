@@ -212,6 +212,8 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
             found.append(await anext(feed, "nothing"))
         except BoomError:
             found.append("boom")
+        except FinishedError:
+            found.append("closed")
 
     async with anyio.create_task_group() as group:
         group.start_soon(read)
@@ -222,7 +224,7 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
             await anyio.to_thread.run_sync(verbs[wake])
         else:
             verbs[wake]()
-    assert found == [{"put": [65], "fail": "boom"}.get(wake, "nothing")]
+    assert found == [{"put": [65], "fail": "boom", "close": "closed"}.get(wake, "nothing")]
 
 
 @pytest.mark.parametrize("is_thread", [False, True])
@@ -561,11 +563,36 @@ async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None
     await feed.aclose()
     await feed.aclose()
     assert feed.num_waiting == 0
-    assert [ids async for ids in feed] == []
     feed.end("stop")
-    assert [ids async for ids in feed] == []
     with pytest.raises(FinishedError, match="its reader has closed it"):
         feed.put(1)
+
+
+@pytest.mark.parametrize("ends", ["at its end", "at a stop", "by a break"])
+async def test_a_second_stream_on_a_queue_is_refused(ends: str) -> None:
+    """Its answer would be empty, as if the engine had generated nothing."""
+    feed = TokenQueue()
+    feed.put([65, 66, 67])
+    feed.end("length")
+    async with stream(feed, TOKENIZER, stop="B" if ends == "at a stop" else None) as first:
+        async for _ in first:
+            if ends == "by a break":
+                break
+    with pytest.raises(FinishedError, match="was closed; make a TokenQueue for each stream"):
+        await drained(stream(feed, TOKENIZER))
+
+
+async def test_a_reader_whose_queue_is_closed_by_others_does_not_end_as_usual() -> None:
+    """Ids that were dropped would be missing from its text."""
+    feed = TokenQueue()
+    reading = stream(feed, TOKENIZER)
+    feed.put(65)
+    assert (await anext(reading)).text == "A"
+    feed.put(66)
+    feed.close()
+    with pytest.raises(FinishedError, match="nothing can be read from the queue: it was closed"):
+        await drained(reading)
+    assert reading.finish_reason is None
 
 
 async def test_a_second_reader_is_refused() -> None:

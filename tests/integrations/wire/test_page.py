@@ -381,7 +381,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(examples: dict[str, Any]) -> Iterator[str]:
-    endpoints = [examples[name] for name in ("samples", "iterated", "messages")]
+    endpoints = [examples[name] for name in ("samples", "iterated", "messages", "tools")]
     routes = [
         Route(f"/{each.__name__}/v1/{path}", each, methods=["POST"])
         for each in endpoints
@@ -401,6 +401,62 @@ def test_a_route_for_openais_client(url: str, route: str, n: int) -> None:
                 texts[choice.index] += choice.delta.content or ""
     wanted = "Hello world" if route != "iterated" else "Hello world\nUser:A"
     assert texts == [wanted] * n
+
+
+LOOK = {"name": "look", "arguments": {"at": 'an "owl" 🦉'}}
+FLY: dict[str, Any] = {"name": "fly", "arguments": {}}
+
+
+def between(*calls: object) -> str:
+    return "".join(f"<tool_call>\n{json.dumps(each)}\n</tool_call>" for each in calls)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "calls", "reason"),
+    [
+        ("No call.", "No call.", [], "length"),
+        (f"Look:{between(LOOK)}", "Look:", [LOOK], "tool_calls"),
+        (f"{between(LOOK, FLY)}\nDone.", "\nDone.", [LOOK, FLY], "tool_calls"),
+        (f"{between(LOOK)} and {between(FLY)}", " and ", [LOOK, FLY], "tool_calls"),
+        (f'{between(FLY)}<tool_call>{{"name": "lo', '{"name": "lo', [FLY], "length"),
+        (f"{between([1])} and {between(FLY)}", "[1] and ", [FLY], "tool_calls"),
+        ('"finish_reason":"stop"' + between(FLY), '"finish_reason":"stop"', [FLY], "tool_calls"),
+    ],
+)
+def test_tool_calls(
+    url: str,
+    examples: dict[str, Any],
+    answer: str,
+    text: str,
+    calls: list[Any],
+    reason: str,
+) -> None:
+    async def spelled(_: Any) -> AsyncIterator[Any]:
+        for byte in answer.encode():
+            yield byte
+        if reason == "tool_calls":
+            yield {"token_ids": [], "finish_reason": "stop"}
+
+    kept, examples["engine"] = examples["engine"], spelled
+    found: list[Any] = []
+    content, ended = "", None
+    try:
+        with OpenAI(api_key="none", base_url=f"{url}/tools/v1", max_retries=0) as client:
+            for chunk in client.chat.completions.create(
+                model="tiny", messages=MESSAGES, stream=True
+            ):
+                (choice,) = chunk.choices
+                content += choice.delta.content or ""
+                found += choice.delta.tool_calls or []
+                ended = choice.finish_reason or ended
+    finally:
+        examples["engine"] = kept
+    assert [each.index for each in found] == [*range(len(calls))]
+    assert [
+        {"name": each.function.name, "arguments": json.loads(each.function.arguments)}
+        for each in found
+    ] == calls
+    assert (content, ended) == (text, reason)
 
 
 @pytest.mark.parametrize(("n", "status"), [(None, 200), (8, 200), (9, 400), (0, 200), ("x", 400)])
