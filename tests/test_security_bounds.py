@@ -61,9 +61,9 @@ def test_the_parts_of_all_patterns_together() -> None:
 
 
 def test_the_parts_times_the_longest_match() -> None:
-    StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10)
+    StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12)
     with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
-        StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10 + 1)
+        StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12 + 1)
 
 
 def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 r"""Run a stop pattern over text that comes letter by letter.
 
 **Theory.** Thompson (1968) makes a graph of a pattern and walks all of its paths at once. A letter
-then costs at most a visit of each node, for any text. A search that tries one path after
+then costs at most four visits of each node, for any text. A search that tries one path after
 the other, as in Python's ``re``, may take exponential time.
 
 Here a path also knows its *age*: how many letters it has read. The ages of the paths at a node are
@@ -122,7 +122,7 @@ class Automaton:
     """The graph of one pattern.
 
     Args:
-        nodes: in order: a path that goes back to an earlier node is in a repeat.
+        nodes: in order: only the end of a loop leads back, to the beginning of the loop.
         starts: the nodes at which the look-behinds begin, inner ones first, and then the pattern.
         first: the number of the first node that is not part of a look-behind.
     """
@@ -253,6 +253,10 @@ class Automaton:
     ) -> tuple[Iterable[tuple[int, int]], int, int]:
         """Follow ``paths`` until each of them needs a letter.
 
+        What a loop leads back is followed after all else. The paths to it came from the end of that
+        loop, the only way out, so they have already reached all that is outside. So no node is
+        visited more than twice, however deep the loops are nested.
+
         Args:
             paths: the ages of the paths at each node. The dict is changed.
             before: the facts about the text before.
@@ -262,11 +266,16 @@ class Automaton:
         Returns the ages at each node that reads a letter, those of complete matches, and those
         that wait in front of a boundary.
         """
-        nodes, heap = self._nodes, sorted(paths)
+        nodes = self._nodes
+        now, later = sorted(paths), list[int]()
         reads: dict[int, int] = {}
         matched = waiting = seen = 0
-        while heap:
-            number = heappop(heap)
+        while now or later:
+            if not now:
+                now, later = sorted(later), []
+            number = heappop(now)
+            if now and now[0] == number:
+                continue  # several paths meet here
             ages = paths[number]
             kind, value, nexts, _ = nodes[number]
             if kind == READ:
@@ -297,7 +306,10 @@ class Automaton:
                 more = known | ages & nodes[each].room
                 if more != known:
                     paths[each] = more
-                    heappush(heap, each)
+                    if each > number:
+                        heappush(now, each)
+                    else:
+                        later.append(each)
         return reads.items(), matched, waiting
 
     # --- which letters matter

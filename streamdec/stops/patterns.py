@@ -250,22 +250,21 @@ class _Builder:
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
         least, most, inner = value
+        if width(inner)[1] == 0:  # these parts match where they are, or not: once is enough
+            least = most = min(least, 1)
         start = then
         if most == inf:
-            start = self.node(FORK)  # its nexts are known after the parts that lead back to it
-            body = self._add(inner, place, start)
-            self.nodes[start] = (FORK, None, (body, then))
+            end = self.node(FORK)  # its nexts are known after the parts that lead to it
+            body = start = self._add(inner, place, end)
+            self.nodes[end] = (FORK, None, (body, then))
+            if least == 0:
+                start = self.node(FORK, None, body, then)
+            least -= 1
         else:
             for _ in range(most - least):
-                body = self._add(inner, place, start)
-                if body == start:
-                    break  # the parts are empty
-                start = self.node(FORK, None, body, then)
+                start = self.node(FORK, None, self._add(inner, place, start), then)
         for _ in range(least):
-            body = self._add(inner, place, start)
-            if body == start:
-                break
-            start = body
+            start = self._add(inner, place, start)
         return start
 
     def _anchor(self, name: str, place: _Place, then: int) -> int:
