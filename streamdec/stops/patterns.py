@@ -12,7 +12,7 @@ group matched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from streamdec.stops.automaton import (
     AFTER_ASCII_WORD,
     AFTER_WORD,
     BOUNDARY,
+    FIRST_TEST,
     FORK,
     LINE,
     LOOK,
@@ -31,7 +32,7 @@ from streamdec.stops.automaton import (
     Automaton,
     Node,
 )
-from streamdec.stops.regex_syntax import Parts, Regex, parse, width
+from streamdec.stops.regex_syntax import Part, Parts, Regex, parse, width
 
 MAX_PARTS = 1_000
 """The most nodes of all patterns of a stream. They bound the work for a letter."""
@@ -75,7 +76,7 @@ def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple
     return patterns
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     """Return ``source`` as a stop pattern.
 
@@ -139,6 +140,10 @@ class _Builder:
         """The numbers of nodes after each of them."""
         self._looks: list[tuple[Parts, int]] = []
         """The look-behinds, outer ones first: the parts of each, and the flags there."""
+        self._tests: dict[tuple[str, int], int] = {}
+        """The sets of letters: a pattern of each, its flags, and the bit of the test."""
+        self._bits: dict[tuple[int, int], int] = {}
+        """These bits by the id of a part, which may be repeated often, and the flags there."""
 
     def add_whole(self, tree: Regex) -> None:
         """Add the nodes of a pattern and of its look-behinds. Raises _RefusedError."""
@@ -167,7 +172,8 @@ class _Builder:
             for (kind, value, nexts), most, least in zip(self.nodes, limits, left, strict=True)
         ]
         starts = [last - each for each in self._starts]
-        return Automaton(nodes[::-1], starts[::-1], len(nodes) - self._ends[0])
+        tests = [re.compile(spelled, flags).fullmatch for spelled, flags in self._tests]
+        return Automaton(nodes[::-1], tests, starts[::-1], len(nodes) - self._ends[0])
 
     def _letters_left(self) -> list[int]:
         """The fewest letters from each node to the end of its pattern or look-behind."""
@@ -189,6 +195,16 @@ class _Builder:
             now, letters = later, letters + 1
         return left
 
+    def _test(self, part: Part, flags: int) -> int:
+        """Return the bit of the test that letters pass if they match ``part``."""
+        flags &= LETTER_FLAGS
+        bit = self._bits.get((id(part), flags))
+        if bit is None:
+            spelled = _spelled(part)
+            bit = self._tests.setdefault((spelled, flags), FIRST_TEST << len(self._tests))
+            self._bits[id(part), flags] = bit
+        return bit
+
     def node(self, kind: int, value: Any = None, *nexts: int) -> int:
         """Add a node, and return its number. Raises _RefusedError if there are too many."""
         if len(self.nodes) >= MAX_PARTS:
@@ -203,14 +219,15 @@ class _Builder:
         """Add nodes that lead through ``parts`` to ``then``. Return the first of them."""
         follow = place.follow
         for part in reversed(parts):
-            then = self._part(part.name, part.value, place._replace(follow=follow), then)
+            then = self._part(part, place._replace(follow=follow), then)
             follow += part.least
         return then
 
-    def _part(self, name: str, value: Any, place: _Place, then: int) -> int:
+    def _part(self, part: Part, place: _Place, then: int) -> int:
+        name, value = part.name, part.value
         match name:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                return self.node(READ, _accepts(name, value, place.flags), then)
+                return self.node(READ, self._test(part, place.flags), then)
             case "BRANCH":
                 return self.node(FORK, None, *(self._add(each, place, then) for each in value))
             case "SUBPATTERN":
@@ -286,29 +303,16 @@ class _Builder:
         return self.node(LINE if is_line else PLACE, None, then)
 
 
-def _accepts(name: str, value: Any, flags: int) -> Callable[[str], object]:
-    """Return a function that tells whether a letter matches this part of a pattern."""
-    if name == "ANY":
-        return str if flags & re.DOTALL else "\n".__ne__  # every letter is true
-    if not flags & re.IGNORECASE:
-        if name == "LITERAL":
-            return _letter(value).__eq__
-        if name == "NOT_LITERAL":
-            return _letter(value).__ne__
-    match name:
+def _spelled(part: Part) -> str:
+    """Return a pattern of the letters that ``part`` matches."""
+    match part.name:
+        case "ANY":
+            return "."
         case "LITERAL":
-            spelled = re.escape(_letter(value))
+            return re.escape(_letter(part.value))
         case "NOT_LITERAL":
-            spelled = f"[^{re.escape(_letter(value))}]"
-        case _:
-            spelled = f"[{''.join(_member(kind, what) for kind, what in value)}]"
-    return _test(spelled, flags & (re.IGNORECASE | re.ASCII))
-
-
-@lru_cache(maxsize=1_024)
-def _test(spelled: str, flags: int) -> Callable[[str], object]:
-    matches = re.compile(spelled, flags).fullmatch
-    return lru_cache(maxsize=512)(lambda letter: matches(letter) is not None)
+            return f"[^{re.escape(_letter(part.value))}]"
+    return f"[{''.join(_member(kind, what) for kind, what in part.value)}]"
 
 
 def _member(kind: str, value: Any) -> str:
