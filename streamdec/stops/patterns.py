@@ -12,7 +12,7 @@ group matched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
@@ -39,6 +39,12 @@ MAX_PARTS = 1_000
 MAX_AGES = 2**22
 """The most nodes times code points of the longest match: the bits that a stream may have to keep.
 """
+MAX_SOURCE = 8_192
+"""The most code points of the sources of all patterns of a stream."""
+MAX_RANGES = 16
+"""The most ranges beyond ASCII in patterns that ignore case: ``re`` needs milliseconds for each."""
+IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
 NEVER = "can never match where it has (?!) or (?<!)"
 LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
 """The flags that change what one letter matches."""
@@ -55,25 +61,46 @@ class StopPattern(NamedTuple):
     """Finds the matches."""
 
 
-def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
+def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
     """Return ``read_pattern`` of each source.
 
     Raises ValueError also if all of them together are too large.
     """
-    patterns = tuple(read_pattern(source, max_match_length) for source in sources)
-    parts = sum(pattern.automaton.num_nodes for pattern in patterns)
-    if parts > MAX_PARTS:
-        raise ValueError(
-            f"stop_regex: the patterns have {parts:,} parts together, repetitions counted; at most "
-            f"{MAX_PARTS:,} are allowed"
-        )
-    ages = sum(pattern.automaton.num_nodes * pattern.longest for pattern in patterns)
+    _check_sources(sources)
+    patterns: list[StopPattern] = []
+    parts = ages = 0
+    for source in sources:
+        pattern = read_pattern(source, max_match_length)
+        patterns.append(pattern)
+        parts += pattern.automaton.num_nodes
+        ages += pattern.automaton.num_nodes * pattern.longest
+        if parts > MAX_PARTS:
+            raise ValueError(
+                f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
+                "repetitions counted: use fewer or smaller ones"
+            )
     if ages > MAX_AGES:
         raise ValueError(
             f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
             f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
         )
-    return patterns
+    return tuple(patterns)
+
+
+def _check_sources(sources: Sequence[str]) -> None:
+    """Raise ValueError if ``re`` would take long to read ``sources``."""
+    size = sum(map(len, sources))
+    if size > MAX_SOURCE:
+        raise ValueError(
+            f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
+            "are allowed"
+        )
+    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources if IGNORES_CASE.search(each))
+    if ranges > MAX_RANGES:
+        raise ValueError(
+            f"stop_regex: the patterns with (?i) have {ranges} ranges that end beyond ASCII, such "
+            f"as [а-я]; at most {MAX_RANGES} are allowed. Write both cases instead of (?i)"
+        )
 
 
 @lru_cache(maxsize=16)
@@ -90,7 +117,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
         least, most = width(tree.parts)
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
-    except (OverflowError, RecursionError):
+    except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
         raise _refused(source, "is nested too deeply, or repeats too often") from None
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
