@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.stops import stop_sets
 from streamdec.stops.patterns import read_pattern
+from streamdec.tables.shared_tables import table_for
 from tests.support.caches import small_caches
 
 LETTERS = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
@@ -60,3 +62,40 @@ def test_threads_share_a_pattern_whose_states_come_and_go(most: int) -> None:
     assert len({str(found) for found in expected}) > 100
     with small_caches(most), ThreadPoolExecutor(4) as pool:
         assert [*pool.map(work, jobs)] == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "letters"),
+    [
+        ("(?<=[ab].{100})x", "abcd"),
+        ("(?<=[ab][bc].{4})x", "abcd"),
+        ("(?:" + "|".join(f"[^{letter}]." for letter in LETTERS[:50]) + ")x", LETTERS[:60]),
+        ("(?:ab|[ac].|b[cd]*)*x", "abcd"),
+        (r"\w+:x", "abcdefgh :"),
+    ],
+)
+def test_a_stop_set_takes_no_more_memory_than_it_says(pattern: str, letters: str) -> None:
+    chooser = random.Random(1)
+    tokenizer = MockTokenizer.from_tokens([*map(str.encode, letters)])
+    conditions = StopConditions(stop_regex=pattern, max_match_length=500)
+    read_pattern.cache_clear()
+    tracemalloc.start()
+    try:
+        decoder = StopSequenceDecoder(tokenizer, conditions)
+        for token_id in chooser.choices(range(len(letters)), k=3_000):
+            decoder.step(token_id)
+        taken = tracemalloc.get_traced_memory()[0]
+        [stops] = table_for(tokenizer).stop_sets
+    finally:
+        tracemalloc.stop()
+    assert stops.noted_size * 5 // 4 >= stops.size
+    assert taken <= stops.size + 200_000
+
+
+def test_patterns_that_grow_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 2_000_000)
+    tokenizer = MockTokenizer.from_tokens([b"".join(b"%d " % n for n in range(500))])
+    for number in range(9):
+        conditions = StopConditions(stop_regex=f"{number}.*!", max_match_length=3_000)
+        StopSequenceDecoder(tokenizer, conditions).step(0)
+        assert sum(stops.size for stops in table_for(tokenizer).stop_sets) <= 2_000_000
