@@ -376,8 +376,7 @@ class Automaton:
 
     def dump(self, state: State) -> list[Any]:
         """Return ``state`` as JSON: the facts before, and each node with the ages there."""
-        paths = ([number, *_bits(ages)] for number, ages in state.paths)
-        return [state.before, *paths]
+        return [state.before, *([number, f"{ages:x}"] for number, ages in state.paths)]
 
     def load(self, data: Any, text: str) -> State:
         """Return the state from which ``dump`` made ``data``.
@@ -385,21 +384,22 @@ class Automaton:
         ``text`` is the end of the text, at least as long as the oldest path. Raises ValueError for
         other data.
         """
-        listed: list[Any] = data[1:] if isinstance(data, list) else []
-        before: Any = data[0] if isinstance(data, list) and data else None
-        if type(before) is not int or before & ~self.asks or len(listed) > len(self._nodes):
+        before, *listed = data if isinstance(data, list) and data else [None]
+        if type(before) is not int or before & ~self.asks:
             raise ValueError("expected a number of facts, and paths")
         paths: dict[int, int] = {}
         for each in listed:
-            if not isinstance(each, list) or not all(type(number) is int for number in each):
-                raise ValueError("expected the number of a node, and ages")
-            number: int = each[0] if each else -1
-            ages: list[int] = each[1:]
-            is_node = 0 <= number < len(self._nodes)
-            most = self._nodes[number].room.bit_length() if is_node else 0
-            if len(ages) > most or not all(0 < age < most for age in ages):
+            number: Any
+            digits: Any
+            number, digits = each if isinstance(each, list) and len(each) == 2 else (None, None)
+            if type(number) is not int or not isinstance(digits, str):
                 raise ValueError("expected the number of a node, and the ages of paths there")
-            paths[number] = sum(1 << age for age in {*ages})
+            if not 0 <= number < len(self._nodes):
+                raise ValueError("expected the number of a node")
+            ages = int(digits, 16)
+            if ages & 1 or ages & ~self._nodes[number].room:
+                raise ValueError("expected the ages of paths that may become a match")
+            paths[number] = ages
         state, _ = self._arrived(paths, before)
         if self.dump(state) != data or state.oldest > len(text):
             raise ValueError("expected paths that this pattern may have")
@@ -425,7 +425,3 @@ def _begun(paths: dict[int, int], starts: Iterable[int]) -> dict[int, int]:
 def _oldest(ages: int) -> int:
     """The greatest of ``ages``; 0 if there is none."""
     return max(ages.bit_length() - 1, 0)
-
-
-def _bits(ages: int) -> list[int]:
-    return [age for age in range(ages.bit_length()) if ages >> age & 1]
