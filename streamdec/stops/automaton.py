@@ -11,8 +11,8 @@ longer become a match of the allowed length is dropped, so these integers are bo
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
 ``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own
 graph, in which a path begins at every letter. It holds where one of these paths is complete. Nodes
-are visited in order, and a look-behind comes before the nodes that ask for it. In front of ``\b`` a
-path waits for the next letter.
+are visited in order, and a look-behind, which has no loops, comes before the nodes that ask for it.
+In front of ``\b`` a path waits for the next letter.
 
 What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
 ends a line or is part of a word. States are made on first use and kept, as in RE2: a kind that was
@@ -114,7 +114,7 @@ class State(dict[int, "tuple[State, int]"]):
         self.oldest: int = oldest
         """The greatest age of a path that may become a match, which is the size of the withheld
         text."""
-        # The hashes of 1 << n and 1 << n + 61 are equal.
+        # ``oldest`` tells states apart whose ages differ by 61: 2**n and 2**(n + 61) hash equally.
         self._hash = hash((paths, before, oldest))
 
     def __eq__(self, other: object) -> bool:
@@ -305,7 +305,7 @@ class Automaton:
             paths: the ages of the paths at each node. The dict is changed.
             before: the facts about the text before.
             after: those about the text and the next letter; None if that is not known yet.
-            doubts: whether to pass what depends on the text before in any case.
+            doubts: whether to pass all that depends on the text before.
 
         Returns the ages at each node that reads a letter, those of complete matches, and those
         that wait in front of a boundary.
@@ -392,10 +392,9 @@ class Automaton:
             number: Any
             digits: Any
             number, digits = each if isinstance(each, list) and len(each) == 2 else (None, None)
-            if type(number) is not int or not isinstance(digits, str):
+            is_node = type(number) is int and 0 <= number < len(self._nodes)
+            if not is_node or not isinstance(digits, str):
                 raise ValueError("expected the number of a node, and the ages of paths there")
-            if not 0 <= number < len(self._nodes):
-                raise ValueError("expected the number of a node")
             ages = int(digits, 16)
             if ages & 1 or ages & ~self._nodes[number].room:
                 raise ValueError("expected the ages of paths that may become a match")

@@ -45,7 +45,6 @@ MAX_RANGES = 16
 """The most ranges beyond ASCII in patterns that ignore case: ``re`` needs milliseconds for each."""
 IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
 WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
-NEVER = "can never match where it has (?!) or (?<!)"
 LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
 """The flags that change what one letter matches."""
 
@@ -79,12 +78,17 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
                 f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
                 "repetitions counted: use fewer or smaller ones"
             )
+        _check_ages(ages)
+    return tuple(patterns)
+
+
+def _check_ages(ages: int) -> None:
+    """Raise ValueError if ``ages`` are more bits than a stream may keep."""
     if ages > MAX_AGES:
         raise ValueError(
             f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
             f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
         )
-    return tuple(patterns)
 
 
 def _check_sources(sources: Sequence[str]) -> None:
@@ -134,6 +138,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
     longest = int(min(most, inf if max_match_length is None else max_match_length))
+    _check_ages(len(builder.nodes) * longest)  # each node of the automaton has so many bits
     return StopPattern(source, longest, builder.automaton(longest))
 
 
@@ -289,7 +294,7 @@ class _Builder:
                     "after them, which is not known yet; use an ordinary group or repeat"
                 )
             case "FAILURE":
-                raise _RefusedError(NEVER)
+                raise _RefusedError("can never match where it has (?!) or (?<!)")
         raise _RefusedError(f"uses {name}, which stop patterns do not support")
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
