@@ -17,7 +17,13 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
-from streamdec.stops.patterns import MAX_AGES, MAX_PARTS, read_patterns
+from streamdec.stops.patterns import (
+    MAX_AGES,
+    MAX_PARTS,
+    MAX_RANGES,
+    MAX_SOURCE,
+    read_patterns,
+)
 from streamdec.tokenizers._regex_cost import MAX_REGEX
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
@@ -47,7 +53,16 @@ def test_the_parts_of_a_pattern(within: str, beyond: str) -> None:
         StopConditions(stop_regex=beyond, max_match_length=3_000)
 
 
-@pytest.mark.parametrize("pattern", ["x" + "(?:){4000}" * 48, "x(?:(?:){60}){60}", "x(?:){429496}"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "x" + "(?:){4000}" * 48,
+        "x(?:(?:){60}){60}",
+        "x(?:){429496}",
+        r"x(?:\B){0,99}",
+        "x(?:(?<=x)|^)*",
+    ],
+)
 def test_an_empty_part_that_is_repeated_costs_nothing(pattern: str) -> None:
     [found] = read_patterns([pattern], None)
     assert found.automaton.num_nodes == 2
@@ -56,14 +71,35 @@ def test_an_empty_part_that_is_repeated_costs_nothing(pattern: str) -> None:
 def test_the_parts_of_all_patterns_together() -> None:
     patterns = [f"{letter}{{{MAX_PARTS // 4}}}" for letter in "abcd"]
     StopConditions(stop_regex=patterns[:3])
-    with pytest.raises(ValueError, match=f"1,004 parts together.*at most {MAX_PARTS:,}"):
-        StopConditions(stop_regex=patterns)
+    with pytest.raises(ValueError, match=f"more than {MAX_PARTS:,} parts together"):
+        StopConditions(stop_regex=[*patterns, "(the next ones are not read"])
+
+
+def test_the_source_of_all_patterns_together() -> None:
+    patterns = [
+        "(?#" + "x" * (MAX_SOURCE // 2 - 5) + ")a",
+        "(?#" + "y" * (MAX_SOURCE // 2 - 5) + ")b",
+    ]
+    StopConditions(stop_regex=patterns)
+    with pytest.raises(ValueError, match=f"8,193 code points together; at most {MAX_SOURCE:,}"):
+        StopConditions(stop_regex=[*patterns, "c"])
+
+
+@pytest.mark.parametrize("wide", ["[а-я]", r"[a-\u0444]", r"[\0-\é]", r"[-\N{BULLET}]"])
+def test_ranges_beyond_ascii_where_case_is_ignored(wide: str) -> None:
+    StopConditions(stop_regex=wide * (MAX_RANGES + 1))
+    StopConditions(stop_regex=["(?i)" + wide * MAX_RANGES, wide + "x"])
+    for patterns in (["(?i)" + wide * (MAX_RANGES + 1)], ["(?i)" + wide * 9, f"(?si:{wide * 9})"]):
+        with pytest.raises(ValueError, match=rf"\(\?i\) have 1. ranges.*at most {MAX_RANGES}"):
+            StopConditions(stop_regex=patterns)
 
 
 def test_the_parts_times_the_longest_match() -> None:
-    StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10)
+    StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12)
     with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
-        StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 10 + 1)
+        StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12 + 1)
+    with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
+        StopConditions(stop_regex="a.*b", max_match_length=10**18)  # no memory has so many bits
 
 
 def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 r"""Run a stop pattern over text that comes letter by letter.
 
 **Theory.** Thompson (1968) makes a graph of a pattern and walks all of its paths at once. A letter
-then costs at most a visit of each node, for any text. A search that tries one path after
+then costs at most four visits of each node, for any text. A search that tries one path after
 the other, as in Python's ``re``, may take exponential time.
 
 Here a path also knows its *age*: how many letters it has read. The ages of the paths at a node are
@@ -11,10 +11,12 @@ longer become a match of the allowed length is dropped, so these integers are bo
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
 ``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own
 graph, in which a path begins at every letter. It holds where one of these paths is complete. Nodes
-are visited in order, and a look-behind comes before the nodes that ask for it. In front of ``\b`` a
-path waits for the next letter.
+are visited in order, and a look-behind, which has no loops, comes before the nodes that ask for it.
+In front of ``\b`` a path waits for the next letter.
 
-States are made on first use and kept, as in RE2: a letter that was met in a state is looked up.
+What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
+ends a line or is part of a word. States are made on first use and kept, as in RE2: a kind that was
+met in a state is looked up.
 
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
@@ -37,7 +39,7 @@ b ['0b100'] 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -46,15 +48,25 @@ READ, FORK, PLACE, LINE, BOUNDARY, LOOK, SEEN, MATCH = range(8)
 
 AT_PLACE, AFTER_LINE, AFTER_WORD, AFTER_ASCII_WORD = 1, 2, 4, 8
 """Facts about the text before a letter; a state has their sum."""
+FIRST_TEST = 16
+"""The bit of the first test in the kind of a letter. The lower bits are facts."""
 
-MAX_KNOWN = 4_096
-"""The greatest weight of the states that an automaton keeps, and of their letters."""
+MAX_KNOWN = 16_384
+"""The greatest weight of the states that an automaton keeps, and of what they know."""
 WEIGHT_SIZE = 128
 """Bytes of a weight of 1."""
+MAX_LETTERS = 2_048
+"""The most letters whose kind an automaton keeps."""
+LETTER_SIZE = 256
+"""Bytes of a letter with its kind."""
 NODE_SIZE = 256
-"""Bytes of a node."""
+"""Bytes of a node, without its ``room``."""
+TEST_SIZE = 1_024
+"""Bytes of a test."""
 
 Paths = tuple[tuple[int, int], ...]
+Test = Callable[[str], object]
+"""Returns something true for the letters that match."""
 
 ASCII_LETTERS = tuple(map(chr, range(128)))
 
@@ -65,7 +77,7 @@ class Node(NamedTuple):
     =========  ===================================================  ============================
     kind       passed by a path                                     value
     =========  ===================================================  ============================
-    READ       when it reads a letter that the value accepts        a function: letter → bool
+    READ       when it reads a letter that passes a test            the bit of the test
     FORK       always, to all of ``nexts``                          None
     PLACE      where ``^`` holds                                    None
     LINE       there, and after a line break                        None
@@ -84,11 +96,11 @@ class Node(NamedTuple):
     """The ages that a path may have here, as bits."""
 
 
-class State(dict[str, "tuple[State, int]"]):
-    """What was seen of a pattern, and what each letter does.
+class State(dict[int, "tuple[State, int]"]):
+    """What was seen of a pattern, and what each kind of letter does.
 
-    As a dict it has the state after each letter that was met, and the size of the longest match
-    that ends with it. All other attributes are immutable, and decide whether two states are equal.
+    As a dict it has the state after each kind that was met, and the size of the longest match that
+    ends with it. All other attributes are immutable, and decide whether two states are equal.
     """
 
     __slots__ = ("_hash", "before", "oldest", "paths")
@@ -102,7 +114,8 @@ class State(dict[str, "tuple[State, int]"]):
         self.oldest: int = oldest
         """The greatest age of a path that may become a match, which is the size of the withheld
         text."""
-        self._hash = hash((paths, before))
+        # ``oldest`` tells states apart whose ages differ by 61: 2**n and 2**(n + 61) hash equally.
+        self._hash = hash((paths, before, oldest))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -118,16 +131,47 @@ class State(dict[str, "tuple[State, int]"]):
         return 4 + sum(1 + ages.bit_length() // 512 for _, ages in self.paths)
 
 
+class _Kinds(dict[str, int]):
+    """The kinds of the letters that were met, as bits: facts and tests.
+
+    Letters of one kind do the same in every state.
+    """
+
+    def __init__(self, asks: int, tests: Sequence[Test]) -> None:
+        super().__init__()
+        self._asks = asks
+        self._tests = tests
+
+    def __missing__(self, letter: str) -> int:
+        if len(self) >= MAX_LETTERS:
+            self.clear()
+        kind = 0
+        if letter == "\n":
+            kind = AFTER_LINE & self._asks
+        elif letter == "_" or letter.isalnum():  # as ``re`` has it
+            kind = (AFTER_WORD | (AFTER_ASCII_WORD if letter.isascii() else 0)) & self._asks
+        bit = FIRST_TEST
+        for test in self._tests:
+            if test(letter):
+                kind |= bit
+            bit <<= 1
+        self[letter] = kind
+        return kind
+
+
 class Automaton:
     """The graph of one pattern.
 
     Args:
-        nodes: in order: a path that goes back to an earlier node is in a repeat.
+        nodes: in order: only the end of a loop leads back, to the beginning of the loop.
+        tests: each tells whether a letter matches a set; the READ nodes name them.
         starts: the nodes at which the look-behinds begin, inner ones first, and then the pattern.
         first: the number of the first node that is not part of a look-behind.
     """
 
-    def __init__(self, nodes: Sequence[Node], starts: Sequence[int], first: int) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], tests: Sequence[Test], starts: Sequence[int], first: int
+    ) -> None:
         self._nodes = nodes
         *self._looks, self._start = starts
         self._first = first
@@ -142,8 +186,11 @@ class Automaton:
         """Whether it matters what text came before."""
         self.start: State = State((), self.asks & AT_PLACE)
         """The state in which the generated text begins."""
+        rooms = sum(node.room.bit_length() for node in nodes) // 8
+        self._own_size = NODE_SIZE * len(nodes) + rooms + TEST_SIZE * len(tests)
         self._states: dict[State, State] = {}
         self._weight = 0
+        self._kinds = _Kinds(self.asks, tests)
         self._letters: dict[int, frozenset[str]] = {}
 
     @property
@@ -154,7 +201,7 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
-        return NODE_SIZE * len(self._nodes) + WEIGHT_SIZE * self._weight
+        return self._own_size + LETTER_SIZE * len(self._kinds) + WEIGHT_SIZE * self._weight
 
     # --- text
 
@@ -163,24 +210,31 @@ class Automaton:
 
         The size is in letters: of the longest match, or 0 if none ends there.
         """
-        known = state.get(letter)
-        if known is None:
-            known = self._step(state, letter, [*self._looks, self._start])
-            known = state[letter] = self._kept(state, known[0]), known[1]
-        return known
+        kind = self._kinds[letter]
+        known = state.get(kind)
+        return self._learn(state, kind) if known is None else known
 
-    def _kept(self, state: State, after: State) -> State:
-        """Return the one state that equals ``after``; ``state`` comes before it."""
+    def _learn(self, state: State, kind: int) -> tuple[State, int]:
+        """Return what a letter of this kind does in ``state``, and keep it."""
         if self._weight > MAX_KNOWN:
             states, self._states, self._weight = self._states, {}, 0
             for each in [*states]:
                 each.clear()
-        self._weight += 1
-        for each in (state, after):
-            if each not in self._states:
-                self._weight += each.weight
-                self._states.setdefault(each, each)
-        return self._states.get(after, after)
+        state = self._kept(state)
+        known = state.get(kind)
+        if known is None:
+            after, size = self._step(state, kind, [*self._looks, self._start])
+            known = state[kind] = self._kept(after), size
+            self._weight += 1
+        return known
+
+    def _kept(self, state: State) -> State:
+        """Return the one state that equals ``state``."""
+        known = self._states.get(state)
+        if known is None:
+            known = self._states.setdefault(state, state)
+            self._weight += state.weight
+        return known
 
     def skip(self, state: State, text: str) -> State:
         """Return the state after ``text``, no part of which can be in a match.
@@ -191,9 +245,9 @@ class Automaton:
         state = State(self._of_looks(state), before)
         if self._looks:
             for letter in text:
-                state, _ = self._step(state, letter, self._looks)
+                state, _ = self._step(state, self._kinds[letter], self._looks)
         elif text:
-            state = State((), self._facts(text[-1]))
+            state = State((), self._kinds[text[-1]] & self.asks)
         return State(state.paths, state.before | self.asks & AT_PLACE)
 
     def restart(self, state: State) -> State:
@@ -203,30 +257,20 @@ class Automaton:
     def _of_looks(self, state: State) -> Paths:
         return tuple(path for path in state.paths if path[0] < self._first)
 
-    def _facts(self, letter: str) -> int:
-        """The facts that the pattern may ask for after ``letter``."""
-        facts = 0
-        if self.asks:
-            if letter == "\n":
-                facts = AFTER_LINE
-            elif letter == "_" or letter.isalnum():  # as ``re`` has it
-                facts = AFTER_WORD | (AFTER_ASCII_WORD if letter.isascii() else 0)
-        return facts & self.asks
-
-    def _step(self, state: State, letter: str, starts: Sequence[int]) -> tuple[State, int]:
-        """Do a step. A path begins at each of ``starts``."""
-        facts = self._facts(letter)
+    def _step(self, state: State, kind: int, starts: Sequence[int]) -> tuple[State, int]:
+        """Read a letter of this kind. A path begins at each of ``starts``."""
+        facts = kind & self.asks
         reads, _, _ = self._visit(_begun(dict(state.paths), starts), state.before, facts)
-        read = self._read(reads, letter)
+        read = self._read(reads, kind)
         return self._arrived(read, facts) if read else (State((), facts), 0)
 
-    def _read(self, reads: Iterable[tuple[int, int]], letter: str) -> dict[int, int]:
-        """Return the paths after ``letter`` of the paths that wait for a letter."""
+    def _read(self, reads: Iterable[tuple[int, int]], kind: int) -> dict[int, int]:
+        """Return the paths after a letter of this kind: of those in ``reads``."""
         nodes = self._nodes
         paths: dict[int, int] = {}
         for number, ages in reads:
-            _, accepts, nexts, _ = nodes[number]
-            if accepts(letter):
+            _, test, nexts, _ = nodes[number]
+            if kind & test:
                 [after] = nexts
                 older = ages << 1 & nodes[after].room
                 if older:
@@ -253,20 +297,29 @@ class Automaton:
     ) -> tuple[Iterable[tuple[int, int]], int, int]:
         """Follow ``paths`` until each of them needs a letter.
 
+        What a loop leads back is followed after all else. The paths to it came from the end of that
+        loop, the only way out, so they have already reached all that is outside. So no node is
+        visited more than twice, however deep the loops are nested.
+
         Args:
             paths: the ages of the paths at each node. The dict is changed.
             before: the facts about the text before.
             after: those about the text and the next letter; None if that is not known yet.
-            doubts: whether to pass what depends on the text before in any case.
+            doubts: whether to pass all that depends on the text before.
 
         Returns the ages at each node that reads a letter, those of complete matches, and those
         that wait in front of a boundary.
         """
-        nodes, heap = self._nodes, sorted(paths)
+        nodes = self._nodes
+        now, later = sorted(paths), list[int]()
         reads: dict[int, int] = {}
         matched = waiting = seen = 0
-        while heap:
-            number = heappop(heap)
+        while now or later:
+            if not now:
+                now, later = sorted(later), []
+            number = heappop(now)
+            if now and now[0] == number:
+                continue  # several paths meet here
             ages = paths[number]
             kind, value, nexts, _ = nodes[number]
             if kind == READ:
@@ -297,7 +350,10 @@ class Automaton:
                 more = known | ages & nodes[each].room
                 if more != known:
                     paths[each] = more
-                    heappush(heap, each)
+                    if each > number:
+                        heappush(now, each)
+                    else:
+                        later.append(each)
         return reads.items(), matched, waiting
 
     # --- which letters matter
@@ -312,11 +368,12 @@ class Automaton:
         known = self._letters.get(state.before)
         if known is None:
             reads, _, _ = self._visit({self._start: 1}, 0, 0, doubts=True)
-            begins = [self._nodes[number].value for number, _ in reads]
+            tests = 0
+            for number, _ in reads:
+                tests |= self._nodes[number].value
+            kinds = ((letter, self._kinds[letter]) for letter in ASCII_LETTERS)
             found = {
-                letter
-                for letter in ASCII_LETTERS
-                if self._facts(letter) != state.before or any(each(letter) for each in begins)
+                letter for letter, kind in kinds if kind & tests or kind & self.asks != state.before
             }
             # U+0080 stands for all letters that are not ASCII.
             known = self._letters[state.before] = frozenset((*found, "\x80"))
@@ -326,8 +383,7 @@ class Automaton:
 
     def dump(self, state: State) -> list[Any]:
         """Return ``state`` as JSON: the facts before, and each node with the ages there."""
-        paths = ([number, *_bits(ages)] for number, ages in state.paths)
-        return [state.before, *paths]
+        return [state.before, *([number, f"{ages:x}"] for number, ages in state.paths)]
 
     def load(self, data: Any, text: str) -> State:
         """Return the state from which ``dump`` made ``data``.
@@ -335,30 +391,30 @@ class Automaton:
         ``text`` is the end of the text, at least as long as the oldest path. Raises ValueError for
         other data.
         """
-        listed: list[Any] = data[1:] if isinstance(data, list) else []
-        before: Any = data[0] if isinstance(data, list) and data else None
-        if type(before) is not int or before & ~self.asks or len(listed) > len(self._nodes):
+        before, *listed = data if isinstance(data, list) and data else [None]
+        if type(before) is not int or before & ~self.asks:
             raise ValueError("expected a number of facts, and paths")
         paths: dict[int, int] = {}
         for each in listed:
-            if not isinstance(each, list) or not all(type(number) is int for number in each):
-                raise ValueError("expected the number of a node, and ages")
-            number: int = each[0] if each else -1
-            ages: list[int] = each[1:]
-            is_node = 0 <= number < len(self._nodes)
-            most = self._nodes[number].room.bit_length() if is_node else 0
-            if len(ages) > most or not all(0 < age < most for age in ages):
+            number: Any
+            digits: Any
+            number, digits = each if isinstance(each, list) and len(each) == 2 else (None, None)
+            is_node = type(number) is int and 0 <= number < len(self._nodes)
+            if not is_node or not isinstance(digits, str):
                 raise ValueError("expected the number of a node, and the ages of paths there")
-            paths[number] = sum(1 << age for age in {*ages})
+            ages = int(digits, 16)
+            if ages & 1 or ages & ~self._nodes[number].room:
+                raise ValueError("expected the ages of paths that may become a match")
+            paths[number] = ages
         state, _ = self._arrived(paths, before)
         if self.dump(state) != data or state.oldest > len(text):
             raise ValueError("expected paths that this pattern may have")
-        if text and state.oldest and before != self._facts(text[-1]):
+        if text and state.oldest and before != self._kinds[text[-1]] & self.asks:
             raise ValueError("expected the facts about this text")
         possible: dict[int, int] = {}  # after any text before this one
         for letter in text[-state.oldest :] if state.oldest else "":
             reads, _, _ = self._visit(_begun(possible, [self._start]), 0, 0, doubts=True)
-            possible = self._read(reads, letter)
+            possible = self._read(reads, self._kinds[letter])
         for node, bits in state.paths:
             if node >= self._first and bits & ~possible.get(node, 0):
                 raise ValueError("expected paths through this text")
@@ -375,7 +431,3 @@ def _begun(paths: dict[int, int], starts: Iterable[int]) -> dict[int, int]:
 def _oldest(ages: int) -> int:
     """The greatest of ``ages``; 0 if there is none."""
     return max(ages.bit_length() - 1, 0)
-
-
-def _bits(ages: int) -> list[int]:
-    return [age for age in range(ages.bit_length()) if ages >> age & 1]

@@ -14,7 +14,7 @@ from streamdec.stops.matcher import Hit, Matcher, StopStrings
 from streamdec.stops.patterns import StopPattern
 
 MOST_CACHED = 16
-"""The most letters of a tail whose steps are worth storing. There are few short ones."""
+"""The most letters of a tail, and the most paths, whose steps are worth storing: there are few."""
 
 
 class PatternTail(NamedTuple):
@@ -53,7 +53,8 @@ class PatternStops:
 
     def is_cacheable(self, tail: PatternTail) -> bool:
         """See Matcher."""
-        return len(tail.text) <= MOST_CACHED
+        paths = sum(len(state.paths) for state in tail.states)
+        return max(len(tail.text), paths) <= MOST_CACHED
 
     def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
         """See Matcher."""

@@ -12,7 +12,7 @@ group matched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from streamdec.stops.automaton import (
     AFTER_ASCII_WORD,
     AFTER_WORD,
     BOUNDARY,
+    FIRST_TEST,
     FORK,
     LINE,
     LOOK,
@@ -31,13 +32,21 @@ from streamdec.stops.automaton import (
     Automaton,
     Node,
 )
-from streamdec.stops.regex_syntax import Parts, Regex, parse, width
+from streamdec.stops.regex_syntax import Part, Parts, Regex, parse, width
 
 MAX_PARTS = 1_000
 """The most nodes of all patterns of a stream. They bound the work for a letter."""
 MAX_AGES = 2**22
 """The most nodes times code points of the longest match: the bits that a stream may have to keep.
 """
+MAX_SOURCE = 8_192
+"""The most code points of the sources of all patterns of a stream."""
+MAX_RANGES = 16
+"""The most ranges beyond ASCII in patterns that ignore case: ``re`` needs milliseconds for each."""
+IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
+LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
+"""The flags that change what one letter matches."""
 
 
 class StopPattern(NamedTuple):
@@ -51,28 +60,54 @@ class StopPattern(NamedTuple):
     """Finds the matches."""
 
 
-def read_patterns(sources: Iterable[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
+def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
     """Return ``read_pattern`` of each source.
 
     Raises ValueError also if all of them together are too large.
     """
-    patterns = tuple(read_pattern(source, max_match_length) for source in sources)
-    parts = sum(pattern.automaton.num_nodes for pattern in patterns)
-    if parts > MAX_PARTS:
-        raise ValueError(
-            f"stop_regex: the patterns have {parts:,} parts together, repetitions counted; at most "
-            f"{MAX_PARTS:,} are allowed"
-        )
-    ages = sum(pattern.automaton.num_nodes * pattern.longest for pattern in patterns)
+    _check_sources(sources)
+    patterns: list[StopPattern] = []
+    parts = ages = 0
+    for source in sources:
+        pattern = read_pattern(source, max_match_length)
+        patterns.append(pattern)
+        parts += pattern.automaton.num_nodes
+        ages += pattern.automaton.num_nodes * pattern.longest
+        if parts > MAX_PARTS:
+            raise ValueError(
+                f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
+                "repetitions counted: use fewer or smaller ones"
+            )
+        _check_ages(ages)
+    return tuple(patterns)
+
+
+def _check_ages(ages: int) -> None:
+    """Raise ValueError if ``ages`` are more bits than a stream may keep."""
     if ages > MAX_AGES:
         raise ValueError(
             f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
             f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
         )
-    return patterns
 
 
-@lru_cache(maxsize=64)
+def _check_sources(sources: Sequence[str]) -> None:
+    """Raise ValueError if ``re`` would take long to read ``sources``."""
+    size = sum(map(len, sources))
+    if size > MAX_SOURCE:
+        raise ValueError(
+            f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
+            "are allowed"
+        )
+    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources if IGNORES_CASE.search(each))
+    if ranges > MAX_RANGES:
+        raise ValueError(
+            f"stop_regex: the patterns with (?i) have {ranges} ranges that end beyond ASCII, such "
+            f"as [а-я]; at most {MAX_RANGES} are allowed. Write both cases instead of (?i)"
+        )
+
+
+@lru_cache(maxsize=16)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     """Return ``source`` as a stop pattern.
 
@@ -86,7 +121,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
         least, most = width(tree.parts)
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
-    except (OverflowError, RecursionError):
+    except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
         raise _refused(source, "is nested too deeply, or repeats too often") from None
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
@@ -103,6 +138,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
     longest = int(min(most, inf if max_match_length is None else max_match_length))
+    _check_ages(len(builder.nodes) * longest)  # each node of the automaton has so many bits
     return StopPattern(source, longest, builder.automaton(longest))
 
 
@@ -136,6 +172,10 @@ class _Builder:
         """The numbers of nodes after each of them."""
         self._looks: list[tuple[Parts, int]] = []
         """The look-behinds, outer ones first: the parts of each, and the flags there."""
+        self._tests: dict[tuple[str, int], int] = {}
+        """The sets of letters: a pattern of each, its flags, and the bit of the test."""
+        self._bits: dict[tuple[int, int], int] = {}
+        """These bits by the id of a part, which may be repeated often, and the flags there."""
 
     def add_whole(self, tree: Regex) -> None:
         """Add the nodes of a pattern and of its look-behinds. Raises _RefusedError."""
@@ -164,7 +204,8 @@ class _Builder:
             for (kind, value, nexts), most, least in zip(self.nodes, limits, left, strict=True)
         ]
         starts = [last - each for each in self._starts]
-        return Automaton(nodes[::-1], starts[::-1], len(nodes) - self._ends[0])
+        tests = [re.compile(spelled, flags).fullmatch for spelled, flags in self._tests]
+        return Automaton(nodes[::-1], tests, starts[::-1], len(nodes) - self._ends[0])
 
     def _letters_left(self) -> list[int]:
         """The fewest letters from each node to the end of its pattern or look-behind."""
@@ -186,6 +227,16 @@ class _Builder:
             now, letters = later, letters + 1
         return left
 
+    def _test(self, part: Part, flags: int) -> int:
+        """Return the bit of the test that letters pass if they match ``part``."""
+        flags &= LETTER_FLAGS
+        bit = self._bits.get((id(part), flags))
+        if bit is None:
+            spelled = _spelled(part)
+            bit = self._tests.setdefault((spelled, flags), FIRST_TEST << len(self._tests))
+            self._bits[id(part), flags] = bit
+        return bit
+
     def node(self, kind: int, value: Any = None, *nexts: int) -> int:
         """Add a node, and return its number. Raises _RefusedError if there are too many."""
         if len(self.nodes) >= MAX_PARTS:
@@ -200,14 +251,15 @@ class _Builder:
         """Add nodes that lead through ``parts`` to ``then``. Return the first of them."""
         follow = place.follow
         for part in reversed(parts):
-            then = self._part(part.name, part.value, place._replace(follow=follow), then)
+            then = self._part(part, place._replace(follow=follow), then)
             follow += part.least
         return then
 
-    def _part(self, name: str, value: Any, place: _Place, then: int) -> int:
+    def _part(self, part: Part, place: _Place, then: int) -> int:
+        name, value = part.name, part.value
         match name:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                return self.node(READ, _accepts(name, value, place.flags), then)
+                return self.node(READ, self._test(part, place.flags), then)
             case "BRANCH":
                 return self.node(FORK, None, *(self._add(each, place, then) for each in value))
             case "SUBPATTERN":
@@ -247,22 +299,21 @@ class _Builder:
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
         least, most, inner = value
+        if width(inner)[1] == 0:  # these parts match where they are, or not: once is enough
+            least = most = min(least, 1)
         start = then
         if most == inf:
-            start = self.node(FORK)  # its nexts are known after the parts that lead back to it
-            body = self._add(inner, place, start)
-            self.nodes[start] = (FORK, None, (body, then))
+            end = self.node(FORK)  # its nexts are known after the parts that lead to it
+            body = start = self._add(inner, place, end)
+            self.nodes[end] = (FORK, None, (body, then))
+            if least == 0:
+                start = self.node(FORK, None, body, then)
+            least -= 1
         else:
             for _ in range(most - least):
-                body = self._add(inner, place, start)
-                if body == start:
-                    break  # the parts are empty
-                start = self.node(FORK, None, body, then)
+                start = self.node(FORK, None, self._add(inner, place, start), then)
         for _ in range(least):
-            body = self._add(inner, place, start)
-            if body == start:
-                break
-            start = body
+            start = self._add(inner, place, start)
         return start
 
     def _anchor(self, name: str, place: _Place, then: int) -> int:
@@ -284,29 +335,16 @@ class _Builder:
         return self.node(LINE if is_line else PLACE, None, then)
 
 
-def _accepts(name: str, value: Any, flags: int) -> Callable[[str], object]:
-    """Return a function that tells whether a letter matches this part of a pattern."""
-    if name == "ANY":
-        return str if flags & re.DOTALL else "\n".__ne__  # every letter is true
-    if not flags & re.IGNORECASE:
-        if name == "LITERAL":
-            return _letter(value).__eq__
-        if name == "NOT_LITERAL":
-            return _letter(value).__ne__
-    match name:
+def _spelled(part: Part) -> str:
+    """Return a pattern of the letters that ``part`` matches."""
+    match part.name:
+        case "ANY":
+            return "."
         case "LITERAL":
-            spelled = re.escape(_letter(value))
+            return re.escape(_letter(part.value))
         case "NOT_LITERAL":
-            spelled = f"[^{re.escape(_letter(value))}]"
-        case _:
-            spelled = f"[{''.join(_member(kind, what) for kind, what in value)}]"
-    return _test(spelled, flags & (re.IGNORECASE | re.ASCII))
-
-
-@lru_cache(maxsize=1_024)
-def _test(spelled: str, flags: int) -> Callable[[str], object]:
-    matches = re.compile(spelled, flags).fullmatch
-    return lru_cache(maxsize=512)(lambda letter: matches(letter) is not None)
+            return f"[^{re.escape(_letter(part.value))}]"
+    return f"[{''.join(_member(kind, what) for kind, what in part.value)}]"
 
 
 def _member(kind: str, value: Any) -> str:

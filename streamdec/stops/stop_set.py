@@ -190,6 +190,7 @@ class StopSet:
         "_prompt_markers",
         "_states",
         "_weigh_at",
+        "_weigh_patterns_at",
         "conditions",
         "first",
         "gate",
@@ -240,12 +241,14 @@ class StopSet:
         """How many texts the states know."""
         self._weigh_at = FIRST_WEIGHING
         self.note_growth: Callable[[StopSet], None] | None = None
-        """Called by ``learn`` when the set has grown. StopSets, which shares the set, sets it."""
+        """Called when the set has grown. StopSets, which shares the set, sets it."""
         self.noted_size = 0
         """The size that StopSets counted last."""
         texts = (*conditions.stop, *conditions.visible_stop)
         self._own_size = SET_SIZE + PREFIX_SIZE * sum(map(len, texts))
         self._automata = [pattern.automaton for pattern in patterns]
+        self._weigh_patterns_at = 0
+        """Bytes of the automata from which on the size of the set is noted again."""
         self.first: Matching = self._made(self.gate.start, self.matcher.start, "")
         """The state of a stream that begins, if its prompt does not matter."""
 
@@ -348,6 +351,20 @@ class StopSet:
         The first ``skip`` code points cannot be part of a stop or marker. With ``ignore``, complete
         stops are ordinary text.
         """
+        read = self._read(state, text, skip, ignore)
+        if self._automata:
+            self._weigh_patterns()
+        return read
+
+    def _weigh_patterns(self) -> None:
+        """Note the size of the set if its automata have grown by a quarter."""
+        size = sum(automaton.num_bytes for automaton in self._automata)
+        if size >= self._weigh_patterns_at:
+            self._weigh_patterns_at = size + size // 4
+            if self.note_growth is not None:
+                self.note_growth(self)
+
+    def _read(self, state: Matching, text: str, skip: int, ignore: bool) -> Read:
         matcher, withheld = self.matcher, state.jailed + text
         gate, tail, marker_tail = state.gate, state.tail, state.marker_tail
         place, turned = 0, False

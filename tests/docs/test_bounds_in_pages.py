@@ -32,6 +32,7 @@ SERVER = ServerLimits()
     "said",
     [
         f"{patterns.MAX_PARTS:,} parts, repetitions counted; a letter costs",
+        f"{patterns.MAX_SOURCE:,} code points; {patterns.MAX_RANGES} ranges beyond ASCII",
         f"parts times the longest match: {patterns.MAX_AGES:,} bits",
         f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
         f"stop sets of one table | {STOP_SETS}",

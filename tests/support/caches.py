@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from streamdec.stops import stop_set
+from streamdec.stops import automaton, stop_set
 from streamdec.tables import table
 
 __all__ = ["small_caches"]
@@ -14,6 +14,14 @@ __all__ = ["small_caches"]
 
 @contextmanager
 def small_caches(most: int) -> Iterator[None]:
-    """While it lasts, tables and stop sets keep ``most`` transitions and texts."""
-    with patch.object(table, "MAX_TRANSITIONS", most), patch.object(stop_set, "MAX_STORED", most):
+    """While it lasts, tables, stop sets and patterns keep ``most`` of each thing."""
+    bounds = (
+        (table, "MAX_TRANSITIONS"),
+        (stop_set, "MAX_STORED"),
+        (automaton, "MAX_KNOWN"),
+        (automaton, "MAX_LETTERS"),
+    )
+    with ExitStack() as stack:
+        for owner, name in bounds:
+            stack.enter_context(patch.object(owner, name, most))
         yield
