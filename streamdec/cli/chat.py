@@ -62,8 +62,7 @@ def chat() -> None:
     default="classic",
     show_default=True,
     help="Render as transformers 4.57 to 5.20 (classic; most engines use these versions), or as "
-    "5.22.2 "
-    "and later (hardened).",
+    "5.22.2 and later (hardened).",
 )
 @click.option(
     "--isolate",
