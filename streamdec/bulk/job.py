@@ -101,8 +101,8 @@ class Job:
         return status
 
     def check(self, existing: Existing) -> None:
-        """Raise SourceError if the output must not be written."""
-        if not self.target.exists():
+        """Raise SourceError if the output must not be written, and OSError if it cannot be."""
+        if not place_of(self.target).exists():
             return
         if self.target.samefile(self.source):
             raise SourceError(f"{self.target}: the input and the output are the same file")
@@ -127,7 +127,7 @@ class Job:
     @property
     def _place(self) -> Path:
         """The file to write: what the output points to, if it is a link."""
-        return self.target.resolve() if self.target.is_symlink() else self.target
+        return place_of(self.target) if self.target.is_symlink() else self.target
 
     def _check_columns(self) -> None:
         """Raise SourceError if the output lacks a column that this job writes."""
@@ -280,6 +280,17 @@ class Job:
         elif block.lines is not None:
             table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
+
+
+def place_of(path: Path) -> Path:
+    """Return the file that ``path`` stands for, which may not exist yet: links are followed.
+
+    Raises OSError for a path that cannot become a file: a link that leads to itself, or a path
+    below a file.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        path.stat()
+    return path.resolve()
 
 
 def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> list[Job]:
