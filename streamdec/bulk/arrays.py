@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Never
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, column_of, in_row
 from streamdec.bulk.gather import MOST_BYTES, gather_for
-from streamdec.bulk.mistakes import unknown_bulk_option, what_to_write
+from streamdec.bulk.mistakes import how_to_make_an_array, unknown_bulk_option
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
@@ -95,7 +95,7 @@ def decoded(
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
-        raise TypeError(f"{told}{what_to_write(array)}")
+        raise TypeError(f"{told}{how_to_make_an_array(array)}")
     table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.mistakes import check_new, no_column, unknown_bulk_option, what_to_write
+from streamdec.bulk.mistakes import (
+    check_new,
+    how_to_make_a_table,
+    no_column,
+    unknown_bulk_option,
+)
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.fastpath.fast_path import MODES
@@ -228,10 +233,7 @@ class BulkDecoder:
         pa = pyarrow()
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
             told = f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}"
-            hint = what_to_write(batch) or (
-                '; pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
-            )
-            raise TypeError(f"{told}{hint}")
+            raise TypeError(f"{told}{how_to_make_a_table(batch, self.column)}")
         names = batch.schema.names
         count = names.count(self.column)
         if not count:

@@ -25,18 +25,39 @@ def no_column(name: str, names: Iterable[str]) -> SourceError:
     return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
 
 
-def what_to_write(value: object) -> str:
-    """Return how to make an Arrow array or table of ``value``, for an error."""
+ROWS = ("ndarray", "Series", "list", "tuple")
+"""The types of values that may be rows of ids."""
+
+
+def how_to_make_a_table(value: object, column: str) -> str:
+    """Return how to make a table with ``column`` of ``value``, as the end of an error."""
     pa, kind = pyarrow(), type(value).__name__
-    if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return "; pass one column, table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
+    is_polars = hasattr(value, "to_arrow")
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return "; write pyarrow.table({'token_ids': array}), or call decode_arrow(array, tokenizer)"
-    if hasattr(value, "to_arrow"):  # Polars
-        return "; write .to_arrow() after it"
+        return f"; write pyarrow.table({{{column!r}: array}})"
     if kind == "DataFrame":
-        return "; write pyarrow.Table.from_pandas(frame)"
-    if kind in ("ndarray", "Series", "list", "tuple"):
+        made = "frame.to_arrow()" if is_polars else "pyarrow.Table.from_pandas(frame)"
+        return f"; write {made}"
+    if kind == "Series" and is_polars:
+        return f"; write pyarrow.table({{{column!r}: series.to_arrow()}})"
+    if kind in ROWS:
+        return f"; write pyarrow.table({{{column!r}: list(rows)}}), where rows is this value"
+    asked = 'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
+    return f"; write pyarrow.table(batch), or {asked}" if isinstance(value, dict) else f"; {asked}"
+
+
+def how_to_make_an_array(value: object) -> str:
+    """Return how to make an Arrow array of ``value``, as the end of an error."""
+    pa, kind = pyarrow(), type(value).__name__
+    is_polars = hasattr(value, "to_arrow")
+    if isinstance(value, (pa.Table, pa.RecordBatch)):
+        return "; write table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
+    if kind == "DataFrame":
+        one = "frame['token_ids']"
+        return f"; write {one}.to_arrow()" if is_polars else f"; write pyarrow.array({one})"
+    if kind == "Series" and is_polars:
+        return "; write series.to_arrow()"
+    if kind in ROWS:
         return "; write pyarrow.array(list(rows)), where rows is this value"
     return ""
 
