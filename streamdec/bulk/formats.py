@@ -87,12 +87,6 @@ def format_of(path: Path) -> Format:
     """
     found = known_format(path)
     if found is None:
-        if path.suffix == ".npy":
-            raise SourceError(
-                f"{path}: NumPy files cannot be read; write the rows as Parquet: "
-                "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
-                f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
-            )
         raise SourceError(f"{path}: unknown suffix; expected {SUFFIXES_SHOWN}")
     return found
 

@@ -86,6 +86,12 @@ def _both(one: tuple[Path, Path], other: tuple[Path, Path]) -> CannotBeginError:
 
 def _format_of(path: Path, option: str) -> Format:
     """Return the format by the suffix of ``path``, which ``option`` overrides."""
+    if path.suffix == ".npy" and option == "--input-format":
+        raise CannotBeginError(
+            f"{path}: NumPy files cannot be read; write the rows as Parquet: "
+            "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
+            f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
+        )
     try:
         return format_of(path)
     except SourceError as error:

@@ -351,6 +351,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
         (["in.jsonl", "out.csv"], "out.csv: unknown suffix; expected .parquet, "),
         (["in.jsonl", "out.csv"], "(or .jsonl.gz); or pass --output-format"),
+        (["in.jsonl", "out.npy"], "out.npy: unknown suffix; expected .parquet, "),
         (["in.txt", "out.jsonl"], "(or .jsonl.gz); or pass --input-format"),
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
@@ -402,7 +403,7 @@ def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None
     np.save("ids.npy", np.array([IDS[0], IDS[0]]))
     refused = bulk("ids.npy", "out.jsonl")
     assert refused.status == 2
-    code = refused.err.partition("write the rows as Parquet: ")[2].partition(";")[0]
+    code = refused.err.partition("write the rows as Parquet: ")[2]
     exec(f"import numpy, pyarrow.parquet; {code}")
     assert bulk("ids.parquet", "out.jsonl").status == 0
     assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2
