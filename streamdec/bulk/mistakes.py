@@ -30,7 +30,10 @@ ROWS = ("ndarray", "Series", "list", "tuple")
 
 
 def how_to_make_a_table(value: object, column: str) -> str:
-    """Return how to make a table with ``column`` of ``value``, as the end of an error."""
+    """Return how to make a table of ``value``, as the end of an error.
+
+    ``column`` is the column of ids.
+    """
     pa, kind = pyarrow(), type(value).__name__
     is_polars = hasattr(value, "to_arrow")
     if isinstance(value, (pa.Array, pa.ChunkedArray)):

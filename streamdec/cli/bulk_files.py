@@ -75,7 +75,7 @@ def pairs_of(
 
 
 def _both(one: tuple[Path, Path], other: tuple[Path, Path]) -> CannotBeginError:
-    """Return the error for two inputs whose outputs are one file; each with its output."""
+    """Return the error for two pairs of an input and an output with one output."""
     if one[1] == other[1]:
         return CannotBeginError(f"{one[0]} and {other[0]} would both become {one[1]}")
     return CannotBeginError(

@@ -133,8 +133,8 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
     ) as e:
         BulkDecoder(TOKENIZER, "ids")(table)
     assert (e.value.token_id, e.value.index) == (-3, 1)
-    with pytest.raises(TokenIdError, match="row 71: "):
-        BulkDecoder(TOKENIZER, "ids")(table, first_row=70)
+    with pytest.raises(TokenIdError, match=r"^column 'ids': line 71 of a: token 1 is out"):
+        BulkDecoder(TOKENIZER, "ids").decode(table, lambda row: f"line {70 + row} of a")
 
 
 class DataFrame:
