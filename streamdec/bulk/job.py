@@ -31,10 +31,10 @@ from streamdec.bulk.formats import (
     read_blocks,
     schema_of,
 )
-from streamdec.bulk.json_rows import Line
 from streamdec.bulk.json_tables import table_of, widened
-from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.jsonl import Line
+from streamdec.mistakes import check_new
 
 try:
     import fcntl

@@ -1,29 +1,12 @@
-"""Errors for wrong columns, tables and options. They say what to write instead."""
+"""Errors for wrong tables and options. They say what to write instead."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from streamdec.bulk._pyarrow import pyarrow
-from streamdec.errors import SourceError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import OPTIONS
-
-MOST_NAMES = 12
-"""The most columns that an error names."""
-
-
-def no_column(name: str, names: Iterable[str]) -> SourceError:
-    """Return the error for rows without the column ``name``.
-
-    The rows have the columns ``names``.
-    """
-    shown = [*names]
-    there = ", ".join(f"{each!a:.40}" for each in shown[:MOST_NAMES]) or "none"
-    if len(shown) > MOST_NAMES:
-        there += f", and {len(shown) - MOST_NAMES:,} more"
-    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
-
 
 ROWS = ("ndarray", "Series", "list", "tuple")
 """The types of values that may be rows of ids."""
@@ -72,13 +55,3 @@ def unknown_bulk_option(what: str, name: str, known: Iterable[str], call: str) -
     for its name.
     """
     return unknown_option(what, name, [*known], dict.fromkeys(OPTIONS, f"for stops, write {call}"))
-
-
-def check_new(new: Iterable[str], names: Container[str]) -> None:
-    """Raise SourceError if one of the ``new`` columns is already in ``names``."""
-    for name in new:
-        if name in names:
-            raise SourceError(
-                f"there is a column {name!r} already; choose other names for the new columns with "
-                "prefix='new_'"
-            )

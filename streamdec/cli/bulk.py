@@ -17,7 +17,6 @@ import click
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, Format, SetAside
 from streamdec.bulk.job import Existing, Job, Status, place_of, with_schema
-from streamdec.bulk.json_rows import json_line
 from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
@@ -32,6 +31,7 @@ from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.jsonl import json_line
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.decode_options import UnknownIds
 
