@@ -342,7 +342,7 @@ MUTANTS = (
         "decoders/walk",
         "                setattr(self, name, value)\n            raise",
         "                pass\n            raise",
-        ("tests/test_stop_laws.py", "tests/test_stop_patterns.py"),
+        ("tests/decoders/test_stop_sequence_decoder.py",),
     ),
     _core(
         "17: a token of a shared character begins after it",
