@@ -376,6 +376,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = random.SystemRandom().getrandbits(31) if options.seed is None else options.seed
     numbers = range(seed, seed + options.alterations)
     chosen = [file for file in files() if all(part in file.name for part in options.only)]
+    if options.only and not chosen:
+        parser.error(f"no file of ../shared/tokenizers has {options.only} in its name")
     if options.alteration is not None:
         chosen, numbers = [], range(options.alteration, options.alteration + 1)
     elif options.only:

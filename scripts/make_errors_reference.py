@@ -370,7 +370,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "MissingExtraError",
             "this tokenizer needs the library tiktoken: pip install 'streamdec[tiktoken]'",
-            "Run the install line. Also for sentencepiece, fastokens, jinja2, pyarrow and others.",
+            "Run the install line. It keeps the installed streamdec, also one from a clone, and "
+            "adds the library. Also for sentencepiece, fastokens, jinja2, pyarrow and others.",
             FORMATS,
         ),
     ),

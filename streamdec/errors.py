@@ -408,7 +408,8 @@ class MissingExtraError(StreamdecError, ImportError):
 
     State: everything that does not need the library works.
 
-    What to do: run the install line of the message.
+    What to do: run the install line of the message. It keeps the installed streamdec, also one
+    from a clone, and adds the library.
 
     >>> import sys
     >>> from unittest import mock

@@ -1,20 +1,26 @@
 """Helpers for errors and warnings that say what to write instead.
 
-They are called only after a mistake, or when an object is registered. So they may be slow.
+Except ``check_new``, they are called only after a mistake, or when an object is registered. So they
+may be slow.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
+
+from streamdec.errors import SourceError
 
 _MOST_LISTED = 10
 """The most options that a message lists."""
 
 _LEAST_SIMILARITY = 0.8
-"""Of two names, from 0 to 1, so that one is taken for a misspelling of the other."""
+"""From 0 to 1: a name that is less similar to another one is not a misspelling of it."""
+
+_MOST_NAMES = 12
+"""The most columns that an error names."""
 
 _NAMES_ELSEWHERE = {
     "max_completion_tokens": "max_tokens",
@@ -95,3 +101,25 @@ def wrong_parameters(call: Callable[..., Any], *arguments: object) -> str | None
     except TypeError:
         return f"{signature!s:.200}"
     return None
+
+
+def no_column(name: str, names: Iterable[str]) -> SourceError:
+    """Return the error for rows without the column ``name``.
+
+    The rows have the columns ``names``.
+    """
+    shown = [*names]
+    there = ", ".join(f"{each!a:.40}" for each in shown[:_MOST_NAMES]) or "none"
+    if len(shown) > _MOST_NAMES:
+        there += f", and {len(shown) - _MOST_NAMES:,} more"
+    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
+
+
+def check_new(new: Iterable[str], names: Container[str]) -> None:
+    """Raise SourceError if one of the ``new`` columns is already in ``names``."""
+    for name in new:
+        if name in names:
+            raise SourceError(
+                f"there is a column {name!r} already; choose other names for the new columns with "
+                "prefix='new_'"
+            )

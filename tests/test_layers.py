@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 NOUNS = tuple(
     f"streamdec.{name}"
-    for name in ("chunks", "encoding", "errors", "hooks", "locks", "mistakes", "protocols")
+    for name in ("chunks", "encoding", "errors", "hooks", "jsonl", "locks", "mistakes", "protocols")
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
@@ -238,6 +238,13 @@ def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
 
 def test_imports_go_to_lower_layers() -> None:
     assert faults_of(read_sources()) == []
+
+
+def test_the_page_on_the_design_shows_the_layers() -> None:
+    page = (ROOT / "docs/explanation/design.md").read_text("utf-8")
+    block = page.partition("## The layers\n\n```text\n")[2].partition("\n```")[0]
+    shown = [{f"streamdec.{name}" for name in line.split(", ")} for line in block.split("\n")]
+    assert shown[::-1] == [{*layer} for layer in LAYERS if layer != ("streamdec.__main__",)]
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,18 @@ def test_the_workflow_runs_every_python_and_publishes_without_a_token() -> None:
 # --- what is to be done ---------------------------------------------------------------------------
 
 
+def test_the_guide_names_each_script_whose_output_is_tested() -> None:
+    """And the files that it names exist."""
+    cells = " ".join(" ".join(row) for row in CONTRIBUTING.rows("you add").values())
+    named = {*re.findall(r"`([\w/.]+)`", cells)}
+    scripts = {f"make_{name}.py" for name in ("api_snapshot", "llms_txt")}
+    scripts |= {path.name for path in (ROOT / "scripts").glob("make_*_reference.py")}
+    assert {name for name in named if name.startswith("make_")} == scripts
+    paths = {name for name in named if "/" in name}
+    assert len(paths) > 10
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
 def test_the_bug_case_of_the_guide_is_one() -> None:
     (row,) = map(json.loads, CONTRIBUTING.of_kind("json"))
     tokens = [bytes.fromhex(token) for token in row.pop("tokens")]

@@ -9,7 +9,6 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     arrays        ``decode_arrow``: with stops or without
     batches       ``BulkDecoder``: a picklable function from table to table, for Ray and Spark
     formats       reads and writes Parquet, Arrow IPC and JSONL, block by block
-    json_rows     parses rows of JSONL, and copies their fields exactly
     json_tables   rows of JSONL as tables, and tables as rows of JSONL
     job           decodes one file, or resumes after a kill
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop

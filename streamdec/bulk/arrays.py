@@ -6,9 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Never
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, Decoded, column_of, in_row
+from streamdec.bulk.column import (
+    Column,
+    Decoded,
+    RowName,
+    column_of,
+    in_row,
+    names_after,
+    row_name,
+)
 from streamdec.bulk.gather import MOST_BYTES, gather_for
-from streamdec.bulk.mistakes import unknown_bulk_option, what_to_write
+from streamdec.bulk.mistakes import how_to_make_an_array, unknown_bulk_option
 from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
@@ -89,13 +97,13 @@ def decoded(
     tokenizer: Decoder,
     options: Options,
     conditions: StopConditions | None,
-    first_row: int = 0,
+    name_row: RowName = row_name,
 ) -> Decoded:
-    """Do what ``decode_arrow`` does; errors count rows from ``first_row``."""
+    """Do what ``decode_arrow`` does; errors call a row what ``name_row`` returns."""
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
-        raise TypeError(f"{told}{what_to_write(array)}")
+        raise TypeError(f"{told}{how_to_make_an_array(array)}")
     table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:
@@ -103,13 +111,13 @@ def decoded(
     else:
         rows = StoppedRows(tokenizer, conditions, options)
     if isinstance(array, pa.Array):
-        return _decoded(array, first_row, rows)
-    found = []
+        return _decoded(array, name_row, rows)
+    found, first = [], 0
     for chunk in array.chunks:
-        found.append(_decoded(chunk, first_row, rows))
-        first_row += len(chunk)
+        found.append(_decoded(chunk, names_after(first, name_row), rows))
+        first += len(chunk)
     # A column without chunks still has a type: check it, and give the result its type.
-    found = found or [_decoded(pa.nulls(0, array.type), 0, rows)]
+    found = found or [_decoded(pa.nulls(0, array.type), name_row, rows)]
     whole = pa.chunked_array(_alike(each.array for each in found))
     return Decoded(whole, sum(each.unknown_tokens for each in found))
 
@@ -124,33 +132,33 @@ class PlainRows:
         self._piece = getattr(tokenizer, "piece", None)
         self._gather = gather_for(tokenizer, skip_special_tokens=self._skip)
 
-    def rows(self, column: Column, first_row: int) -> Decoded:
-        """Return the text of each row. Errors count rows from ``first_row``."""
+    def rows(self, column: Column, name_row: RowName) -> Decoded:
+        """Return the text of each row. Errors call a row what ``name_row`` returns."""
         if self._gather is None:
-            found = [self._decoded(ids, row) for row, ids in enumerate(column.rows(), first_row)]
+            found = [self._decoded(ids, name_row(row)) for row, ids in enumerate(column.rows())]
             texts = pyarrow().array([text for text, _ in found], pyarrow().string())
             return Decoded(texts, sum(unknown for _, unknown in found))
         texts, places = self._gather.texts(column), self._gather.unknown_places(column)
         if places and self._unknown_ids == "skip":
             warn_once(self._tokenizer, column.values[places[0]].as_py())
         elif places:
-            texts = self._replaced(texts, column, places, first_row)
+            texts = self._replaced(texts, column, places, name_row)
         return Decoded(texts, len(places))
 
-    def _replaced(self, texts: Any, column: Column, places: list[int], first_row: int) -> Any:
+    def _replaced(self, texts: Any, column: Column, places: list[int], name_row: RowName) -> Any:
         """Decode the rows of the unknown ids at ``places`` one by one."""
         found = texts.to_pylist()
         which = [row for row, count in enumerate(column.per_row(places)) if count]
         for row, token_ids in zip(which, column.taken(which).rows(), strict=True):
-            found[row], _ = self._decoded(token_ids, first_row + row)
+            found[row], _ = self._decoded(token_ids, name_row(row))
         return pyarrow().array(found, texts.type)
 
-    def _decoded(self, token_ids: list[int], row: int) -> tuple[str, int]:
-        """Return the text of one row, and how many of its ids are unknown."""
+    def _decoded(self, token_ids: list[int], name: str) -> tuple[str, int]:
+        """Return the text of the row ``name``, and how many of its ids are unknown."""
         unknown: list[int] = []
         if self._piece is not None:
             unknown = [place for place, each in enumerate(token_ids) if self._piece(each) is None]
-        with in_row(row):
+        with in_row(name):
             if unknown and self._unknown_ids == "error":
                 raise unknown_id(token_ids[unknown[0]], unknown[0])
             if unknown:
@@ -167,11 +175,11 @@ class PlainRows:
             return "".join(stream.step_batch(token_ids)) + stream.flush(), len(unknown)
 
 
-def _decoded(array: Any, first_row: int, rows: PlainRows | StoppedRows) -> Decoded:
+def _decoded(array: Any, name_row: RowName, rows: PlainRows | StoppedRows) -> Decoded:
     pa, pc = pyarrow(), compute()
-    column = column_of(array, first_row)
-    found = [rows.rows(block, first_row + first) for first, block in column.blocks()]
-    found = found or [rows.rows(column, first_row)]
+    column = column_of(array, name_row)
+    found = [rows.rows(block, names_after(first, name_row)) for first, block in column.blocks()]
+    found = found or [rows.rows(column, name_row)]
     result = pa.concat_arrays(_alike(each.array for each in found))
     if column.valid is not None:
         result = pc.if_else(column.valid, result, pa.scalar(None, result.type))

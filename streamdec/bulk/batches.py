@@ -7,18 +7,20 @@ send it to their workers, and call it there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
-from streamdec.bulk.mistakes import check_new, no_column, unknown_bulk_option, what_to_write
+from streamdec.bulk.column import row_name
+from streamdec.bulk.mistakes import how_to_make_a_table, unknown_bulk_option
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.fastpath.fast_path import MODES
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
+from streamdec.mistakes import check_new, no_column
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.decode_options import Options, UnknownIds
@@ -167,16 +169,19 @@ class BulkDecoder:
                 _loaded[key] = load_tokenizer(self._tokenizer, **self._loading)
             return _loaded[key]
 
-    def __call__(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> Any:
+    def __call__(self, batch: pa.Table | pa.RecordBatch) -> Any:
         """Return ``batch`` with the new columns after its own. See ``decode``."""
-        return self.decode(batch, first_row).table
+        return self.decode(batch).table
 
-    def decode(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> DecodedTable:
+    def decode(
+        self, batch: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None
+    ) -> DecodedTable:
         """Decode ``batch``, and count the ids that the tokenizer does not have.
 
         Args:
             batch: a table or a record batch; the result has the same type.
-            first_row: the number of its first row, for errors.
+            name_row: returns what errors call a row, by its index in ``batch``. By default it is
+                "row 7" for the index 7.
 
         Raises:
             SourceError: the batch does not have the column of ids, or already has a column with
@@ -184,9 +189,9 @@ class BulkDecoder:
             TokenIdError: as for ``decode_arrow``. The message names the column.
             TypeError: ``batch`` is neither a table nor a record batch.
         """
-        ids = self._ids(batch)
+        ids, names = self._ids(batch), name_row or row_name
         try:
-            found = decoded(ids, self.tokenizer, self._options, self._conditions, first_row)
+            found = decoded(ids, self.tokenizer, self._options, self._conditions, names)
         except TokenIdError as error:
             told = f"column {self.column!r}: {error}"
             raise type(error)(told, error.token_id, error.index) from None
@@ -228,10 +233,7 @@ class BulkDecoder:
         pa = pyarrow()
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
             told = f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}"
-            hint = what_to_write(batch) or (
-                '; pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
-            )
-            raise TypeError(f"{told}{hint}")
+            raise TypeError(f"{told}{how_to_make_a_table(batch, self.column)}")
         names = batch.schema.names
         count = names.count(self.column)
         if not count:

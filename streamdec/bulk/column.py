@@ -7,7 +7,7 @@ Errors name the row and the index in it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,6 +18,19 @@ from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
 
 BLOCK_TOKENS = 2**18
 """Tokens of a block. Its temporary arrays take a few MB and fit the caches of the processor."""
+
+RowName = Callable[[int], str]
+"""Returns what errors call a row, by its index."""
+
+
+def row_name(row: int) -> str:
+    """Return the name of a row that has only an index."""
+    return f"row {row}"
+
+
+def names_after(first: int, name_row: RowName) -> RowName:
+    """Return the names of rows that are counted from row ``first``."""
+    return lambda row: name_row(first + row)
 
 
 class Column(NamedTuple):
@@ -112,20 +125,20 @@ def integers(array: Any) -> memoryview:
 
 
 @contextmanager
-def in_row(row: int) -> Iterator[None]:
-    """Return a context in which errors of streamdec name ``row``."""
+def in_row(name: str) -> Iterator[None]:
+    """Return a context in which errors of streamdec begin with ``name``, of a row."""
     try:
         yield
     except StreamdecError as error:
-        error.args = (f"row {row}: {error.args[0]}", *error.args[1:])
+        error.args = (f"{name}: {error.args[0]}", *error.args[1:])
         raise
 
 
-def column_of(array: Any, first_row: int = 0) -> Column:
+def column_of(array: Any, name_row: RowName = row_name) -> Column:
     """Return ``array``, of any kind of lists, as a Column.
 
     Raises TokenIdError if ``array`` is not an array of lists of integers, or for a null or an id
-    out of range in a row. Errors count rows from ``first_row``.
+    out of range in a row. Errors call a row what ``name_row`` returns.
     """
     pa, pc = pyarrow(), compute()
     array = _plain(array)
@@ -142,7 +155,7 @@ def column_of(array: Any, first_row: int = 0) -> Column:
     zero = pa.array([0], pa.int64())
     offsets = pa.concat_arrays([zero, pc.cumulative_sum(sizes)])
     column = Column(values, offsets, array.is_valid() if array.null_count else None)
-    _check(column, first_row)
+    _check(column, name_row)
     return column
 
 
@@ -166,7 +179,7 @@ def _expected(kind: Any) -> str:
     return f"expected lists of integers (such as list<int32>), got an array of {kind}"
 
 
-def _check(column: Column, first_row: int) -> None:
+def _check(column: Column, name_row: RowName) -> None:
     """Raise TokenIdError for the first value that is not a token id."""
     pa, pc, values = pyarrow(), compute(), column.values
     least, most = pc.min_max(values).values()
@@ -181,5 +194,5 @@ def _check(column: Column, first_row: int) -> None:
     place = pc.index(pc.fill_null(outside, fill_value=True), True).as_py()
     ends = integers(column.offsets)
     row = bisect_right(ends, place) - 1
-    what = f"row {first_row + row}: token"
+    what = f"{name_row(row)}: token"
     check_token_id(values[place].as_py(), place - ends[row], what=what)

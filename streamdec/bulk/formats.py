@@ -17,7 +17,9 @@ from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
-from streamdec.bulk.json_rows import (
+from streamdec.bulk.json_tables import check_json, json_lines
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.jsonl import (
     GZIP_SUFFIX,
     NOT_UTF_16,
     UTF_16,
@@ -29,9 +31,7 @@ from streamdec.bulk.json_rows import (
     parse_line,
     with_fields,
 )
-from streamdec.bulk.json_tables import check_json, json_lines
-from streamdec.bulk.mistakes import no_column
-from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.mistakes import no_column
 from streamdec.tables.token_ids import check_token_id
 from streamdec.tokenizers._extras import library
 
@@ -87,12 +87,6 @@ def format_of(path: Path) -> Format:
     """
     found = known_format(path)
     if found is None:
-        if path.suffix == ".npy":
-            raise SourceError(
-                f"{path}: NumPy files cannot be read; write the rows as Parquet: "
-                "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
-                f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
-            )
         raise SourceError(f"{path}: unknown suffix; expected {SUFFIXES_SHOWN}")
     return found
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.batches import BulkDecoder, DecodedTable
-from streamdec.bulk.column import column_of
+from streamdec.bulk.column import RowName, column_of, names_after, row_name
 from streamdec.bulk.formats import (
     Block,
     Format,
@@ -32,10 +31,10 @@ from streamdec.bulk.formats import (
     read_blocks,
     schema_of,
 )
-from streamdec.bulk.json_rows import Line
 from streamdec.bulk.json_tables import table_of, widened
-from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.jsonl import Line
+from streamdec.mistakes import check_new
 
 try:
     import fcntl
@@ -44,8 +43,6 @@ except ImportError:  # on Windows
 
 PART_SUFFIX = ".streamdec-part"
 """The suffix of an incomplete output. A user's own file is unlikely to have it."""
-
-_ROW = re.compile(r"\brow (\d+): ")
 
 Existing = Literal["refuse", "overwrite", "resume"]
 """What to do if the output exists; ``"resume"`` leaves it unchanged."""
@@ -101,8 +98,8 @@ class Job:
         return status
 
     def check(self, existing: Existing) -> None:
-        """Raise SourceError if the output must not be written."""
-        if not self.target.exists():
+        """Raise SourceError if the output must not be written, OSError if it cannot."""
+        if not place_of(self.target).exists():
             return
         if self.target.samefile(self.source):
             raise SourceError(f"{self.target}: the input and the output are the same file")
@@ -127,7 +124,7 @@ class Job:
     @property
     def _place(self) -> Path:
         """The file to write: what the output points to, if it is a link."""
-        return self.target.resolve() if self.target.is_symlink() else self.target
+        return place_of(self.target) if self.target.is_symlink() else self.target
 
     def _check_columns(self) -> None:
         """Raise SourceError if the output lacks a column that this job writes."""
@@ -250,8 +247,9 @@ class Job:
         assert self.set_aside is not None
         count, lines = len(block.table), block.lines
         try:
-            with _about(self.source), _lines_in_errors(lines, first_row):
-                self.decoder.decode(block.table.select([self.decoder.column]), first_row)
+            with _about(self.source):
+                ids = block.table.select([self.decoder.column])
+                self.decoder.decode(ids, _names(lines, first_row))
         except TokenIdError as error:
             if count == 1:
                 self.set_aside(first_row if lines is None else lines[0].number, error)
@@ -273,13 +271,24 @@ class Job:
             if not line.row.keys().isdisjoint(self.decoder.columns):
                 with _about(f"{self.source}: line {line.number}"):
                     check_new(self.decoder.columns, line.row)
-        with _about(self.source), _lines_in_errors(block.lines, first_row):
-            table, unknown = self.decoder.decode(block.table, first_row)
+        with _about(self.source):
+            table, unknown = self.decoder.decode(block.table, _names(block.lines, first_row))
         if block.lines is not None and self.target_format == "jsonl":
             table = table.select(self.decoder.columns)
         elif block.lines is not None:
             table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
+
+
+def place_of(path: Path) -> Path:
+    """Return the file that ``path`` leads to by links; it may not exist yet.
+
+    Raises OSError for a path that cannot become a file: a link that leads to itself, or a path
+    below a file.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        path.stat()
+    return path.resolve()
 
 
 def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> list[Job]:
@@ -324,20 +333,11 @@ def _bare(schema: Any) -> Any:
     return schema.with_metadata(kept or None)
 
 
-@contextlib.contextmanager
-def _lines_in_errors(lines: Sequence[Line] | None, first_row: int) -> Iterator[None]:
-    """Return a context in which errors name the line of JSONL instead of the row."""
-    try:
-        yield
-    except StreamdecError as error:
-        if lines is not None:
-            told = _ROW.sub(
-                lambda found: f"line {lines[int(found[1]) - first_row].number}: ",
-                error.args[0],
-                count=1,
-            )
-            error.args = (told, *error.args[1:])
-        raise
+def _names(lines: Sequence[Line] | None, first_row: int) -> RowName:
+    """Return what errors call the rows of a block: lines of JSONL, or rows."""
+    if lines is None:
+        return names_after(first_row, row_name)
+    return lambda row: f"line {lines[row].number}"
 
 
 @contextlib.contextmanager

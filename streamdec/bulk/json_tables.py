@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.json_rows import Line, json_line, json_text
 from streamdec.errors import SourceError
+from streamdec.jsonl import Line, json_line, json_text
 
 _INEXACT = re.compile(r"Integer value (-?\d+) is outside of the range exactly representable")
 """Arrow's error for an integer among floats."""

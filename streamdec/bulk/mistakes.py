@@ -1,42 +1,49 @@
-"""Errors for wrong columns, tables and options. They say what to write instead."""
+"""Errors for wrong tables and options. They say what to write instead."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from streamdec.bulk._pyarrow import pyarrow
-from streamdec.errors import SourceError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import OPTIONS
 
-MOST_NAMES = 12
-"""The most columns that an error names."""
+ROWS = ("ndarray", "Series", "list", "tuple")
+"""The types of values that may be rows of ids."""
 
 
-def no_column(name: str, names: Iterable[str]) -> SourceError:
-    """Return the error for rows without the column ``name``.
+def how_to_make_a_table(value: object, column: str) -> str:
+    """Return how to make a table of ``value``, as the end of an error.
 
-    The rows have the columns ``names``.
+    ``column`` is the column of ids.
     """
-    shown = [*names]
-    there = ", ".join(f"{each!a:.40}" for each in shown[:MOST_NAMES]) or "none"
-    if len(shown) > MOST_NAMES:
-        there += f", and {len(shown) - MOST_NAMES:,} more"
-    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
-
-
-def what_to_write(value: object) -> str:
-    """Return how to make an Arrow array or table of ``value``, for an error."""
     pa, kind = pyarrow(), type(value).__name__
-    if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return "; pass one column, table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
+    is_polars = hasattr(value, "to_arrow")
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return "; write pyarrow.table({'token_ids': array}), or call decode_arrow(array, tokenizer)"
-    if hasattr(value, "to_arrow"):  # Polars
-        return "; write .to_arrow() after it"
+        return f"; write pyarrow.table({{{column!r}: array}})"
     if kind == "DataFrame":
-        return "; write pyarrow.Table.from_pandas(frame)"
-    if kind in ("ndarray", "Series", "list", "tuple"):
+        made = "frame.to_arrow()" if is_polars else "pyarrow.Table.from_pandas(frame)"
+        return f"; write {made}"
+    if kind == "Series" and is_polars:
+        return f"; write pyarrow.table({{{column!r}: series.to_arrow()}})"
+    if kind in ROWS:
+        return f"; write pyarrow.table({{{column!r}: list(rows)}}), where rows is this value"
+    asked = 'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
+    return f"; write pyarrow.table(batch), or {asked}" if isinstance(value, dict) else f"; {asked}"
+
+
+def how_to_make_an_array(value: object) -> str:
+    """Return how to make an Arrow array of ``value``, as the end of an error."""
+    pa, kind = pyarrow(), type(value).__name__
+    is_polars = hasattr(value, "to_arrow")
+    if isinstance(value, (pa.Table, pa.RecordBatch)):
+        return "; write table.column('token_ids'), or call BulkDecoder(tokenizer)(table)"
+    if kind == "DataFrame":
+        one = "frame['token_ids']"
+        return f"; write {one}.to_arrow()" if is_polars else f"; write pyarrow.array({one})"
+    if kind == "Series" and is_polars:
+        return "; write series.to_arrow()"
+    if kind in ROWS:
         return "; write pyarrow.array(list(rows)), where rows is this value"
     return ""
 
@@ -48,13 +55,3 @@ def unknown_bulk_option(what: str, name: str, known: Iterable[str], call: str) -
     for its name.
     """
     return unknown_option(what, name, [*known], dict.fromkeys(OPTIONS, f"for stops, write {call}"))
-
-
-def check_new(new: Iterable[str], names: Container[str]) -> None:
-    """Raise SourceError if one of the ``new`` columns is already in ``names``."""
-    for name in new:
-        if name in names:
-            raise SourceError(
-                f"there is a column {name!r} already; choose other names for the new columns with "
-                "prefix='new_'"
-            )

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, Decoded, in_row, integers
+from streamdec.bulk.column import Column, Decoded, RowName, in_row, integers, row_name
 from streamdec.bulk.gather import gather_for
 from streamdec.chunks import FinishReason, StopMatch, StopReason
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
@@ -99,19 +99,19 @@ class StoppedRows:
         """Whether rows without a stop in their text are decoded without a decoder."""
         return self._gather is not None
 
-    def rows(self, column: Column, first_row: int) -> Decoded:
-        """Return a struct for each row. Errors count rows from ``first_row``."""
-        found = self.read(column, first_row)
+    def rows(self, column: Column, name_row: RowName) -> Decoded:
+        """Return a struct for each row. Errors call a row what ``name_row`` returns."""
+        found = self.read(column, name_row)
         structs = [_told(row, size) for row, size in zip(found, column.sizes(), strict=True)]
         unknown_tokens = sum(row.unknown_tokens for row in found)
         return Decoded(pyarrow().array(structs, stopped_type()), unknown_tokens)
 
-    def read(self, column: Column, first_row: int = 0) -> list[StoppedRow]:
-        """Return each row. Errors count rows from ``first_row``."""
+    def read(self, column: Column, name_row: RowName = row_name) -> list[StoppedRow]:
+        """Return each row. Errors call a row what ``name_row`` returns."""
         found = self._gathered(column)
         rest = [row for row, each in enumerate(found) if each is None]
         for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
-            with in_row(first_row + row):
+            with in_row(name_row(row)):
                 self._decoder.reset()
                 found[row] = decoded_row(self._decoder, token_ids)
         return [row for row in found if row is not None]

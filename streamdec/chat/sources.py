@@ -155,6 +155,10 @@ def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
     return Found(first.templates, told)
 
 
+INSTEAD = "pass chat_template=, or fallback='simple' for lines of role and content"
+"""The end of an error about a missing template: what to write."""
+
+
 def looked_for(folder: Path) -> str:
     """Return the places of templates, for the error about a snapshot without any."""
     return (

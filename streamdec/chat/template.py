@@ -169,8 +169,9 @@ class ChatTemplate:
         else:
             found = sources.given(chat_template)
         if found is None and fallback is None:
-            is_there = place.is_dir()
-            what = sources.looked_for(place) if is_there else f"{str(place)!r} is not a folder"
+            what = f"{str(place)!r} is not a folder"
+            if place.is_dir():
+                what = f"{sources.looked_for(place)}; {sources.INSTEAD}"
             raise ChatTemplateError(f"no chat template: {what}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
         return cls(

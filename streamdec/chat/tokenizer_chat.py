@@ -41,7 +41,7 @@ class TokenizerChat:
         self._gguf = gguf
         self._given: Found | ChatRenderer | None = None
         self._options: dict[str, Any] = {}
-        self._made: dict[str | None, ChatRenderer] = {}
+        self._made: dict[tuple[str | None, bool], ChatRenderer] = {}
         self._lock = Lock()
         self.change(template, {})
 
@@ -53,16 +53,19 @@ class TokenizerChat:
         self.__dict__.update(state)
         self._lock = Lock()
 
-    def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
+    def template(
+        self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
+    ) -> ChatRenderer:
         """Return the template, or ``fallback`` if the model has none.
 
         Raises :class:`ChatTemplateError` with the places that were searched, and
         :class:`MissingExtraError` without jinja2.
         """
         with self._lock:
-            if fallback not in self._made:
-                self._made[fallback] = self._make(tokens, fallback)
-            return self._made[fallback]
+            key = fallback, is_needed
+            if key not in self._made:
+                self._made[key] = self._make(tokens, fallback, is_needed=is_needed)
+            return self._made[key]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
         """Use ``template`` from now on; None means the one in the files.
@@ -85,13 +88,15 @@ class TokenizerChat:
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 
-    def _make(self, tokens: SpecialTokens, fallback: str | None) -> ChatRenderer:
+    def _make(
+        self, tokens: SpecialTokens, fallback: str | None, *, is_needed: bool
+    ) -> ChatRenderer:
         if self._given is not None and not isinstance(self._given, Found):
             return self._given
         kind = within("streamdec.chat.template").ChatTemplate
         options = {"fallback": fallback, **self._options}
         found = self._given or self._found()
-        if found is None and options["fallback"] is None:
+        if found is None and options["fallback"] is None and is_needed:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
         made: ChatRenderer = kind(found, special_tokens=own, **options)
@@ -127,5 +132,5 @@ class TokenizerChat:
             told.append(
                 "the tokenizer was loaded by the name of an encoding, which has no template"
             )
-        told.append("pass one to load_tokenizer(chat_template=...) or set_chat_template()")
+        told.append(sources.INSTEAD)
         return "; ".join(told)

@@ -16,8 +16,7 @@ import click
 
 from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.formats import FORMATS, Format, SetAside
-from streamdec.bulk.job import Existing, Job, Status, with_schema
-from streamdec.bulk.json_rows import json_line
+from streamdec.bulk.job import Existing, Job, Status, place_of, with_schema
 from streamdec.cli.bulk_files import pairs_of
 from streamdec.cli.loading import Loader, loading_options, tokenizer_option
 from streamdec.cli.progress import Progress, counted, say
@@ -32,6 +31,7 @@ from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
+from streamdec.jsonl import json_line
 from streamdec.stops.conditions import StopConditions
 from streamdec.tables.decode_options import UnknownIds
 
@@ -81,14 +81,8 @@ BAR = 24
     "JSONL. The exit status is then 1. FILE must not exist, or pass --overwrite, or --resume to "
     "append.",
 )
-@click.argument(
-    "inputs",
-    metavar="INPUT...",
-    nargs=-1,
-    required=True,
-    type=UserPath(),
-)
-@click.argument("output", metavar="OUTPUT", type=UserPath())
+@click.argument("inputs", metavar="INPUT...", nargs=-1, type=UserPath())
+@click.argument("output", metavar="OUTPUT", required=False, type=UserPath())
 def bulk(
     tokenizer: str,
     column: str,
@@ -102,7 +96,7 @@ def bulk(
     overwrite: bool,
     bad_rows: str | None,
     inputs: Sequence[str],
-    output: str,
+    output: str | None,
     load: Loader,
     conditions: StopConditions,
 ) -> None:
@@ -121,8 +115,8 @@ def bulk(
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
-    first), 'stop_reason' (the text of the stop; null if ids were the stop), 'stop_token_ids' (the
-    list of these ids), 'token_index' (the index of the token that completed the stop). Three
+    first), 'stop_reason' (the stop string or pattern; null if ids were the stop), 'stop_token_ids'
+    (the list of these ids), 'token_index' (the index of the token that completed the stop). Three
     columns count ids: 'tokens_before' (before the stop), 'unread_tokens' (after the end) and
     'unknown_tokens' (before the end, missing in the tokenizer).
 
@@ -139,7 +133,10 @@ def bulk(
     """
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite cannot be combined.")
-    pairs = list(pairs_of(inputs, output, input_format, output_format))
+    if output is None or not inputs:
+        got = "no path" if output is None else f"only {click.format_filename(output)!r}"
+        raise click.UsageError(f"expected one or more INPUT and then OUTPUT, got {got}")
+    pairs = pairs_of(inputs, output, input_format, output_format)
     loaded = load(tokenizer, fast="off")
     check_options(loaded, {"skip_special_tokens": skip_special_tokens, "unknown_ids": unknown_ids})
     decoder = _decoder(
@@ -176,7 +173,7 @@ class _BadRows:
     def __init__(self, path: str, existing: Existing, jobs: Sequence[Job]) -> None:
         for job in jobs:
             for other in (job.source, job.target):
-                if other.resolve() == Path(path).resolve():
+                if place_of(other) == place_of(Path(path)):
                     raise CannotBeginError(
                         f"{path}: --bad-rows is also the input or the output {other}; choose "
                         "another file"

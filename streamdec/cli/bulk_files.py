@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from streamdec.bulk.formats import SUFFIXES_SHOWN, Format, format_of, known_format, without_gzip
+from streamdec.bulk.job import place_of
 from streamdec.cli.progress import counted, say
 from streamdec.cli.statuses import CannotBeginError
 from streamdec.errors import SourceError
@@ -27,8 +28,12 @@ def pairs_of(
     output: str,
     input_format: Format | None,
     output_format: Format | None,
-) -> Iterator[tuple[Path, Path, Format, Format]]:
-    """Yield each file to read and the file to write for it, with their formats."""
+) -> list[tuple[Path, Path, Format, Format]]:
+    """Return each file to read and the file to write for it, with their formats.
+
+    Raises CannotBeginError if there is no such file to read, if two of the files to write are the
+    same, or if one of them is read for another one. Raises OSError if one cannot be written.
+    """
     if "-" in (*inputs, output):
         raise click.UsageError(
             "'bulk' reads and writes files, not stdin or stdout (-). For JSONL, use 'streamdec "
@@ -43,7 +48,9 @@ def pairs_of(
     )
     if is_folder and target.exists() and not target.is_dir():
         raise CannotBeginError(f"{output} is a file; several files go into a folder")
-    seen: dict[Path, Path] = {}
+    place_of(target)  # raises OSError
+    pairs: list[tuple[Path, Path, Format, Format]] = []
+    seen: dict[Path, tuple[Path, Path]] = {}
     for source, name in _files([*map(Path, inputs)], input_format, target):
         read = input_format or _format_of(source, "--input-format")
         if is_folder:
@@ -53,14 +60,38 @@ def pairs_of(
             path = target / name
         else:
             write, path = output_format or _format_of(target, "--output-format"), target
-        if path in seen:
-            raise CannotBeginError(f"{seen[path]} and {source} would both become {path}")
-        seen[path] = source
-        yield source, path, read, write
+        place = place_of(path)
+        if place in seen:
+            raise _both(seen[place], (source, path))
+        seen[place] = source, path
+        pairs.append((source, path, read, write))
+    sources = {place_of(source): source for source, *_ in pairs}
+    for place, (source, path) in seen.items():
+        if sources.get(place, source) != source:
+            raise CannotBeginError(
+                f"{path}, the output of {source}, is also an input; choose another output"
+            )
+    return pairs
+
+
+def _both(one: tuple[Path, Path], other: tuple[Path, Path]) -> CannotBeginError:
+    """Return the error for two pairs of an input and an output with one output."""
+    if one[1] == other[1]:
+        return CannotBeginError(f"{one[0]} and {other[0]} would both become {one[1]}")
+    return CannotBeginError(
+        f"{one[1]} and {other[1]}, the outputs of {one[0]} and {other[0]}, are the same file; "
+        "choose another output"
+    )
 
 
 def _format_of(path: Path, option: str) -> Format:
     """Return the format by the suffix of ``path``, which ``option`` overrides."""
+    if path.suffix == ".npy" and option == "--input-format":
+        raise CannotBeginError(
+            f"{path}: NumPy files cannot be read; write the rows as Parquet: "
+            "pyarrow.parquet.write_table(pyarrow.table({'token_ids': list(numpy.load("
+            f"{str(path)!r}))}}), {str(path.with_suffix('.parquet'))!r})"
+        )
     try:
         return format_of(path)
     except SourceError as error:

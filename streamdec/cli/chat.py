@@ -52,6 +52,7 @@ def chat() -> None:
 @click.option("--documents", metavar="FILE", type=UserFile("rb"), help="A JSON list of documents.")
 @click.option(
     "--template",
+    "chat_template",
     metavar="NAME|FILE",
     type=UserPath(),
     help="The name of one of several templates, or the file of another template.",
@@ -62,8 +63,7 @@ def chat() -> None:
     default="classic",
     show_default=True,
     help="Render as transformers 4.57 to 5.20 (classic; most engines use these versions), or as "
-    "5.22.2 "
-    "and later (hardened).",
+    "5.22.2 and later (hardened).",
 )
 @click.option(
     "--isolate",
@@ -108,7 +108,7 @@ def render(
     messages: BufferedReader,
     tools: BufferedReader | None,
     documents: BufferedReader | None,
-    template: str | None,
+    chat_template: str | None,
     profile: str,
     isolate: bool,
     add_generation_prompt: bool,
@@ -144,12 +144,11 @@ def render(
         "now": now,
         "fallback": fallback,
     }
-    is_file = template is not None and Path(template).is_file()
-    other = template if is_file else None
+    is_file = chat_template is not None and Path(chat_template).is_file()
+    other, name = (chat_template, None) if is_file else (None, chat_template)
     tokenizer = load(path) if tokens or not _has_template(path, other) else None
-    chosen = _template(path, tokenizer, other, options)
+    chosen = _template(path, tokenizer, other, name, options)
     click.echo(f"template: {chosen.origin}", err=True)
-    name = None if is_file else template
     _check_name(name, chosen)
     hint = None
     if openai:
@@ -185,17 +184,20 @@ def _has_template(path: str, other: str | None) -> bool:
 
 
 def _template(
-    path: str, tokenizer: LoadedTokenizer | None, other: str | None, options: dict[str, Any]
+    path: str,
+    tokenizer: LoadedTokenizer | None,
+    other: str | None,
+    name: str | None,
+    options: dict[str, Any],
 ) -> ChatRenderer:
     if tokenizer is not None:
         tokenizer.set_chat_template(other, **options)
         try:
             return tokenizer.get_chat_template()
         except ChatTemplateError as error:
-            told = str(error).partition("; pass one to load_tokenizer")[0]
-            raise ChatTemplateError(
-                f"{told}; pass --template FILE, or --fallback simple"
-            ) from error
+            if name is None:
+                raise
+            raise ChatTemplateError(f"{name!r} is not a file; {error}") from error
     kind = within("streamdec.chat.template").ChatTemplate
     made: ChatRenderer = kind.from_snapshot(path, chat_template=other, **options)
     return made

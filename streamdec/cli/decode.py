@@ -79,8 +79,8 @@ def decode(
     --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
     For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
     each row, and to the last object of plain ids: 'finish_reason' ("stop"; "length" for
-    --max-tokens; null if the ids ended first) and 'stop_reason' (the text, the id or the list of
-    ids of the stop; null for --eos-id). A row also has 'unread_tokens', the number of ids after its
+    --max-tokens; null if the ids ended first) and 'stop_reason' (the stop: its text, pattern, id or
+    list of ids; null for --eos-id). A row also has 'unread_tokens', the number of ids after its
     end.
 
     \b

@@ -19,7 +19,12 @@ from typing import Any, Literal, Self
 
 import click
 
-from streamdec.bulk.json_rows import (
+from streamdec.cli.progress import say
+from streamdec.cli.shared_options import UserFile
+from streamdec.cli.spelling import spelled
+from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
+from streamdec.errors import StreamdecError
+from streamdec.jsonl import (
     GZIP_SUFFIX,
     NOT_UTF_16,
     UTF_16,
@@ -30,12 +35,7 @@ from streamdec.bulk.json_rows import (
     raw_fields,
     utf8_text,
 )
-from streamdec.bulk.mistakes import check_new, no_column
-from streamdec.cli.progress import say
-from streamdec.cli.shared_options import UserFile
-from streamdec.cli.spelling import spelled
-from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
-from streamdec.errors import StreamdecError
+from streamdec.mistakes import check_new, no_column
 from streamdec.tables.token_ids import check_token_id
 
 InputFormat = Literal["ids", "text", "jsonl"]

@@ -156,15 +156,14 @@ _OPTIONS = {
         multiple=True,
         metavar="PATTERN",
         help="End before a match of this regular expression (syntax of Python's re, without "
-        "look-aheads and $); may be given several times. Needs the extra regex.",
+        "look-aheads, $ and references to groups); may be given several times.",
     ),
     "max_match_length": click.option(
         "--max-match-length",
         type=click.IntRange(min=1),
         metavar="N",
         help="The most characters that a match of --stop-regex may have. Required for a pattern "
-        "without "
-        "a greatest length, such as 'a+'.",
+        "without a greatest length, such as 'a+'.",
     ),
     "visible_stop": click.option(
         "--visible-stop",

@@ -1,8 +1,8 @@
-r"""Run a stop pattern over text that comes letter by letter.
+r"""Run a stop pattern over text that arrives letter by letter.
 
-**Theory.** Thompson (1968) makes a graph of a pattern and walks all of its paths at once. A letter
-then costs at most four visits of each node, for any text. A search that tries one path after
-the other, as in Python's ``re``, may take exponential time.
+**Theory.** Thompson (1968) makes a graph of a pattern and walks all of its paths at once. For a
+letter, each node is then visited at most four times, for any text. A search that tries one path
+after the other, as in Python's ``re``, may take exponential time.
 
 Here a path also knows its *age*: how many letters it has read. The ages of the paths at a node are
 one integer, in which bit *n* stands for the age *n*. A letter shifts it by one. A path that can no

@@ -62,8 +62,14 @@ NewTemplate = (
 class ChatSource(Protocol):
     """Finds the template of a tokenizer."""
 
-    def template(self, tokens: SpecialTokens, fallback: str | None = None) -> ChatRenderer:
-        """Return the template; ``tokens`` are used if no file declares special tokens."""
+    def template(
+        self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
+    ) -> ChatRenderer:
+        """Return the template; ``tokens`` are used if no file declares special tokens.
+
+        Without a template it raises ChatTemplateError if one ``is_needed``, because each rendering
+        does not pass its own.
+        """
         ...
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
@@ -145,7 +151,8 @@ class ChatTokenizer(Tokenizer, Protocol):
         ``options`` (``tools``, ``add_generation_prompt`` and so on). The ids are those of
         ``encode(text, add_special_tokens=False)``, because templates write special tokens
         themselves. ``openai`` first converts messages of OpenAI's clients as vLLM and SGLang do.
-        ``fallback="simple"`` renders lines of role and content if the model has no template.
+        ``fallback="simple"`` renders lines of role and content if the model has no template, and
+        ``chat_template`` is a template for this call.
 
         Raises :class:`~streamdec.ChatTemplateError` if the template fails or there is none;
         :class:`~streamdec.MissingExtraError` without jinja2; TypeError for options of transformers
@@ -162,7 +169,8 @@ class ChatTokenizer(Tokenizer, Protocol):
         for name in _OF_TENSORS & options.keys():
             if options.pop(name):
                 raise TypeError(f"{name!r} is not supported: the result is a str or a list of ids")
-        template = self.get_chat_template(fallback=fallback)
+        is_needed = options.get("chat_template") is None
+        template = _source_of(self).template(self.special_tokens, fallback, is_needed=is_needed)
         if openai:
             messages = template.openai_messages(
                 messages,

@@ -343,19 +343,55 @@ def test_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
         decode_arrow(pa.array([[1]]), TOKENIZER, unknown_id="skip")  # type: ignore[arg-type]
 
 
+class Frame(dict[str, Any]):
+    """The part of a data frame that the code uses."""
+
+
+class PolarsFrame(Frame):
+    """The part of a Polars data frame that the code uses."""
+
+    def to_arrow(self) -> None: ...
+
+
+class PolarsSeries(list[Any]):
+    """The part of a Polars series that the code uses."""
+
+    def to_arrow(self) -> pa.Array:
+        return pa.array(list(self))
+
+
+Frame.__name__ = PolarsFrame.__name__ = "DataFrame"
+PolarsSeries.__name__ = "Series"
+
+
 @pytest.mark.parametrize(
-    ("array", "told"),
+    ("name", "given"),
     [
-        ([[1]], "not list; write pyarrow.array(list(rows))"),
-        (np.array([[1]]), "not ndarray; write pyarrow.array(list(rows)), where rows is this va"),
-        (pa.table({"a": [[1]]}), "not Table; pass one column, table.column('token_ids'), or "),
-        ("text", "not str"),
+        ("rows", [[1]]),
+        ("rows", ([1],)),
+        ("rows", np.array([[1]])),
+        ("table", pa.table({"token_ids": [[1]]})),
+        ("table", pa.record_batch({"token_ids": [[1]]})),
+        ("frame", Frame(token_ids=[[1]])),
+        ("frame", PolarsFrame(token_ids=PolarsSeries([[1]]))),
+        ("series", PolarsSeries([[1]])),
     ],
+    ids=lambda each: type(each).__name__,
 )
-def test_the_error_says_how_to_make_an_array(array: Any, told: str) -> None:
-    with pytest.raises(TypeError) as raised:
-        decode_arrow(array, TOKENIZER)
-    assert str(raised.value).startswith(f"array must be a pyarrow Array or ChunkedArray, {told}")
+def test_the_error_says_how_to_make_an_array(name: str, given: Any) -> None:
+    """The code that it says to write gives an array that can be decoded."""
+    with pytest.raises(
+        TypeError, match=r"^array must be a pyarrow Array or ChunkedArray"
+    ) as raised:
+        decode_arrow(given, TOKENIZER)
+    _, code, _ = re.split(r"write |, where|, or |$", str(raised.value), maxsplit=2)
+    array = eval(code, {"pyarrow": pa, name: given})
+    assert decode_arrow(array, TOKENIZER).to_pylist() == [TOKENIZER.decode([1])]
+
+
+def test_the_error_for_text_says_only_what_it_is() -> None:
+    with pytest.raises(TypeError, match=r"or ChunkedArray, not str$"):
+        decode_arrow("text", TOKENIZER)
 
 
 def test_what_is_no_array_is_told() -> None:

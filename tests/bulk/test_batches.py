@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -131,37 +133,67 @@ def test_a_bad_id_is_told_with_column_and_row() -> None:
     ) as e:
         BulkDecoder(TOKENIZER, "ids")(table)
     assert (e.value.token_id, e.value.index) == (-3, 1)
-    with pytest.raises(TokenIdError, match="row 71: "):
-        BulkDecoder(TOKENIZER, "ids")(table, first_row=70)
-
-
-class Polars:
-    """The part of a Polars data frame that the code uses."""
-
-    def to_arrow(self) -> None: ...
+    with pytest.raises(TokenIdError, match=r"^column 'ids': line 71 of a: token 1 is out"):
+        BulkDecoder(TOKENIZER, "ids").decode(table, lambda row: f"line {70 + row} of a")
 
 
 class DataFrame:
     """The part of a pandas data frame that the code uses."""
 
 
+class Series(list[Any]):
+    """The part of a pandas series that the code uses."""
+
+
+class PolarsFrame:
+    """The part of a Polars data frame that the code uses."""
+
+    def to_arrow(self) -> pa.Table:
+        return TABLE
+
+
+class PolarsSeries:
+    """The part of a Polars series that the code uses."""
+
+    def to_arrow(self) -> pa.Array:
+        return TABLE["token_ids"].combine_chunks()
+
+
+PolarsFrame.__name__, PolarsSeries.__name__ = "DataFrame", "Series"
+
+
 @pytest.mark.parametrize(
-    ("batch", "told"),
+    ("name", "given"),
     [
-        (DataFrame(), "got DataFrame; write pyarrow.Table.from_pandas(frame)"),
-        (Polars(), "got Polars; write .to_arrow() after it"),
-        (
-            TABLE["token_ids"],
-            "got ChunkedArray; write pyarrow.table({'token_ids': array}), or call",
-        ),
-        ([[1]], "got list; write pyarrow.array(list(rows)), where rows is this value"),
+        ("array", TABLE["token_ids"]),
+        ("array", TABLE["token_ids"].chunk(0)),
+        ("frame", PolarsFrame()),
+        ("series", PolarsSeries()),
+        ("rows", Series(IDS)),
+        ("rows", IDS),
+        ("rows", tuple(IDS)),
+        ("rows", np.array(IDS, object)),
+        ("batch", {"token_ids": IDS}),
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_the_error_says_how_to_make_a_table(batch: Any, told: str) -> None:
-    with pytest.raises(TypeError) as raised:
-        BulkDecoder(TOKENIZER)(batch)
-    assert str(raised.value).startswith(f"expected a pyarrow Table or RecordBatch, {told}")
+def test_the_error_says_how_to_make_a_table(name: str, given: Any) -> None:
+    """The code that it says to write gives a table that can be decoded."""
+    with pytest.raises(TypeError, match=r"^expected a pyarrow Table or RecordBatch, ") as raised:
+        BulkDecoder(TOKENIZER)(given)
+    _, code, _ = re.split(r"write |, where|, or |$", str(raised.value), maxsplit=2)
+    table = eval(code, {"pyarrow": pa, name: given})
+    assert BulkDecoder(TOKENIZER)(table).column("text").to_pylist() == TEXTS
+
+
+def test_the_error_says_how_to_make_a_table_of_pandas() -> None:
+    with pytest.raises(TypeError, match=r"; write pyarrow.Table.from_pandas\(frame\)$"):
+        BulkDecoder(TOKENIZER)(DataFrame())
+
+
+def test_the_error_names_the_column_of_the_decoder() -> None:
+    with pytest.raises(TypeError, match=r"; write pyarrow.table\({'ids': list\(rows\)}\), where"):
+        BulkDecoder(TOKENIZER, "ids")(IDS)
 
 
 def test_batches_take_no_table() -> None:
@@ -173,9 +205,11 @@ def test_batches_take_no_table() -> None:
             BulkDecoder(TOKENIZER).batches(given)
 
 
-def test_other_batches_are_told_how_to_come() -> None:
-    with pytest.raises(TypeError, match='got dict; pass batch_format="pyarrow" in Ray'):
-        BulkDecoder(TOKENIZER)({"token_ids": IDS})
+def test_the_error_says_how_libraries_pass_tables() -> None:
+    told = 'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
+    for given in ({"token_ids": IDS}, MappingProxyType({"token_ids": IDS})):
+        with pytest.raises(TypeError, match=f"{re.escape(told)}$"):
+            BulkDecoder(TOKENIZER)(given)
 
 
 @pytest.mark.parametrize(

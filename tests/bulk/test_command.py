@@ -246,6 +246,70 @@ def test_of_several_none_is_begun_if_one_is_there(bulk: Bulk) -> None:
     assert (refused.status, [path.name for path in Path("out").iterdir()]) == (2, ["in.parquet"])
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["a file", "nothing"])
+def test_outputs_that_links_make_one_file_are_an_error(bulk: Bulk, there: bool) -> None:
+    Path("out").mkdir()
+    for name in ("in.jsonl", "in.parquet"):
+        Path("out", name).symlink_to("../same")
+    if there:
+        Path("same").write_text("mine")
+    refused = bulk("in.jsonl", "in.parquet", "out", "--overwrite")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err == (
+        "Error: out/in.jsonl and out/in.parquet, the outputs of in.jsonl and in.parquet, are the "
+        "same file; choose another output\n"
+    )
+    assert Path("same").exists() is there
+    assert names("out") == (["in.jsonl", "in.parquet"] if there else [])
+
+
+def test_an_output_that_is_another_input_is_an_error(bulk: Bulk) -> None:
+    """By its name in a folder, or by a link."""
+    for folder in ("a/deep", "b/deep"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "in.jsonl").write_bytes(Path("in.jsonl").read_bytes())
+    before = Path("b/deep/in.jsonl").stat()
+    refused = bulk("a", "b/deep", "b", "--overwrite")
+    told = "b/deep/in.jsonl, the output of a/deep/in.jsonl, is also an input; choose another output"
+    assert (refused.status, refused.err) == (2, f"Error: {told}\n")
+    Path("out").mkdir()
+    Path("out/in.jsonl").symlink_to("../in.parquet")
+    refused = bulk("in.jsonl", "in.parquet", "out", "--overwrite")
+    told = "out/in.jsonl, the output of in.jsonl, is also an input; choose another output"
+    assert (refused.status, refused.err) == (2, f"Error: {told}\n")
+    assert Path("b/deep/in.jsonl").stat() == before
+    assert parquet.read_table("in.parquet").to_pylist() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["in.jsonl", "loop.jsonl"], "Too many levels of symbolic links: 'loop.jsonl'"),
+        (["in.jsonl", "in.parquet", "loop.jsonl"], "Too many levels of symbolic links: 'loop"),
+        (["data", "loop.jsonl"], "Too many levels of symbolic links: 'loop.jsonl'"),
+        (["in.jsonl", "data"], "Too many levels of symbolic links: 'data/in.jsonl'"),
+        (["in.jsonl", "new", "--bad-rows=loop.jsonl"], "Too many levels of symbolic links: 'loop"),
+        (["in.jsonl", "in.parquet/new.jsonl"], "Not a directory: 'in.parquet/new.jsonl'"),
+        (["data", "in.parquet/new"], "Not a directory: 'in.parquet/new'"),
+    ],
+)
+def test_an_output_that_no_file_can_be_is_named(
+    bulk: Bulk, arguments: list[str], told: str
+) -> None:
+    """A link to itself, and a path below a file."""
+    Path("data").mkdir()
+    Path("data/rows.jsonl").write_bytes(Path("in.jsonl").read_bytes())
+    Path("data/in.jsonl").symlink_to("in.jsonl")
+    Path("loop.jsonl").symlink_to("loop.jsonl")
+    if arguments[0] == "data":
+        Path("data/in.jsonl").unlink()
+    before = sorted(Path().rglob("*"))
+    refused = bulk(*arguments, "--output-format=jsonl")
+    assert (refused.status, refused.out) == (2, "")
+    assert told in refused.err
+    assert sorted(Path().rglob("*")) == before
+
+
 def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
     bulk("in.jsonl", "out/")
     before = Path("out/in.jsonl").stat()
@@ -287,6 +351,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file or folder"),
         (["in.jsonl", "out.csv"], "out.csv: unknown suffix; expected .parquet, "),
         (["in.jsonl", "out.csv"], "(or .jsonl.gz); or pass --output-format"),
+        (["in.jsonl", "out.npy"], "out.npy: unknown suffix; expected .parquet, "),
         (["in.txt", "out.jsonl"], "(or .jsonl.gz); or pass --input-format"),
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
@@ -299,7 +364,8 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         ),
         (["in.jsonl", "out.jsonl", "--resume", "--overwrite"], "cannot be combined"),
         (["in.jsonl", "out.jsonl", "--to="], "to must be the name of a column, not ''"),
-        (["in.jsonl"], "Missing argument"),
+        (["in.jsonl"], "Error: expected one or more INPUT and then OUTPUT, got only 'in.jsonl'\n"),
+        ([], "Error: expected one or more INPUT and then OUTPUT, got no path\n"),
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
     ],
 )
@@ -337,7 +403,7 @@ def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None
     np.save("ids.npy", np.array([IDS[0], IDS[0]]))
     refused = bulk("ids.npy", "out.jsonl")
     assert refused.status == 2
-    code = refused.err.partition("write the rows as Parquet: ")[2].partition(";")[0]
+    code = refused.err.partition("write the rows as Parquet: ")[2]
     exec(f"import numpy, pyarrow.parquet; {code}")
     assert bulk("ids.parquet", "out.jsonl").status == 0
     assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2

@@ -171,6 +171,13 @@ def test_an_unknown_id_of_jsonl_is_named_with_its_line(tmp_path: Path) -> None:
         job(tmp_path / "in.jsonl", tmp_path / "out.jsonl", decoder).run()
 
 
+def test_a_column_that_is_called_like_a_row_is_named(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"row 0: ": [0]}\n{"row 0: ": [99]}\n', "utf-8")
+    decoder = BulkDecoder(TOKENIZER, "row 0: ", unknown_ids="error")
+    with pytest.raises(TokenIdError, match=r"in.jsonl: column 'row 0: ': line 2: token 0: the "):
+        job(tmp_path / "in.jsonl", tmp_path / "out.jsonl", decoder).run()
+
+
 IDS_OF = {
     "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array([[0], [2]])),
     "null": pa.nulls(3),

@@ -75,8 +75,8 @@ def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None
     mark = folder / "killed"
 
     class Dying(BulkDecoder):
-        def __call__(self, batch: Any, first_row: int = 0) -> Any:
-            found = super().__call__(batch, first_row)
+        def __call__(self, batch: Any) -> Any:
+            found = super().__call__(batch)
             if 70 in batch.column("id").to_pylist():
                 try:
                     mark.touch(exist_ok=False)

@@ -205,8 +205,23 @@ def test_a_gguf_file_without_a_template_says_so(
     assert (result.status, result.out) == (2, "")
     assert "no chat template" in result.err
     assert "tokenizer.chat_template in its metadata" in result.err
-    assert result.err.endswith("; pass --template FILE, or --fallback simple\n")
+    advice = "; pass --template, or --fallback simple for lines of role and content\n"
+    assert result.err.endswith(advice)
     assert render(USER, "--fallback", "simple").out == "user: Größe 世界\n"
+    refused = render(USER, "--template", "absent.jinja")
+    assert refused.status == 2
+    assert refused.err.startswith("Error: 'absent.jinja' is not a file; no chat template: ")
+
+
+def test_an_unreadable_template_does_not_count_as_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": 5}', encoding="utf-8")
+    result = Rendering(monkeypatch, tmp_path / "tokenizer.json")(USER)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("Error: ")
+    assert "--fallback" not in result.err
 
 
 @pytest.mark.parametrize(

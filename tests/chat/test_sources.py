@@ -138,6 +138,7 @@ def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
     for name in ("chat_template.jinja", "additional_chat_templates", CONFIG, "chat_template.json"):
         assert name in str(raised.value)
     assert str(tmp_path) in str(raised.value)
+    assert "; pass chat_template=, or fallback='simple' for lines of role" in str(raised.value)
     simple = ChatTemplate.from_snapshot(tmp_path, fallback="simple")
     assert simple.render(USER) == "user: Hi\n"
     assert str(simple.origin) == "the simple template: the model has no chat template"

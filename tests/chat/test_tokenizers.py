@@ -244,10 +244,23 @@ def test_no_template_says_what_was_looked_for(format_: str, tmp_path: Path) -> N
         tokenizer.apply_chat_template(USER)
     told = str(raised.value)
     assert f"{str(tmp_path)!r} has no chat_template.jinja" in told
-    assert "or set_chat_template()" in told
+    assert told.endswith(
+        "; pass chat_template=, or fallback='simple' for lines of role and content"
+    )
     assert ("tokenizer.chat_template in its metadata" in told) == (format_ == "gguf")
     text = tokenizer.apply_chat_template(USER, fallback="simple", add_generation_prompt=True)
     assert text == "user: hello world\nassistant:"
+    with pytest.raises(ChatTemplateError, match="no chat template"):
+        tokenizer.apply_chat_template(USER)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_template_for_one_rendering_needs_no_other(format_: str, tmp_path: Path) -> None:
+    tokenizer = load(tmp_path, format_)
+    text = "{{ messages[0].content }}{{ eos_token }}!"
+    found = tokenizer.apply_chat_template(USER, chat_template=text)
+    assert found == f"hello world{tokenizer.special_tokens.eos_token or ''}!"
+    tokenizer.apply_chat_template(USER, fallback="simple")
     with pytest.raises(ChatTemplateError, match="no chat template"):
         tokenizer.apply_chat_template(USER)
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends import gguf_metadata
+from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
-from streamdec.server import ServerLimits, admission, bodies
+from streamdec.server import ServerLimits, admission, bodies, engine_run
 from streamdec.server.connections import Connection
 from streamdec.stops import patterns, stop_set, stop_sets
 from streamdec.streams import reading, token_queue
 from streamdec.tables import byte_table, table, window
-from streamdec.tokenizers import _reading, folder_files
+from streamdec.tokenizers import _growth, _json_bounds, _reading, _regex_cost, folder_files
 from tests.support.pages import ROOT, Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
@@ -31,16 +31,38 @@ SERVER = ServerLimits()
 @pytest.mark.parametrize(
     "said",
     [
-        f"{patterns.MAX_PARTS:,} parts, repetitions counted; a letter costs",
-        f"{patterns.MAX_SOURCE:,} code points; {patterns.MAX_RANGES} ranges beyond ASCII",
-        f"parts times the longest match: {patterns.MAX_AGES:,} bits",
-        f"{table.MAX_TRANSITIONS:,} transitions in rows; ids below {table.MAX_LISTED:,} in ",
+        f"stream together | {patterns.MAX_PARTS:,} parts, repetitions counted;",
+        f"{patterns.MAX_SOURCE:,} code points, and with `(?i)` {patterns.MAX_RANGES} ranges",
+        f"for its patterns | {patterns.MAX_AGES:,} bits: their parts times",
+        f"{table.MAX_TRANSITIONS:,} transitions in its rows; ",
         f"stop sets of one table | {STOP_SETS}",
-        f"texts that one stop set knows | {stop_set.MAX_STORED:,} |",
+        f"in its list for each id below {table.MAX_LISTED:,} |",
+        f"texts that one stop set stores | {stop_set.MAX_STORED:,} |",
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
-        f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} |",
+        f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} each |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
+        (
+            f"{_growth.MAX_STAGES} stages; {_growth.MAX_TEXTS:,} characters in their patterns and "
+            f"contents together; regexes of {_regex_cost.MAX_REGEX:,} parts together"
+        ),
+        f"its decoder makes of one character | {_growth.MAX_DECODED} characters",
+        (
+            f"its pre-tokenizer make of one character | {_growth.MAX_ENCODED} characters each, "
+            f"computed before they run. If both together make more than {_growth.MAX_PROBED}, "
+        ),
+        f"| {_growth.MAX_WORK:,} steps each, computed before the search",
+        f"makes of all added tokens together | {_growth.MAX_TOKENS:,} characters",
+        f"one of its strings, such as a token | {_json_bounds.MAX_STRING:,} bytes",
+        f"the trie of its Unigram model | {_json_bounds.MAX_NODES:,} nodes",
+        (
+            f"its post-processor | {_growth.MAX_REPEATED} copies of a text in its output; "
+            f"{_growth.MAX_ADDED:,} pieces and ids in its templates"
+        ),
+        f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
+        f"a line of an RWKV vocabulary | {byte_vocabulary._MAX_LINE:,} bytes",
+        f"a token of a rank file or a Tekken file | {rank_encodings.MAX_TOKEN:,} bytes",
+        f"its step is cancelled at most {engine_run.MOST_CANCELLATIONS + 1} times",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (
@@ -49,28 +71,34 @@ SERVER = ServerLimits()
         ),
         f"files of a folder that are opened to detect their format | {detect._MAX_FILES} |",
         (
-            f"{snapshot.MAX_JSON // MIB} MiB, {snapshot.LIMITS['tokenizer.json'] // MIB} MiB, "
-            f"{snapshot.MAX_TEXT // MIB} MiB"
+            f"JSON {snapshot.MAX_JSON // MIB} MiB, "
+            f"`tokenizer.json` {snapshot.LIMITS['tokenizer.json'] // MIB} MiB, "
+            f"a template {snapshot.MAX_TEXT // MIB} MiB"
         ),
         f"{folder_files.MAX_CONTAINERS:,} brackets, {folder_files.MAX_VALUES:,} values",
-        f"{snapshot.MAX_ENTRIES:,}; {snapshot.MAX_TEMPLATES} |",
+        f"{snapshot.MAX_ENTRIES:,} files; {snapshot.MAX_TEMPLATES} named templates |",
         f"{turns.MOST_SECONDS} s, in a child process",
         (
             f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s; "
-            f"after {bodies.PATIENCE:g} s a body must arrive at `body_bytes / body_seconds` at "
-            "least"
+            f"after the first {bodies.PATIENCE:g} s it must arrive at "
+            "`body_bytes / body_seconds` or faster"
         ),
         (
-            f"bodies of {admission.LARGE // 1024} KiB and more whose answers have not begun: "
-            f"`bodies_bytes` | {SERVER.bodies_bytes // MIB} MiB;"
+            f"bodies of {admission.LARGE // 1024} KiB or more whose answers have not begun "
+            f"(`bodies_bytes`) | {SERVER.bodies_bytes // MIB} MiB together;"
         ),
-        f"`values` | {SERVER.values:,} |",
-        f"`depth` | {SERVER.depth} |",
-        f"`messages`, `message_characters` | {SERVER.messages:,}, {SERVER.message_characters:,} |",
-        f"`stops`, `stop_characters` | {SERVER.stops}, {SERVER.stop_characters:,} |",
-        f"`samples`, `top_logprobs` | {SERVER.samples}, {SERVER.top_logprobs} |",
-        f"`prompt_tokens`, `max_tokens` | {SERVER.prompt_tokens:,}, {SERVER.max_tokens:,} |",
-        f"| {SERVER.concurrent}, {SERVER.waiting}, {SERVER.waiting_seconds:g} s |",
+        f"(`values`) | {SERVER.values:,}, counted before parsing |",
+        f"(`depth`) | {SERVER.depth} |",
+        f"(`messages`) | {SERVER.messages:,} |",
+        f"(`message_characters`) | {SERVER.message_characters:,} code points |",
+        f"(`stops`) | {SERVER.stops} of each |",
+        f"(`stop_characters`) | {SERVER.stop_characters:,} code points |",
+        f"(`samples`) | {SERVER.samples} |",
+        f"(`top_logprobs`) | {SERVER.top_logprobs} |",
+        f"(`prompt_tokens`) | {SERVER.prompt_tokens:,} |",
+        f"(`max_tokens`) | {SERVER.max_tokens:,} |",
+        f"(`concurrent`) | {SERVER.concurrent} |",
+        f"`waiting_seconds`) | {SERVER.waiting}, each for {SERVER.waiting_seconds:g} s |",
         (
             f"no request for {Connection.head_seconds:g} seconds, or does not read its response "
             f"for {Connection.drain_seconds:g}"

@@ -31,9 +31,15 @@ def test_it_has_every_class() -> None:
     classes = {name for name in errors.__all__ if not name.startswith("_")}
     assert set(re.findall(r"^### (\w+(?:Error|Warning))$", PAGE.text, re.MULTILINE)) == classes
     assert classes <= set(streamdec.__all__)
+    assert classes == {name for name, value in vars(errors).items() if _is_own(value)}
     assert {where.rpartition(".")[2] for where in SCRIPT["elsewhere"]()} == {
         *("RequestError", "ConformanceError")
     }
+
+
+def _is_own(value: object) -> bool:
+    """Whether ``value`` is a class of the module ``errors``."""
+    return isinstance(value, type) and value.__module__ == errors.__name__
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -133,15 +133,16 @@ PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text("utf-8"))["projec
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
-def test_what_pages_install_there_is() -> None:
+def test_each_extra_that_a_page_names_exists() -> None:
     asked = {extra for page in OWN_PAGES for extra in extras_of(Page(page).text)}
     assert len(asked) > 5
     assert asked <= EXTRAS.keys()
 
 
 def extras_of(text: str) -> set[str]:
-    """The extras in the install lines of a page, and those that these install, too."""
+    """The extras that a page names, in install lines and in words, and those that they install."""
     lines = re.findall(r"(?:streamdec|['\" ]\.)\[([a-z,]+)\]", text)
+    lines += re.findall(r"\b(?:[Nn]eeds the extra `?|extra `)(\w+)", text)
     named = {extra for names in lines for extra in names.split(",")}
     inside = (extras_of(each) for extra in named & EXTRAS.keys() for each in EXTRAS[extra])
     return named.union(*inside)

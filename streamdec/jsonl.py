@@ -77,7 +77,7 @@ def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
     Raises ValueError if the line is not UTF-8 or not JSON. With ``unique``, raises
     RepeatedNameError if two fields of an object have the same name; otherwise the last one counts.
 
-    >>> from streamdec.bulk.json_rows import parse_line
+    >>> from streamdec.jsonl import parse_line
     >>> parse_line(b'{"a": NaN}')
     Traceback (most recent call last):
     ...
@@ -132,7 +132,7 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
 
     The object in ``text`` must have a field.
 
-    >>> from streamdec.bulk.json_rows import with_fields
+    >>> from streamdec.jsonl import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})
     b'{"n": 1.10, "text": "Hi"}\n'
     """
@@ -143,7 +143,7 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
 def raw_fields(text: str) -> dict[str, str]:
     """Return the text of the value of each field of ``text``, a valid JSON object.
 
-    >>> from streamdec.bulk.json_rows import raw_fields
+    >>> from streamdec.jsonl import raw_fields
     >>> raw_fields('{"n": 1.10, "a" : [1,2]}')
     {'n': '1.10', 'a': '[1,2]'}
     """
