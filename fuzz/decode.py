@@ -133,8 +133,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = targets(options.only)
     if not chosen:
         parser.error(f"no target has {options.only} in its name")
-    logging.getLogger("streamdec").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")  # warnings about tokenizers that stream over a window
     first = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     return report(fuzz(chosen, options.seconds, first), len(chosen))
 
@@ -154,4 +152,6 @@ def report(outcome: Counter[str] | Finding, size: int) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")  # warnings about tokenizers that stream over a window
     sys.exit(main())

@@ -372,7 +372,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], help="a part of the file's name")
     parser.add_argument("--seed", type=int, help="to replay a finding")
     options = parser.parse_args(arguments)
-    logging.getLogger("streamdec").setLevel(logging.ERROR)
     seed = random.SystemRandom().getrandbits(31) if options.seed is None else options.seed
     numbers = range(seed, seed + options.alterations)
     chosen = [file for file in files() if all(part in file.name for part in options.only)]
@@ -405,4 +404,5 @@ def report(target: Target, outcome: Finding | str, seed: int) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
     sys.exit(main())

@@ -138,7 +138,7 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
             f"matches {least} code points or more, and max_match_length is {max_match_length}",
         )
     longest = int(min(most, inf if max_match_length is None else max_match_length))
-    _check_ages(len(builder.nodes) * longest)  # each node of the automaton has so many bits
+    _check_ages(len(builder.nodes) * longest)  # each node has `longest` bits
     return StopPattern(source, longest, builder.automaton(longest))
 
 
