@@ -156,7 +156,7 @@ _OPTIONS = {
         multiple=True,
         metavar="PATTERN",
         help="End before a match of this regular expression (syntax of Python's re, without "
-        "look-aheads and $); may be given several times. Needs the extra regex.",
+        "look-aheads, $ and references to groups); may be given several times.",
     ),
     "max_match_length": click.option(
         "--max-match-length",
