@@ -247,6 +247,13 @@ MUTANTS = (
         PATTERN_LAWS,
     ),
     _core(
+        "9: a loop is not gone through again",
+        "stops/automaton",
+        "later.append(each)",
+        "continue",
+        PATTERN_LAWS,
+    ),
+    _core(
         "9: a look-behind begins only with a match",
         "stops/automaton",
         "[*self._looks, self._start])\n            known = state",

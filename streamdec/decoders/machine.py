@@ -156,11 +156,16 @@ class Machine(Walk):
         return self._table.knows(token_id)
 
     @property
-    def seen(self) -> tuple[str, tuple[int, ...]]:
-        """The end of the text, and the last ids, that may become a stop."""
-        tail = self._matching.tail
-        text = tail if isinstance(tail, str) else tail.text
-        return text, self._live[0].node.ids if self._live else ()
+    def seen(self) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+        """What may become a stop.
+
+        The end of the text; how many code points of it may become a match of each pattern; and the
+        last ids.
+        """
+        text, sizes = self._matching.tail, ()
+        if not isinstance(text, str):
+            text, sizes = text.text, tuple(state.oldest for state in text.states)
+        return text, sizes, self._live[0].node.ids if self._live else ()
 
     @property
     def unknown_tokens(self) -> int:

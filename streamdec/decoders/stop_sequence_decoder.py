@@ -41,8 +41,9 @@ class StopSequenceDecoder(Machine):
     Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions.
 
     **Cost.** A step is one look-up, for one stop or a thousand. If a token's text has a letter with
-    which a stop begins, the step needs a second one (:mod:`streamdec.stops.stop_set`). With
-    patterns or on the windowed route, the text of each step is searched.
+    which a stop begins, the step needs a second one (:mod:`streamdec.stops.stop_set`). On the
+    windowed route, and while a pattern withholds more than 16 code points, the text of each step is
+    searched.
 
     **Memory.** A stream takes some 350 bytes for any length, plus the jailed text; 5.5 KB on the
     windowed route, where nothing is shared. On the bytes route, streams with equal conditions share

@@ -97,7 +97,7 @@ class StopConditions(_Fields):
             ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
             or what follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text
             before. Hidden, and withheld as stop strings are. All patterns together have at most
-            1,000 parts, repetitions counted.
+            1,000 parts, repetitions counted, and 8,192 code points.
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.

@@ -264,10 +264,8 @@ class _Builder:
                 return self.node(FORK, None, *(self._add(each, place, then) for each in value))
             case "SUBPATTERN":
                 _, add, remove, inner = value
-                if (add | remove) & (re.ASCII | re.UNICODE):
-                    raise _RefusedError(
-                        "sets (?a) or (?u) in a group: put it at the start of the pattern"
-                    )
+                if add & (re.ASCII | re.UNICODE):  # one replaces the other
+                    remove |= (re.ASCII | re.UNICODE) & ~add
                 return self._add(inner, place._replace(flags=(place.flags | add) & ~remove), then)
             case "MAX_REPEAT" | "MIN_REPEAT":
                 # It does not matter which match ``re`` would find first: all are found.

@@ -7,8 +7,6 @@ state is read, so gates, the prompt and ignored stops are taken into account.
 from __future__ import annotations
 
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.stops.pattern_matcher import matcher_of
-from streamdec.stops.patterns import read_patterns
 from streamdec.trace.records import PossibleStop
 
 
@@ -19,12 +17,9 @@ def possible_stops(decoder: StopSequenceDecoder) -> tuple[PossibleStop, ...]:
     """
     if not decoder.jailed:
         return ()
-    conditions, (tail, live) = decoder.conditions, decoder.seen
+    conditions, (tail, sizes, live) = decoder.conditions, decoder.seen
     begun = [(_begun(stop, tail), stop) for stop in conditions.stop]
-    begun += [
-        (_begun_pattern(source, conditions.max_match_length, tail), source)
-        for source in conditions.stop_regex
-    ]
+    begun += zip(sizes, conditions.stop_regex, strict=True)
     found = sorted((-size, stop) for size, stop in begun if size)
     sequences = (each for each in conditions.stop_token_sequences if _is_begun(each, live))
     return *(stop for _, stop in found), *sequences
@@ -37,12 +32,6 @@ def _begun(stop: str, tail: str) -> int:
     """
     sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
     return next((size for size in sizes if tail.endswith(stop[:size])), 0)
-
-
-def _begun_pattern(source: str, max_match_length: int | None, tail: str) -> int:
-    """The number of last letters of ``tail`` that may become a match."""
-    alone = matcher_of((), (), read_patterns([source], max_match_length))
-    return len(alone.jailed(alone.step(alone.start, tail, ignore=True)[0]))
 
 
 def _is_begun(sequence: tuple[int, ...], ids: tuple[int, ...]) -> bool:

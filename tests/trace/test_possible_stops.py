@@ -75,6 +75,12 @@ def test_they_are_named_in_the_order_in_which_they_would_begin() -> None:
     ) == ("abc[XY]", "bcX", "cX", (2, 2))
 
 
+def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
+    patterns = ["(?<=a)bc", r"(?<!a)b.", "^bc", r"\Bb[cd]", "bX"]
+    assert may_become([0, 1], stop_regex=patterns) == ("(?<=a)bc", r"\Bb[cd]", "bX")
+    assert may_become([1], stop_regex=patterns) == (r"(?<!a)b.", "^bc", "bX")
+
+
 def test_a_sequence_is_no_reason_to_name_patterns() -> None:
     assert may_become(
         [0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_match_length=9
