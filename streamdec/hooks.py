@@ -230,7 +230,8 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     """
     global installed
     if not isinstance(hook, Hook):
-        raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}")
+        hint = f"; write {hook.__name__}()" if isinstance(hook, type) else ""
+        raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}{hint}")
     _check_methods(hook)
     with _lock:
         if any(each is hook for each in installed):

@@ -23,6 +23,11 @@ FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
 """The ends, and the message for the client."""
 
 
+def not_a_chunk(given: object) -> TypeError:
+    """Return the error for ``given``, which was passed as a chunk."""
+    return TypeError(f"chunk must be a Chunk, not {given!r:.80}; write Chunk(text)")
+
+
 def check_options(
     what: str, options: Mapping[str, object], known: Collection[str], required: Iterable[str]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILURES, check_options
+from streamdec.integrations._failures import FAILURES, check_options, not_a_chunk
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -153,6 +153,8 @@ class Format(ABC):
 
         Raises the errors of ``step``, before any change.
         """
+        if not isinstance(chunk, Chunk):
+            raise not_a_chunk(chunk)
         if type(index) is not int or not 0 <= index < len(self._samples):
             raise ValueError(
                 f"index must be from 0 to {len(self._samples) - 1}, not {index!r:.40}: "

@@ -12,7 +12,13 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILED, FAILURES, REASONING, check_options
+from streamdec.integrations._failures import (
+    FAILED,
+    FAILURES,
+    REASONING,
+    check_options,
+    not_a_chunk,
+)
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
@@ -93,6 +99,8 @@ class _Format:
         return self._last is not None
 
     def _take(self, chunk: Chunk, index: int, num_tokens: int | None) -> None:
+        if not isinstance(chunk, Chunk):
+            raise not_a_chunk(chunk)
         if index != 0:
             raise ValueError(f"a message has one sample, so index must be 0, not {index!r:.40}")
         if self._last is not None:
@@ -290,8 +298,11 @@ class MessageEncoder(_Format):
 
         ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
         """
-        is_plain = type(chunk) is Chunk or len(chunk.split()) == 1
-        is_last = chunk.finish_reason is not None
+        try:
+            is_plain = type(chunk) is Chunk or len(chunk.split()) == 1
+            is_last = chunk.finish_reason is not None
+        except AttributeError:
+            raise not_a_chunk(chunk) from None
         if is_last or not is_plain or _kind_of(chunk) != self._block or logprobs or index:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         self._take(chunk, index, num_tokens)

@@ -67,7 +67,7 @@ def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
     connection.
 
     ``wire`` is the encoder, for one sample; ``stream`` is what :func:`streamdec.stream` returns.
-    Raises ValueError for an encoder of several samples.
+    Raises ValueError for an encoder of several samples, and TypeError for other arguments.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -80,7 +80,7 @@ def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
     >>> len(sent), sent[-1]
     (5, b'data: [DONE]\n\n')
     """
-    _check_samples(wire, 1)
+    _check_arguments("events", wire, [stream])
     return _events(wire, stream)
 
 
@@ -156,7 +156,7 @@ class EventStreamResponse(_Response):
         keep_alive: float | None = KEEP_ALIVE,
         background: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        _check_arguments(wire, streams)
+        _check_arguments("EventStreamResponse", wire, streams)
         if keep_alive is not None and not keep_alive > 0:
             told = f"keep_alive must be a number of seconds above 0, not {keep_alive!r:.40}"
             raise ValueError(told)
@@ -212,14 +212,14 @@ class EventStreamResponse(_Response):
         self._sending.abort()
 
 
-def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError if a response cannot be made of these arguments."""
+def _check_arguments(what: str, wire: Any, streams: Sequence[Any]) -> None:
+    """Raise TypeError or ValueError if these are not the arguments of ``what``."""
     wrong = [each for each in streams if not isinstance(each, TextStream)]
     if isinstance(wire, (TextStream, type)) or not hasattr(wire, "step_bytes"):
         wrong.insert(0, wire)
     if wrong:
         raise TypeError(
-            "write EventStreamResponse(encoder, stream): the encoder of the events, such as "
+            f"write {what}(encoder, stream): the encoder of the events, such as "
             "ChatCompletionEncoder(...), and then what stream(...) returns for each sample; "
             f"got {wrong[0]!r:.80}"
         )

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import ClassVar, Unpack
 
 from streamdec.chunks import Chunk, in_section, json_of
-from streamdec.integrations._failures import FAILED, FAILURES, REASONING
+from streamdec.integrations._failures import FAILED, FAILURES, REASONING, not_a_chunk
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_format import Format, ResponseOptions, Sample, error_body
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -184,7 +184,11 @@ class _Stream(Format):
         **Cost.** About that of writing the text as JSON.
         """
         sample = self._running.get(index)
-        if sample is None or chunk.finish_reason is not None or logprobs:
+        try:
+            is_last = chunk.finish_reason is not None
+        except AttributeError:
+            raise not_a_chunk(chunk) from None
+        if sample is None or is_last or logprobs:
             return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
         # The usual case: only the text differs from the event before.
         head = sample.heads[None]

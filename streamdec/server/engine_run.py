@@ -22,6 +22,7 @@ import anyio
 
 from streamdec.errors import FinishedError, SourceError
 from streamdec.integrations.logprobs import TokenLogprob
+from streamdec.server.engines import OUTPUTS
 from streamdec.streams.growth import GrowthWatch
 from streamdec.streams.outputs import OutputReader, is_plain
 from streamdec.streams.token_queue import TokenQueue
@@ -237,6 +238,7 @@ class EngineRun:
 def engine_reader(reader: OutputReader) -> OutputReader:
     """Return ``reader`` with the advice of a server, which has no options of streams."""
     reader.growth = GrowthWatch("make the engine yield only new ids")
+    reader.advice = OUTPUTS
     return reader
 
 

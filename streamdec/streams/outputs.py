@@ -227,6 +227,11 @@ class OutputReader:
             "make the engine return only new ids, or give the stream cumulative=True"
         )
         """Warns if outputs look cumulative and ``cumulative`` was not given."""
+        self.advice = (
+            "If an output of the source has more than ids, pass ids= to the stream: a function "
+            "that returns the ids of an output"
+        )
+        """The note on an error of an id that is not an integer."""
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.

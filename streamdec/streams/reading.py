@@ -172,11 +172,9 @@ class Reading:
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
-        if isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex):
-            error.add_note(
-                "If an output of the source has more than ids, pass ids= to the stream: a function "
-                "that returns the ids of an output"
-            )
+        is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
+        if is_other and isinstance(self.outputs, OutputReader):
+            error.add_note(self.outputs.advice)
         self._error = error
         self.finish(take_chunk(error))
 

@@ -56,10 +56,11 @@ class Sender:
     A chunk in several sections is sent in parts, one for each section.
     """
 
-    __slots__ = ("_sink", "_size", "waiting")
+    __slots__ = ("_can_be_behind", "_sink", "_size", "waiting")
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
+        self._can_be_behind = _can_be_behind(sink)
         self.waiting: list[Chunk] = []
         """The chunks that were not sent."""
         self._size = 0
@@ -71,7 +72,7 @@ class Sender:
         errors of the sink. Then ``waiting`` has the unsent chunks.
         """
         self.waiting.append(chunk)
-        if chunk.finish_reason is None and getattr(self._sink, "is_behind", False):
+        if chunk.finish_reason is None and self._can_be_behind and self._sink.is_behind:
             self._size += len(chunk.text)
             if self._size > MAX_BEHIND:
                 raise QueueFullError(
@@ -92,13 +93,24 @@ class Sender:
 def sender_of(sink: Sink, *, has_sections: bool) -> Callable[[Chunk], object]:
     """Return the callable for each chunk: ``sink``, or a Sender if it needs one.
 
-    Raises TypeError for a sink that cannot be called, or that is a coroutine function.
+    Raises TypeError for a sink that cannot be called, or that is a coroutine function, and for a
+    method ``is_behind``.
     """
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
     if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
         raise TypeError(f"{_PLAIN}, got the coroutine function {sink!r:.80}; {_WRITE}")
-    return Sender(sink) if has_sections or hasattr(sink, "is_behind") else sink
+    if callable(getattr(type(sink), "is_behind", None)):
+        raise TypeError(
+            "is_behind of a sink must be an attribute or a property, not a method; write @property "
+            f"above it in {type(sink).__name__}"
+        )
+    return Sender(sink) if has_sections or _can_be_behind(sink) else sink
+
+
+def _can_be_behind(sink: object) -> bool:
+    """Whether ``sink`` has ``is_behind``, also if reading it raises AttributeError."""
+    return hasattr(type(sink), "is_behind") or hasattr(sink, "is_behind")
 
 
 def refused(result: CoroutineType[Any, Any, Any]) -> TypeError:

@@ -200,3 +200,11 @@ def test_without_a_hook_nothing_is_counted() -> None:
     assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is None
     with recording():
         assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is not None
+
+
+def test_the_class_of_a_hook_in_place_of_a_hook() -> None:
+    class Mine(Hook):
+        def stream_ended(self, event: StreamEnded) -> None: ...
+
+    with pytest.raises(TypeError, match=r"must be an instance of .*; write Mine\(\)$"):
+        add_hook(Mine)  # type: ignore[arg-type]

@@ -100,15 +100,32 @@ async def text(_prompt: list[int], _params: SamplingParams) -> AsyncIterator[Any
     yield "a text"
 
 
+async def pairs(_prompt: list[int], _params: SamplingParams) -> AsyncIterator[Any]:
+    yield 1, -0.5
+
+
+def plain_pairs(_prompt: list[int], _params: SamplingParams) -> Iterator[Any]:
+    yield 1, -0.5
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        (text, "no token ids in a str of length 6"),
+        (pairs, "token 1 is of type float: -0.5"),
+        (plain_pairs, "token 1 is of type float: -0.5"),
+    ],
+)
 def test_the_log_says_what_an_engine_must_yield(
-    tokenizer: Any, is_streamed: bool, caplog: pytest.LogCaptureFixture
+    tokenizer: Any, engine: Any, told: str, is_streamed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = {"prompt": TEXT, "stream": is_streamed}
-    with served(create_app(tokenizer, text)) as url:
+    with served(create_app(tokenizer, engine)) as url:
         httpx.post(f"{url}/v1/completions", json=body)
-        until(lambda: "no token ids in a str of length 6" in caplog.text)
+        until(lambda: told in caplog.text)
     assert "an engine must yield new token ids: an id, a list of ids, or an object" in caplog.text
+    assert "pass ids= to the stream" not in caplog.text
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

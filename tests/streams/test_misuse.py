@@ -36,7 +36,7 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.integrations.asgi import EventStreamResponse
+from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
 
 TOKENIZER = MockTokenizer()
@@ -130,6 +130,8 @@ def test_arguments_of_a_response_that_are_swapped(is_swapped: bool) -> None:
     arguments = (chunks, encoder) if is_swapped else (encoder, engine())
     with pytest.raises(TypeError, match=r"write EventStreamResponse\(encoder, stream\)"):
         EventStreamResponse(*arguments)
+    with pytest.raises(TypeError, match=r"write events\(encoder, stream\)"):
+        events(*arguments)
 
 
 @pytest.mark.parametrize("begin", [iter_chunks, stream])

@@ -378,3 +378,36 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
     pool.finish("a")
     assert [type(error) for error in pool.errors.values()] == [BoomError]
     assert [*pool.ended] == ["a", "b", "c"]
+
+
+def test_an_error_in_is_behind_ends_the_request() -> None:
+    """Also an AttributeError, which is no sign that there is no such property."""
+
+    class Misspelled(SlowReader):
+        @property
+        def is_behind(self) -> bool:
+            return bool(self.chunkz)  # type: ignore[attr-defined]
+
+        @is_behind.setter
+        def is_behind(self, value: bool) -> None: ...
+
+    pool = pool_with(a=Misspelled())
+    pool.step({"a": [A, B]})
+    assert "no attribute 'chunkz'" in str(pool.errors["a"])
+    assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
+
+
+def test_a_method_is_behind_is_refused() -> None:
+    """It would count as true, so that no text would be sent before the end."""
+
+    class Forgotten:
+        def __call__(self, chunk: Chunk) -> None: ...
+
+        def is_behind(self) -> bool:
+            return False
+
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a")
+    told = r"is_behind of a sink must be an attribute or a property, not a method; write @property"
+    with pytest.raises(TypeError, match=told):
+        pool.attach("a", Forgotten())

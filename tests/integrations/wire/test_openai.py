@@ -243,3 +243,34 @@ def test_options_that_are_unknown_or_missing_are_named(
 def test_more_streams_than_samples_are_named() -> None:
     with pytest.raises(ValueError, match="not 1: CompletionEncoder was made with n=1"):
         openai.CompletionEncoder(**HEAD).step(Chunk("a"), 1)
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+TAKERS: list[tuple[Any, dict[str, Any]]] = [
+    (openai.ChatCompletionEncoder, HEAD),
+    (openai.CompletionEncoder, HEAD),
+    (anthropic.MessageEncoder, MESSAGE),
+    (openai.ChatResponse, {**HEAD, "prompt_tokens": 2}),
+    (openai.CompletionResponse, {**HEAD, "prompt_tokens": 2}),
+    (anthropic.MessageResponse, MESSAGE),
+]
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("wrong", ["Hi", "Hi there", 5, None])
+@pytest.mark.parametrize(
+    ("kind", "options"), TAKERS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_something_else_in_place_of_a_chunk(
+    kind: Any, options: dict[str, Any], wrong: Any, has_begun: bool
+) -> None:
+    taker = kind(**options)
+    if has_begun:
+        taker.step(Chunk("a"), num_tokens=1)
+    for step in ("step", "step_bytes"):
+        if hasattr(taker, step):
+            with pytest.raises(
+                TypeError, match=f"^chunk must be a Chunk, not {wrong!r}; write Chunk"
+            ):
+                getattr(taker, step)(wrong, num_tokens=2)
