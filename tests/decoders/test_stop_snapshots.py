@@ -243,6 +243,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a sequence", {"live": [0, True]}, "malformed"),
     ("a sequence", {"live": "ab"}, "the field 'live' must not be 'ab'"),
     ("ended by a string", {"live": [0]}, "has ended"),
+    (
+        "a sequence and a tail",
+        {"conditions": {"stop": "a", "stop_token_sequences": [[0, 1, 2]]}},
+        "the live tokens do not begin a sequence of these conditions",
+    ),
     ("near its limit", {"num_tokens": 4}, "limit is 4"),
     ("near its limit", {"num_tokens": 5}, "limit is 4"),
     ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),
