@@ -346,7 +346,7 @@ class Machine(Walk):
             raise ValueError("the live tokens do not begin a sequence of these conditions")
 
     def _takes_live(self, token_ids: list[int]) -> bool:
-        """Step the live tokens of a snapshot; return whether they begin a sequence of ids."""
+        """Step the live tokens of a snapshot; return whether they begin a sequence."""
         if not set(token_ids) & self._stops.ids:
             return False
         for token_id in token_ids:
