@@ -1,4 +1,4 @@
-"""``streamdec bulk``: files and folders, formats, what is there already, a kill, progress."""
+"""``streamdec bulk``: files and folders, formats, existing outputs, a kill, progress."""
 
 from __future__ import annotations
 

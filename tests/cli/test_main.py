@@ -59,7 +59,7 @@ def test_a_command_imports_no_other() -> None:
 
 
 def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some load no tokenizer that encodes, another has commands of its own.
+    # Some load no tokenizer that encodes, and one is a group of commands.
     for name in {*command_group.COMMANDS} - {"demo", "preflight", "chat", "completion"}:
         out = run(monkeypatch, name, "--help").out
         assert "--fast [off|now|background]" in out
@@ -128,7 +128,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(tmp_path: Path)
 
 
 def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
-    # Of what runs in the background shells may ignore it, and so would what it starts.
+    # Shells may ignore it for background jobs, which the child processes would inherit.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(

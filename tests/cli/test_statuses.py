@@ -58,10 +58,10 @@ WELL = {
 """A run of each command that goes well."""
 
 ENDS = {name: arguments for name, arguments in WELL.items() if name != "serve"}
-"""The same, but for what goes on until it is told to end (tests/server tells it)."""
+"""The same, except the command that runs until a signal ends it (see tests/server)."""
 
 OUTPUT = {name: arguments for name, arguments in ENDS.items() if name != "bench"}
-"""And but for what takes long and writes as the others do."""
+"""And except commands that take long and write as the others do."""
 
 NOT_WELL = {
     "bulk": ["bulk", "--tokenizer=.", "--input-format=jsonl", "bad", "texts.jsonl"],

@@ -40,7 +40,7 @@ KINDS = {
     "fresh": Kind(USER),
     "jailed": Kind(USER, [0, 2], [3]),
     "jailed over two tokens": Kind(StopConditions(stop=["a b a", "</s>"]), [0, 1], [0, 0]),
-    "within a character": Kind(USER, [0, LEAD], [6, 7, 2, 3]),
+    "inside a character": Kind(USER, [0, LEAD], [6, 7, 2, 3]),
     "after a prompt": Kind(USER, [6], [7, 2, 3], [0, LEAD]),
     "a tail that is shown": Kind(StopConditions(visible_stop="a b b"), [0, 1], [1]),
     "longer than the jail": Kind(StopConditions(stop="bx", visible_stop="a by"), [0, 1], [0]),
@@ -48,7 +48,7 @@ KINDS = {
     "an open gate": Kind(
         StopConditions(stop="a", enable_stops_after=2, disable_stops_after="er:"), [2], [3, 0]
     ),
-    "opened within a character": Kind(
+    "opened inside a character": Kind(
         StopConditions(stop="你", enable_stops_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
     ),
     "a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1, 2], [1, 1]]), [0, 1], [2]),
@@ -114,7 +114,7 @@ ORDINARY = [
     "fresh",
     "jailed",
     "jailed over two tokens",
-    "within a character",
+    "inside a character",
     "a tail that is shown",
     "near its limit",
     "ended by a string",
@@ -229,11 +229,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("jailed", {"offsets": [1]}, "offsets must be two"),
     ("after a prompt", {"offsets": [-3, 0]}, "numbers from -2 to 1"),
     ("after a prompt", {"offsets": [-2, -1]}, "offsets"),
-    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [0]}}}, "ages"),
-    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [True]}}}, "ages"),
-    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [1, 1]}}}, "ages"),
-    ("within a character", {"state": {"pending": "e4", "ages": {"others": [1]}}}, "others"),
-    ("within a character", {"state": {"pending": "e4", "ages": {"pending": [5]}}}, "older than"),
+    ("inside a character", {"state": {"pending": "e4", "ages": {"pending": [0]}}}, "ages"),
+    ("inside a character", {"state": {"pending": "e4", "ages": {"pending": [True]}}}, "ages"),
+    ("inside a character", {"state": {"pending": "e4", "ages": {"pending": [1, 1]}}}, "ages"),
+    ("inside a character", {"state": {"pending": "e4", "ages": {"others": [1]}}}, "others"),
+    ("inside a character", {"state": {"pending": "e4", "ages": {"pending": [5]}}}, "older than"),
     ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
     ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
     ("jailed", {"conditions": []}, "conditions"),
@@ -299,7 +299,7 @@ def test_another_class_or_tokenizer_is_a_mismatch() -> None:
         ("jailed", {"size": 3, "marks": [[2, 3]]}),
         ("jailed", {"marks": [[1, 2], [1, 3], [2, 4]]}),
         ("jailed", {"shield": [-2]}),
-        ("within a character", {"state": {"pending": "e4", "ages": {"pending": [4]}}}),
+        ("inside a character", {"state": {"pending": "e4", "ages": {"pending": [4]}}}),
         ("ended by a string", {"match": [False, 1, 7, 1, 7, None, 1]}),
         ("ended by a string", {"match": [False, 1, 7, 1, 7, 0, 3]}),
         ("near its limit", {"unknown_tokens": 3}),
