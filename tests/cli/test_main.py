@@ -165,14 +165,26 @@ def test_streams_that_were_closed_before_the_start_do_no_harm(redirection: str) 
     assert result.stderr == b""
 
 
-def test_an_error_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "No space left on device"),
+        (["a b.txt"], "a b.txt: No space left on device"),
+        ([b"a"], "a: No space left on device"),
+        ([3], "[Errno 28] No space left on device: 3"),
+        (["a", None, "b"], "[Errno 28] No space left on device: 'a' -> 'b'"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, names: list[Any], told: str
+) -> None:
     @click.command("full")
     def full() -> None:
-        raise OSError(28, os.strerror(28))
+        raise OSError(28, os.strerror(28), *names)
 
     monkeypatch.setitem(command_group.commands.commands, "full", full)
     result = run(monkeypatch, "full")
-    assert result.err == "Error: [Errno 28] No space left on device\n"
+    assert result.err == f"Error: {told}\n"
     assert result.status == 2
 
 

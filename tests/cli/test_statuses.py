@@ -190,7 +190,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
             stderr=subprocess.PIPE,
             check=False,
         )
-    assert done.stderr == b"Error: [Errno 28] No space left on device\n"
+    assert done.stderr == b"Error: No space left on device\n"
     assert done.returncode == statuses.CANNOT_BEGIN
 
 
