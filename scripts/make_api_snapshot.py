@@ -177,7 +177,7 @@ class Writer:
         return lines
 
     def _constructor(self, cls: type) -> list[str]:
-        """How it is made, if that is said by a class of streamdec."""
+        """Its constructor, if a class of streamdec defines it."""
         maker = next((c for c in cls.__mro__ if {"__init__", "__new__"} & vars(c).keys()), object)
         is_protocol = getattr(cls, "_is_protocol", False)
         if is_protocol or not maker.__module__.startswith("streamdec"):
@@ -238,7 +238,7 @@ def _bases(cls: type) -> tuple[Any, ...]:
 
 
 def _base(base: Any) -> str:
-    """A base as it is written; none for object, and for private classes, whose members are here."""
+    """The name of a base; none for object, and for private classes, whose members are listed."""
     name = shown_type(base)
     return "" if base is object or name.startswith("_") else name
 
@@ -267,7 +267,7 @@ def _written_names(cls: type) -> set[str]:
 
 
 def _set_in_init(cls: type) -> dict[str, str]:
-    """Public attributes that ``__init__`` sets, each with what is said of its type, if anything."""
+    """Public attributes that ``__init__`` sets, each with its annotation, if there is one."""
     found: dict[str, str] = {}
     for method in _methods(cls):
         if method.name != "__init__":
@@ -308,7 +308,7 @@ def _methods(cls: type) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _annotation(cls: type, name: str) -> tuple[str, type]:
-    """What is said of an attribute's type, if anything, and the class that says it."""
+    """The annotation of an attribute, if there is one, and the class that has it."""
     for each in _own(cls):
         if name in vars(each).get("__annotations__", ()):
             return shown_type(vars(each)["__annotations__"][name]), each

@@ -32,7 +32,7 @@ VERSIONS = {"classic": "5.19.0", "hardened": "5.23.0"}
 
 
 class FrozenClock(dt.datetime):
-    """The time that templates are told."""
+    """The time that templates get."""
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:  # noqa: ARG003 - as the class has it

@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/reference/metrics.md`` from the instruments as they are declared.
+"""Writes the tables of ``docs/reference/metrics.md`` from the declared instruments.
 
 Run it after changing one: ``python scripts/make_metrics_reference.py``.
 """

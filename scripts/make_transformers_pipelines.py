@@ -121,7 +121,7 @@ class Maker:
         return options, [[list(key), pipeline] for key, pipeline in kept.items()]
 
     def adds_again(self) -> str:
-        """Return how special tokens are added once more: ``given``, ``plain``, or not (``""``)."""
+        """Return how special tokens are added again: ``given``, ``plain``, or not (``""``)."""
         source = inspect.getsource(vars(self.cls)["__init__"])
         plain = "plain" if "all_special_tokens" in source else ""
         return "given" if "_post_init" in source else plain

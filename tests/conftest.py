@@ -26,7 +26,7 @@ settings.register_profile("unshrunk", CI, max_examples=20, phases=[Phase.explici
 DEFAULT = "ci" if os.environ.get("CI") else "quick"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", DEFAULT))
 
-# Child processes use the bytecode of earlier ones, also where Python is told to write none.
+# Child processes use the bytecode of earlier ones, also where Python does not write any.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A client of HTTP reads all certificates of authorities, in 30 ms. No test needs any: this folder
 # has none.

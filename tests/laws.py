@@ -1,4 +1,4 @@
-"""The laws of design, once: each a function that fails if it does not hold for what it is given.
+"""The laws, as functions: each fails if its law does not hold for the arguments.
 
 pytest tries them on drawn tokenizers and ids (``tests/test_laws.py``), the fuzzers for hours
 (``fuzz/``). The oracle is the tokenizer library's own ``decode`` and the slow definitions of
@@ -129,7 +129,7 @@ def _is_all_that_is_certain(
 
 
 def _futures(subject: Subject, stream: DecodeStream) -> list[list[int]]:
-    """Nothing; other tokens; and whatever makes a character of an unfinished one."""
+    """Nothing; other tokens; and bytes that complete an unfinished character."""
     futures: list[list[int]] = [[], *([i] for i in subject.apart)]
     if stream.held:
         tails = [
@@ -157,7 +157,7 @@ def emission_of_bytes(subject: Subject, token_ids: Sequence[int], tokens: Sequen
     assert given + stream.flush() == reference.text_of(data, per_byte=per_byte)
 
 
-# --- laws 3 to 7: the full decode ----------------------------------------------------------------
+# --- laws 3 to 7: the full decode -----------------------------------------------------------------
 
 
 def whole_decode(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
@@ -171,7 +171,7 @@ def whole_decode(subject: Subject, token_ids: Sequence[int], **options: Any) -> 
 def prompt_continues(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> None:
-    """stable(prompt) + stream = D(prompt + generated); the prompt is never given out."""
+    """stable(prompt) + stream = D(prompt + generated); the prompt is never output."""
     primed = stream_of(subject, prompt, **options)
     begun = primed.fork()
     text = "".join(primed.step_batch(token_ids)) + primed.flush()
@@ -184,7 +184,7 @@ def prompt_continues(
     if not complete:
         _is_all_that_is_certain(subject, begun, prompt, stable, **options)
     elif not options.get("clean_up_tokenization_spaces"):
-        # The complete characters of an open run are the prompt's, whatever becomes of the run.
+        # The complete characters of an open run are the prompt's, also if the run becomes invalid.
         streamed = stream_of(subject, **options)
         decided = "".join(streamed.step_batch(prompt))
         # If a replacement withholds the end of the text before the run, the run decides it.
@@ -239,7 +239,7 @@ def _complete_in_run(
 def prompt_is_as_if_streamed(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> None:
-    """A stream after a prompt goes on as one does that was given the prompt token by token."""
+    """A stream with a prompt continues like one that stepped the prompt token by token."""
     fresh, primed = stream_of(subject, **options), stream_of(subject, prompt, **options)
     fresh.step_batch(prompt)
     _, complete = _complete_in_run(subject, prompt, **options)
@@ -258,7 +258,7 @@ def prompt_is_as_if_streamed(
 
 
 def sentencepiece_runs(subject: Subject, token_ids: Sequence[int]) -> None:
-    """Eager byte runs: one U+FFFD for each bad byte, whatever stands around it."""
+    """Eager byte runs: one U+FFFD for each bad byte, next to any other bytes."""
     tokenizer = subject.tokenizer
     assert tokenizer.rules is not None
     known = [i for i in token_ids if tokenizer.piece(i) is not None and not tokenizer.is_skipped(i)]
@@ -330,7 +330,7 @@ def offsets(subject: Subject, prompt: Sequence[int], token_ids: Sequence[int]) -
 
 
 def finality(subject: Subject, token_ids: Sequence[int]) -> None:
-    """After the end there is no text; a further step is refused; reset begins anew."""
+    """After the end there is no text; a further step is an error; reset begins again."""
     stream = stream_of(subject)
     texts = stream.step_batch(token_ids)
     last = stream.flush()
@@ -368,7 +368,7 @@ def bounded(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
 
 
 class Tensor:
-    """Compares as a tensor of several values does, and is no integer."""
+    """Compares as a tensor of several values does, and is not an integer."""
 
     def __ge__(self, other: object) -> bool:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
@@ -395,7 +395,7 @@ BAD_IDS: tuple[Any, ...] = (
 
 
 def bad_ids_are_refused(subject: Subject, before: Sequence[int]) -> None:
-    """Each of BAD_IDS raises and changes nothing, known to the rows or not what it is equal to."""
+    """Each of BAD_IDS raises and changes nothing, if an equal id is in the rows or not."""
     stream = stream_of(subject, before)
     stream.step_batch(before)
     seen = json.dumps(stream.snapshot())
@@ -409,7 +409,7 @@ def bad_ids_are_refused(subject: Subject, before: Sequence[int]) -> None:
 
 
 def nothing_lost(subject: Subject, before: Sequence[int], bad: Any, after: Sequence[int]) -> None:
-    """A bad id raises; what was decoded is on the error; the stream goes on without it."""
+    """A bad id raises; what was decoded is on the error; the stream continues without it."""
     plain, tried = stream_of(subject), stream_of(subject)
     texts = plain.step_batch(before)
     with pytest.raises(TokenIdError) as raised:
@@ -446,7 +446,7 @@ def unknown_ids(subject: Subject, token_ids: Sequence[int], **options: Any) -> N
 def unknown_ids_replaced(
     subject: Subject, token_ids: Sequence[int], replacement: int, **options: Any
 ) -> None:
-    """U+FFFD in the place of each: what the library makes of the token that is this character."""
+    """U+FFFD in the place of each, as the library decodes the token of this character."""
     shown = [i if subject.tokenizer.piece(i) is not None else replacement for i in token_ids]
     stream = stream_of(subject, unknown_ids="replace", **options)
     text = "".join(stream.step_batch(token_ids)) + stream.flush()
@@ -530,9 +530,9 @@ def ending(stream: DecodeStream) -> str | None:
 def refusals(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> list[int]:
-    """Law 16, of tokens the windowed route refuses: all is as if they had never come.
+    """Law 16, of tokens that the windowed route rejects: the stream is as it was before them.
 
-    The others are given back.
+    Returns the other tokens.
     """
     stream = stream_of(subject, prompt, **options)
     accepted, texts = [], []

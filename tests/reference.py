@@ -15,7 +15,7 @@ REPLACEMENT = "\ufffd"
 
 
 class Oracle(Protocol):
-    """A tokenizer, as far as the laws ask it."""
+    """The members of a tokenizer that the laws use."""
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
 
@@ -59,7 +59,7 @@ def code_points(data: bytes, *, per_byte: bool = False) -> list[tuple[int, str]]
 
 
 def _next(data: bytes) -> tuple[int, str]:
-    """The size of what ``data`` begins with, and the character; "" for an ill-formed part."""
+    """The size of the first character or ill-formed part of ``data``; and the character, or ""."""
     for size in range(1, len(data) + 1):
         try:
             return size, data[:size].decode()

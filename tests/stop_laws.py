@@ -61,7 +61,7 @@ def setup_of(situation: Situation) -> Setup:
 
 
 def seen(decoder: StopSequenceDecoder, text: str) -> Observation:
-    """Everything that can be seen of a decoder that has given out ``text``."""
+    """The observable state of a decoder that has output ``text``."""
     match = decoder.match
     assert decoder.finished == (decoder.finish_reason is not None)
     return Observation(
@@ -101,7 +101,7 @@ def one_by_one(setup: Setup, ids: Sequence[int]) -> list[Observation]:
 
 
 def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Observation]:
-    """What each flush gives, tried on forks."""
+    """The result of each flush, on forks."""
     ends: dict[str, Observation] = {}
     for reason in FLUSH_REASONS:
         fork = decoder.fork()
@@ -309,9 +309,9 @@ def _text_and_deciders(setup: Setup, ids: Sequence[int]) -> tuple[str, list[int]
 
 
 def hidden_stops_are_hidden(setup: Setup, ids: Sequence[int]) -> None:
-    """No hidden stop occurs in the text given, whatever ends the stream.
+    """No hidden stop occurs in the output, with any end of the stream.
 
-    For strings in force all the time, and no visible stop, whose own text may contain a hidden one.
+    For strings without a gate, and without visible stops, whose text may contain a hidden one.
     """
     for count in {0, len(ids) // 2, len(ids)}:
         decoder = setup.decoder()
@@ -369,7 +369,7 @@ def whole_text(setup: Setup, ids: Sequence[int]) -> str:
     return "".join(stream.step_batch(ids)) + stream.flush()
 
 
-# --- law 6: the full decode ----------------------------------------------------------------------
+# --- law 6: the full decode -----------------------------------------------------------------------
 
 
 def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
@@ -389,7 +389,7 @@ def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
 
 
 def finality(setup: Setup, ids: Sequence[int]) -> None:
-    """After the finish there is no text; a further step is refused; a flush says the same again."""
+    """After the finish there is no text; a step is an error; a flush returns the same end."""
     decoder = setup.decoder()
     with suppress(TokenIdError):
         decoder.step_batch(ids)
@@ -427,7 +427,7 @@ def bounded(setup: Setup, ids: Sequence[int]) -> None:
 
 
 def nothing_lost(setup: Setup, before: Sequence[int], bad: Any, after: Sequence[int]) -> None:
-    """A bad id raises; what was decoded is on the error; the stream goes on without it."""
+    """A bad id raises; what was decoded is on the error; the stream continues without it."""
     steps = one_by_one(setup, before)
     if steps[-1].finish_reason or len(steps) <= len(before):
         return
@@ -458,7 +458,7 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     """The tokens before a match have their text wholly before it; the next one reaches into it.
 
     Not for exact runs, whose text may change with what follows them; and the second half only where
-    it can be told which token gave a byte.
+    the token of a byte is known.
     """
     decoder = setup.decoder()
     try:

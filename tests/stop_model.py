@@ -1,9 +1,9 @@
 """A second slow model of the stop engine, written from ``docs/explanation/laws.md`` alone.
 
-In: a ``Situation`` (a table of tokens, options, conditions, a prompt, a list of operations, perhaps
-a flush). Out: what a stream must show after each operation (``Model.after``). The model decodes the
-whole stream again for each answer and keeps no state between answers. The first model is
-``tests/stop_reference.py``; neither was written with the other in view.
+In: a ``Situation`` (a table of tokens, options, conditions, a prompt, a list of operations, and in
+some cases a flush). Out: what a stream must show after each operation (``Model.after``). The model
+decodes the whole stream again for each answer and keeps no state between answers. The first model
+is ``tests/stop_reference.py``. They were written independently.
 
 Numbers after "law" and "detail" are those of the page. "Reading" marks a place where the page
 allows more than one answer.
@@ -257,7 +257,7 @@ def _is_character(data: bytes) -> bool:
 def split_utf8(data: bytes, closed: bool) -> tuple[tuple[tuple[int, int, bool], ...], int]:
     """The parts of ``data``: (start, end, whether it is a character); and where the tail begins.
 
-    A part that is no character is a maximal ill-formed one. The tail is an unfinished character;
+    A part that is not a character is a maximal ill-formed one. The tail is an unfinished character;
     there is none if ``closed``.
     """
     parts: list[tuple[int, int, bool]] = []
@@ -335,7 +335,7 @@ class Table:
         return Piece("byte" if len(data) == 1 and data >= b"\x80" else "text", data, token)
 
     def text_of_special(self, token_id: int) -> str | None:
-        """The text of a special token. Reading: bytes that are no UTF-8 are no stop's text."""
+        """The text of a special token. Reading: bytes that are not UTF-8 are not a stop."""
         try:
             return self.situation.tokens[token_id].decode()
         except UnicodeDecodeError:
@@ -765,7 +765,7 @@ class Reading:
     # --- what is output ---------------------------------------------------------------------------
 
     def emitted(self, points: Sequence[CodePoint], era: Era, number: int) -> int:
-        """How many code points are output while the stream goes on (law 1)."""
+        """How many code points are output before the end (law 1)."""
         if not era.is_open:
             return len(points)
         starts = (
@@ -1159,7 +1159,7 @@ class Plan:
     snapshot_at: int | None = None
     """The operation before which the stream becomes JSON and comes back."""
     fork_at: int | None = None
-    """The operation before which a copy goes on alone."""
+    """The operation before which a copy continues without the original."""
     groups: tuple[int, ...] | None = None
     """The sizes of the groups of the second run, which begins with ``reset``."""
 

@@ -6,10 +6,10 @@ machines, and nothing is remembered from one token to the next.
 
 The words: a *unit* is one byte of S (the prompt's bytes, then those of each generated token); a
 *cell* is one code point of the text with the units that it came from. A gate and the beginning of a
-stop are places among the units, so a character that a marker shares or interrupts needs no rule of
-its own.
+stop are places among the units, so a character that a marker shares or interrupts needs no
+separate rule.
 
-Where the papers leave a choice, a comment that begins with "Reading:" says which one was taken.
+Where the page leaves a choice, a comment that begins with "Reading:" says which one was taken.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Reason: TypeAlias = str | int | tuple[int, ...] | None
 Marker: TypeAlias = str | int | None
 
 
-# --- what is given --------------------------------------------------------------------------------
+# --- the input ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a stream is made of, and what it is fed."""
+    """The arguments of a stream, and its ids."""
 
     table: Table
     conditions: Conditions
@@ -157,7 +157,7 @@ class Observation(NamedTuple):
     """All that can be seen after some tokens."""
 
     text: str
-    """Everything given out so far."""
+    """The output so far."""
     jailed: str
     held: bytes
     num_tokens: int
@@ -392,7 +392,7 @@ class _Replay:
     ) -> None:
         self.table, self.conditions, self.options = table, conditions, options
         self.prompt_ids, self.ids = prompt, ids
-        # An unknown id of a prompt is no error, as in DecodeStream.
+        # An unknown id of a prompt is not an error, as in DecodeStream.
         self.prompt = tuple(contribution(table, i, options) or NOTHING for i in prompt)
         self.pieces = [contribution(table, token_id, options) for token_id in ids]
         prompt_units = sum(len(piece.data) for piece in self.prompt)
@@ -400,7 +400,7 @@ class _Replay:
         self.starts = list(itertools.accumulate(sizes, initial=prompt_units))
         """The unit at which each token begins, and the end."""
         self.seen: list[Cell] = []
-        """The generated text as far as it was looked at."""
+        """The part of the generated text that was read."""
         self.gate = Gate(self.first_section(), 0, 0)
 
     def run(self, flush: str | None) -> Observation:
@@ -649,15 +649,15 @@ class _Replay:
         return self.finished(count, "stop", match, cut)
 
     def release(self, reason: str, count: int) -> Observation:
-        """Nothing follows the first ``count`` tokens: all comes out, and is read as it does."""
+        """Nothing follows the first ``count`` tokens: all text is released and read."""
         match = self.read(self.cells(count, final=True), count - 1 if count else None)
         return self.end_by_string(match) if match else self.finished(count, reason, None)
 
     def end_by_id(self, index: int, stop: IdStop) -> Observation:
-        """What came before the token is released and read; its own text is only shown, if at all.
+        """Release and read the text before the token; its own text is not read.
 
-        Reading: a token that a visible stop interrupts is read without it: of the code points that
-        come out now, those count that have no byte of the completing token.
+        Reading: a token that a visible stop interrupts is read without it. Of the code points that
+        are output now, only those without a byte of the completing token count.
         """
         if stop.visible:
             cells = self.cells(index + 1, final=True)
@@ -752,7 +752,7 @@ class _Replay:
         return b"".join(piece.data for piece in pieces)[decided:]
 
 
-# --- what it is tried on --------------------------------------------------------------------------
+# --- the cases ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -847,7 +847,7 @@ def _exactly(drawn: tuple[int, st.SearchStrategy[int]]) -> st.SearchStrategy[lis
 
 
 def _prompt(table: Table, features: Features) -> st.SearchStrategy[tuple[int, ...]]:
-    """A few ids, and perhaps the beginning of a character, byte by byte."""
+    """A few ids, and in some cases the beginning of a character, byte by byte."""
     spelled = [
         tuple(table.tokens.index(bytes([byte])) for byte in character.encode()[:size])
         for character in ("é", "你", "😀")
@@ -859,7 +859,7 @@ def _prompt(table: Table, features: Features) -> st.SearchStrategy[tuple[int, ..
 
 
 class Meeting(NamedTuple):
-    """Ids, and conditions by which two features meet in them."""
+    """Ids, and conditions that combine two features."""
 
     ids: tuple[int, ...]
     conditions: Mapping[str, Any] = MappingProxyType({})
@@ -1047,7 +1047,7 @@ def _or_a_special(stops: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def near_misses(text: str) -> st.SearchStrategy[str]:
-    """Pieces of ``text``: as they are, shorter, longer, with one letter changed; single letters."""
+    """Pieces of ``text``: unchanged, shorter, longer, with one letter changed; single letters."""
     letters = sorted({*text, "a", "b", REPLACEMENT})
     letter = st.sampled_from(letters)
     places = st.integers(0, max(len(text) - 1, 0))

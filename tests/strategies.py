@@ -1,4 +1,4 @@
-"""What the laws are tried on: what the conformance kit gives to everyone."""
+"""The cases of the laws: those of the public conformance kit."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_the_public_api_is_that_of_the_snapshot() -> None:
 
 
 def test_it_has_every_name_of_the_reference() -> None:
-    """Pages and snapshot have one notion of what is public."""
+    """The pages and the snapshot have the same public names."""
     written = re.compile(r"^(?:\w+ )*(streamdec[\w.]*)", re.MULTILINE)
     known = set(written.findall(SNAPSHOT.read_text("utf-8")))
     assert {f"{module}.{name}" for module, name in documented()} - known == set()

@@ -25,7 +25,7 @@ LENT = {
     # The decoding rules are for those who write a backend; they import them from their module.
     "streamdec.protocols": {"Decoder", "Encoder", "Tokenizer"},
     "streamdec.encoding": {"Encoding", "SpecialTokens"},
-    # What hooks are told is for those who write one.
+    # The events of hooks are for their authors.
     "streamdec.hooks": {"Hook", "add_hook"},
 }
 """Inner modules that lend ``streamdec`` some of their names, not all."""

@@ -123,7 +123,7 @@ def made(request: pytest.FixtureRequest) -> Subject:
 
 
 def windowed(law: Law) -> Law:
-    """``law``, tried on tokenizers that take the windowed route instead of compiled ones."""
+    """``law``, with tokenizers that take the windowed route instead of compiled ones."""
     subjects = [*map(_quick_or_thorough, WINDOWED)]
     on_each = pytest.mark.parametrize("subject", subjects, indirect=True)
     quietly = pytest.mark.filterwarnings("ignore:a tokenizers.Tokenizer streams over a window")
@@ -269,7 +269,7 @@ def test_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object)
 
 
 def test_law_16_bad_ids(subject: Subject) -> None:
-    """At the start, at rest, within a character; what they are equal to is cached or is not."""
+    """At the start, at rest, inside a character; the equal integer is cached or is not."""
     for before in ([], subject.ordinary[:1], [subject.ordinary[0], *subject.partial[:1]]):
         laws.bad_ids_are_refused(subject, before)
         for token_id in (0, 1, 2):
@@ -360,7 +360,7 @@ def test_window_law_15_bounds(subject: Subject, data: st.DataObject, skip: bool)
     laws.bounded_window(subject, prompt, ids, skip_special_tokens=skip)
 
 
-# --- what they were tried on ----------------------------------------------------------------------
+# --- the cases that were drawn --------------------------------------------------------------------
 
 
 def test_a_law_that_fails_shows_what_it_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     ),
     "uvicorn": ("streamdec.server",),
 }
-"""Third-party packages, and the only packages of ours that import them."""
+"""Third-party packages, and the only packages of streamdec that import them."""
 
 
 class Import(NamedTuple):
@@ -298,7 +298,7 @@ def test_other_imports_are_allowed(sources: dict[str, str]) -> None:
 
 
 def test_no_module_reads_private_attributes_of_the_core() -> None:
-    """Backends, which do not import the core, have names of their own."""
+    """Backends do not import the core, and have their own names."""
     sources = read_sources()
     private = private_names_of_core(sources)
     assert {"_row", "_matching", "_stops"} <= private

@@ -132,7 +132,7 @@ def test_what_the_sdist_is_to_have_is_there() -> None:
     assert beside <= set(included)
 
 
-# --- the description on a package index, and the workflow ---
+# --- the description on a package index, and the workflow -----------------------------------------
 
 
 def _on_the_index(text: str) -> str:

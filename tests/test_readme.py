@@ -147,7 +147,7 @@ COLUMNS = {
     "SGLang": "SG",
     "llama.cpp": "LC",
 }
-"""The table of what others do not do: its columns, and those of the page of features."""
+"""The columns of the comparison, and those of the page of features."""
 
 
 def test_what_others_do_not_do_is_what_the_page_of_features_says() -> None:

@@ -112,12 +112,12 @@ WHICH = [
         stops={"stop": ("x",), "visible_stop": ("x",)},
     ),
     Row(
-        "a visible stop inside a hidden one's live beginning: the jail comes out with it",
+        "a visible stop inside the beginning of a hidden one: the jailed text is output with it",
         [b"xa", b"bq"], ["x", "ab"], "stop", (2, 3, 2, 3, 1, 1), "b", visible=True,
         stops={"stop": ("abcd",), "visible_stop": ("b",)},
     ),
     Row(
-        "a visible stop is not jailed itself, what follows it is cut all the same",
+        "a visible stop is not jailed itself, but the text after it is still cut",
         [b"Hello", b" world!"], ["Hello", " world"], "stop", (0, 11, 0, 11, 1, 0), "Hello world",
         visible=True, stops={"visible_stop": ("Hello world",)},
     ),
@@ -127,7 +127,7 @@ WHICH = [
         stops={"stop": ("STOP",), "include_stop_str_in_output": True},
     ),
     Row(
-        "a stop begins anew within what it had read",
+        "a stop begins again inside the text that it had read",
         [b"abab", b"abac", b"!"], ["", "ab"], "stop", (2, 8, 2, 8, 1, 0), "ababac",
         stops={"stop": ("ababac",)},
     ),
@@ -137,7 +137,7 @@ WHICH = [
         stops={"stop": ("abcd",)},
     ),
     Row(
-        "what breaks off comes out, but for a shorter beginning at its end",
+        "a beginning that breaks off is output, except a shorter beginning at its end",
         [b"aab", b"a", b"!"], ["", "aa", "ba!"], flush="",
         stops={"stop": ("aabb", "bac")},
     ),
@@ -201,7 +201,7 @@ ENDS = [
         stops={"stop": ("abc",), "stop_token_ids": (1,)},
     ),
     Row(
-        "nothing of a visible stop id's text is matched",
+        "no part of a visible stop id's text is matched",
         [b"ab", b"c"], ["", "abc"], "stop", (2, 3, 2, 3, 1, 1), 1, visible=True,
         stops={"stop": ("abc",), "visible_stop_token_ids": (1,)},
     ),
@@ -231,7 +231,7 @@ ENDS = [
         stops={"stop_token_ids": (1,), "visible_stop_token_ids": (1,)},
     ),
     Row(
-        "a stop id that the tokenizer does not have is no error",
+        "a stop id that the tokenizer does not have is not an error",
         [b"a"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), 99, ids=[0, 99],
         options=Options(unknown_ids="error"), stops={"stop_token_ids": (99,)},
     ),
@@ -359,7 +359,7 @@ SEQUENCES = [
         stops={"stop_token_sequences": ((1, 2),)},
     ),
     Row(
-        "one that breaks off comes out",
+        "one that breaks off is output",
         [b"a", b"b", b"c"], ["a", "", "ba"], flush="", ids=[0, 1, 0],
         stops={"stop_token_sequences": ((1, 2),)},
     ),
@@ -370,7 +370,7 @@ SEQUENCES = [
         stops={"stop": ("\ufffd\ufffd",), "stop_token_sequences": ((2, 3),)},
     ),
     Row(
-        "one that begins anew within itself",
+        "one that begins again inside itself",
         [b"a", b"b", b"c"], ["", "", "a", ""], "stop", (1, 1, 1, 1, 3, 1), (0, 0, 1),
         ids=[0, 0, 0, 1], stops={"stop_token_sequences": ((0, 0, 1),)},
     ),
@@ -390,7 +390,7 @@ SEQUENCES = [
         ids=[0, 1, 99, 0], special=frozenset({1}), stops={"stop_token_sequences": ((1, 99, 0),)},
     ),
     Row(
-        "a string that is complete before ends the stream, and the jail comes out before it",
+        "a string that is complete before ends the stream, and the jailed text is output before it",
         [b"a", b"bc", b"d"], ["", "ab"], "stop", (2, 3, 2, 3, 1, 1), "c",
         stops={"stop_token_sequences": ((0, 1, 2),), "stop": ("c",)},
     ),
@@ -520,7 +520,7 @@ GATES = [
         stops={"stop": ("x",), "enable_stops_after": "</think>"},
     ),
     Row(
-        "end of sequence that is named as a stop is no more than that while the gate is closed",
+        "end of sequence that is named as a stop is only end of sequence while the gate is closed",
         [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
         stops={
             "eos_token_ids": (1,), "visible_stop_token_ids": (1,), "enable_stops_after": "never",
@@ -814,7 +814,7 @@ def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool)
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SUBJECTS, "bpe_suffix"])
 def test_a_sequence_after_each_token(name: str) -> None:
-    """Some tokens end in a space that only another one brings out: cut with the sequence."""
+    """Some tokens end in a space that only the next one completes: cut with the sequence."""
     subject = subject_named(name)
     known = [i for i in range(60) if subject.tokenizer.piece(i) is not None]
     for sequence in itertools.product(known[:: len(known) // 3 + 1], repeat=2):

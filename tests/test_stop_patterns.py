@@ -1,8 +1,8 @@
 r"""Stop regexes: against the slow reference, where ``re`` itself is asked; and case by case.
 
-The reference tries out whether a text may become a match. It can do so exactly for patterns that
-have no dead ends: what they look back at is their beginning. Of others only what ends the stream is
-compared, and that nothing of a stop is given out.
+The reference tests whether a text may become a match. This is exact for patterns that look back
+only at their beginning. For other patterns only the end of the stream is compared, and that no part
+of a stop is output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.stop_reference import Conditions, Options, Situation, Table, may_beco
 from tests.strategies import cuts
 from tests.support.zoo import UNCOMPILED
 
-# --- what the laws are tried on -------------------------------------------------------------------
+# --- the cases of the laws ------------------------------------------------------------------------
 
 TOKENS = (b"<s>", b"a", b"b", b"-", b"ab", b"ba", b"aab", b"b-a", b"-b", b"bb-", b"\n", b"A", b"")
 CUT = ("é".encode(), b"a\xc3", b"\xa9b", b"\xff", b"-\xe4", b"\xbd\xa0a")
@@ -49,7 +49,7 @@ LEADING = (
 )  # fmt: skip
 """What a pattern may look back at."""
 MOST_LETTERS = 5
-"""The reference tries to complete a match by so many."""
+"""The letters with which the reference tries to complete a match."""
 
 
 MOST = 6
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
     text: str
     letters: int = 1
-    """At most so many complete it, from wherever in it a text ends."""
+    """The most letters that complete a match, from any place in it."""
 
 
 def _joined(parts: Sequence[Part]) -> Part:
@@ -108,7 +108,7 @@ def patterns(draw: st.DrawFn, *, leading: Sequence[str] = LEADING, endless: bool
 
 
 def refusal(conditions: Conditions) -> str:
-    """Why the patterns are refused, or nothing."""
+    """Why the patterns are rejected, or nothing."""
     try:
         read_patterns(conditions.stop_regex, conditions.max_match_length)
     except ValueError as error:
@@ -528,7 +528,7 @@ CASES = [
         ["a", "b"], ["", "ab"], conditions={"stop_regex": "abc", "max_tokens": 2},
     ),
     Case(
-        "what a release brings out may complete a match",
+        "released text may complete a match",
         ["a", b"\xe4\xbd"], ["", ""], "a\ufffd", (0, 2, 0, 4, 1, 0), flush="",
         conditions={"stop_regex": "a\ufffd"},
     ),
@@ -576,7 +576,7 @@ def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None
         assert text[match.start : match.end] == "\n\nUser 12:"
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- what is rejected -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A warning points to the line that called streamdec, whatever is between."""
+"""A warning points to the line that called streamdec, through any calls between."""
 
 from __future__ import annotations
 

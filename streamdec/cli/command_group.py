@@ -151,9 +151,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        say(f"Error: {' '.join(str(error).split())}")
+        say(f"Error: {_told(error)}")
         _give_up_output()
         return CANNOT_BEGIN
+
+
+def _told(error: OSError) -> str:
+    """Return the message of ``error``, which begins with the name of the file."""
+    told = str(error)
+    if error.strerror and error.filename is None:
+        told = error.strerror
+    elif error.strerror and error.filename2 is None and not isinstance(error.filename, int):
+        told = f"{click.format_filename(error.filename)}: {error.strerror}"
+    return " ".join(told.split())
 
 
 def _advised(error: click.ClickException) -> click.ClickException:

@@ -352,13 +352,18 @@ class Machine(Walk):
         self._row = table.row(at.state)
         self._marks, self._shield = linked(at.marks), at.shield
         self._go(at.matching)
-        if live:
-            if not set(live) & stops.ids:
-                raise ValueError("the live tokens do not begin a sequence of these conditions")
-            for token_id in live:
-                self._examine(token_id)
-            if not self._live or list(self._live[0].node.ids) != live:
-                raise ValueError("the live tokens do not begin a sequence of these conditions")
+        if live and not self._takes_live(live):
+            raise ValueError("the live tokens do not begin a sequence of these conditions")
+
+    def _takes_live(self, token_ids: list[int]) -> bool:
+        """Step the live tokens of a snapshot; return whether they begin a sequence."""
+        if not set(token_ids) & self._stops.ids:
+            return False
+        for token_id in token_ids:
+            self._examine(token_id)
+            if self._end is not None:
+                return False
+        return bool(self._live) and list(self._live[0].node.ids) == token_ids
 
     def __repr__(self) -> str:
         state = f"held {self.held!r}, jailed {self.jailed!r}"

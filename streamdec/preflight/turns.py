@@ -26,7 +26,7 @@ FIRST = "qzfirstzq"
 
 PROFILE = "classic"
 """transformers 4.57 to 5.20, which vLLM and SGLang pin."""
-NOW = datetime(2024, 7, 26, 12)  # noqa: DTZ001 - templates are told a time without a zone
+NOW = datetime(2024, 7, 26, 12)  # noqa: DTZ001 - templates get a time without a zone
 STANDARD_NAMES = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )

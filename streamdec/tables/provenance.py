@@ -138,12 +138,12 @@ def held_after_prompt(
 def held_after(
     rule: TokenRule, state: State, found: Contribution, pending: int, tails: tuple[Ages, ...] = ()
 ) -> Held:
-    """Return what is held after a token that brought ``found`` out in ``state``.
+    """Return what is held after a token that completed ``found`` in ``state``.
 
     Args:
         rule: of the table.
         state: before the token.
-        found: what the token brought out.
+        found: the text that the token completed.
         pending: how many bytes it left pending.
         tails: the ages of what the replacers withhold after it, counted from the token.
     """

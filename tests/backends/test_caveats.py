@@ -62,7 +62,7 @@ def test_specials_that_the_normalizer_changes() -> None:
     if library.id_to_token(end_id) == "</S>":  # before tokenizers 0.23.1
         assert (first.tokens, first.changes_text) == ({end_id: "</S>", other_id: "Tool"}, False)
         return
-    # What is said of them is so.
+    # What the caveats say is true.
     assert first.tokens == {end_id: "</S>"}
     assert tokenizer.decode([end_id], skip_special_tokens=True) == "</s>"
     assert "does not skip them" in first.follows

@@ -170,7 +170,7 @@ async def test_the_event_loop_gets_what_encode_gives(made: BaseTokenizer) -> Non
         assert [await made.aencode(text, **options) for text in texts] == expected
 
 
-# --- what is no text ------------------------------------------------------------------------------
+# --- not a text -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])

@@ -1,4 +1,4 @@
-"""Tokenizers with equal fingerprints decode alike; a snapshot of another tokenizer is refused."""
+"""Tokenizers with equal fingerprints decode alike; a snapshot of another tokenizer is rejected."""
 
 from __future__ import annotations
 

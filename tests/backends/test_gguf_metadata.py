@@ -57,7 +57,7 @@ def test_a_part_or_another_file_is_an_error_and_never_more(
     try:
         read(bytes(content[:cut]), tmp_path, data.draw(st.sampled_from(["", "b", "x"])))
     except TokenizerLoadError as error:
-        assert "file.gguf" in str(error)  # noqa: PT017 (what is no error is as good)
+        assert "file.gguf" in str(error)  # noqa: PT017 (no error is fine, too)
 
 
 def number(value: int) -> bytes:
@@ -144,6 +144,6 @@ def test_a_file_that_shrinks_while_it_is_read(
 
 
 def _believing(size: int) -> Callable[..., None]:
-    """A reader that takes a file for this large, whatever it is."""
+    """A reader that assumes that a file has this size."""
     honest = gguf_metadata._Reader.__init__
     return lambda self, file, _: honest(self, file, size)

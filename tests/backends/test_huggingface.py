@@ -735,7 +735,7 @@ def test_an_existing_tokenizer_is_used_as_it_is() -> None:
 
 
 class FastTokenizerOfTransformers:
-    """As far as we look at one."""
+    """The part of a decoder that streamdec reads."""
 
     name_or_path = "some/model"
 
@@ -842,7 +842,7 @@ def test_what_it_says_of_itself() -> None:
 
 
 def test_a_panic_becomes_an_ordinary_error() -> None:
-    """Strip with a stop panics on an empty text, with an exception that is no Exception."""
+    """Strip with a stop panics on an empty text, with an exception that is not an Exception."""
     tokenizer = wrapped("strip_stop")
     with pytest.raises(TokenizerLibraryError, match="PanicException") as caught:
         tokenizer.decode([])

@@ -58,7 +58,7 @@ def byte_level(**changes: Any) -> str:
 
 
 def lie_about(is_wrong: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let fastokens give other ids, none, for the texts that are said to be wrong."""
+    """Make fastokens return no ids for the texts that are marked as wrong."""
     honest = FastEncoder.ids
 
     def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
@@ -248,7 +248,7 @@ def test_the_guard_does_not_depend_on_the_probes(monkeypatch: pytest.MonkeyPatch
 def test_other_ways_of_encoding_are_compared_on_some_texts(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever they spell; the ids that are given for the first way are right."""
+    """For any texts; the ids of the first way are right."""
     honest, seen = FastEncoder.ids, 0
 
     def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
@@ -469,7 +469,7 @@ def test_strict_needs_to_know_while_loading(fast: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 @needs_fastokens
 def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None:
-    """Its thread is no daemon, and one that is killed inside a library would abort the process."""
+    """Its thread is not a daemon: one that is killed inside a library would abort the process."""
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     program = (
         "import sys, time, threading\n"
@@ -480,7 +480,7 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
         "    threading.main_thread().join()\n"
         "    return probes(tokenizer)\n"
         "def compared(*_, **__):\n"
-        "    print('it goes on')\n"
+        "    print('it continues')\n"
         "_fastokens_check.probes_of = slowly\n"
         "_fastokens.FastEncoder.ids = compared\n"
         "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"

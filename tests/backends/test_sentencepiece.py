@@ -54,7 +54,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def draw_ids(data: st.DataObject, theirs: Any) -> list[int]:
-    """No control pieces; a text begins with a word, where nobody's rules differ."""
+    """No control pieces; a text begins with a word, where all rules are the same."""
     known = range(theirs.GetPieceSize())
     silent = [i for i in known if theirs.IsControl(i)]
     usual = [i for i in known if i not in silent]
@@ -258,7 +258,7 @@ print("done")
 
 
 def test_damaged_models_end_in_an_error_of_ours() -> None:
-    """In a process of its own: the library is written in C++."""
+    """In its own process: the library is written in C++."""
     command = [sys.executable, "-c", HOSTILE]
     found = subprocess.run(command, input=content("llama"), capture_output=True, check=False)
     assert found.stdout.decode().strip() == "done", found.stderr.decode()[-2000:]

@@ -59,7 +59,7 @@ def measured(frontend: Frontend, *names: str) -> Report:
 
 
 class Fake:
-    """Gives the ids of one word after the other; keeps what it was asked."""
+    """Returns the ids of one word after the other, and records its calls."""
 
     def __init__(self, name: str) -> None:
         self.name = name

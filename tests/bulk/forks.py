@@ -1,6 +1,6 @@
-"""All that is tried in forks: ``python -m tests.bulk.forks FOLDER`` prints it as JSON.
+"""The cases in forked processes: ``python -m tests.bulk.forks FOLDER`` prints the results as JSON.
 
-One process for all of them, as to begin one takes longer than what is tried.
+One process runs all of them, because to start one takes longer than a case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 def full_disk(folder: Path, target_format: Format, note: Path) -> None:
-    """Notes what is said when the system refuses to write more, and what a second run gives."""
+    """Write the error of a full disk, and the result of a second run, to ``note``."""
     small_blocks()
     target = folder / f"full.{target_format}"
     one = Job(folder / "in.parquet", target, BulkDecoder(TOKENIZER), "parquet", target_format)

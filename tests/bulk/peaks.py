@@ -25,7 +25,7 @@ COUNT = 150
 
 
 def write(path: Path, count: int) -> None:
-    """One row group or batch, so that it is not the file that bounds what is read at a time."""
+    """One row group or batch, so that the size of the file does not bound a read."""
     if path.suffix == ".jsonl":
         path.write_text(f"{json.dumps(ROW)}\n" * count, "utf-8")
         return

@@ -58,7 +58,7 @@ def subject(name: str) -> Subject:
 
 
 def decoded(tokenizer: Any, rows: Rows, skip: bool = True) -> list[str | None]:
-    """The judge."""
+    """The oracle."""
     decode: Callable[..., str] = tokenizer.decode
     return [None if row is None else decode(list(row), skip_special_tokens=skip) for row in rows]
 
@@ -608,7 +608,7 @@ def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> Sto
 @pytest.mark.parametrize("path", [pytest.param(None, id="mock"), *REAL])
 @pytest.mark.parametrize("unknown_ids", ["skip", "replace"])
 def test_rows_end_as_streams_do_with_stops_of_every_kind(path: Any, unknown_ids: Any) -> None:
-    """Random rows and conditions, each row compared with a decoder of its own."""
+    """Random rows and conditions, each row compared with its own decoder."""
     tokenizer: Any = TOKENIZER
     if path:
         tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)

@@ -187,7 +187,7 @@ IDS_OF = {
 
 OLD_PYARROW = int(pa.__version__.partition(".")[0]) < 26
 NOT_YET = "byte ranges not supported for type list_view|Lists with non-zero length null components"
-"""What such a one says of some of them, whatever is done with them."""
+"""Errors of older versions of pyarrow for some of these arrays."""
 
 
 @pytest.mark.parametrize("kind", IDS_OF)
@@ -271,7 +271,7 @@ def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
 def test_what_a_dictionary_has_once_is_not_in_memory_for_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A prompt of many answers: the file is tiny, whatever it says of its size."""
+    """A prompt of many answers: the file is tiny, although it declares a large size."""
     monkeypatch.setattr(formats, "BLOCK_BYTES", 10**6)
     count, prompt = 5_000, "x" * 1_000
     table = pa.table({"prompt": [prompt] * count, "token_ids": [[0]] * count})
@@ -394,7 +394,7 @@ def test_an_input_that_changes_while_it_is_read_is_told(one: Job) -> None:
 
 def test_an_old_output_stays_until_the_new_one_is_whole(one: Job, tmp_path: Path) -> None:
     one.target.write_text("old")
-    opened = tmp_path / "as whoever has opened it sees it"
+    opened = tmp_path / "as a process that opened it sees it"
     opened.hardlink_to(one.target)
     with pytest.raises(Cut):
         one.run("overwrite", cut)
@@ -409,7 +409,7 @@ def test_an_old_output_stays_until_the_new_one_is_whole(one: Job, tmp_path: Path
 
 @pytest.mark.thorough
 def test_a_full_disk_is_an_error_and_leaves_nothing(forks: dict[str, Any]) -> None:
-    """The system refuses to write more, as it does on a full disk."""
+    """The system cannot write more, as on a full disk."""
     assert {*forks["disks"]} == {*FORMATS}
     for said, left, rows_in_the_end in forks["disks"].values():
         assert re.fullmatch(r"\[Errno 27\] File too large: '.*/full\.\w+\.streamdec-part'", said)

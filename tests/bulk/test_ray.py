@@ -58,7 +58,7 @@ def check(rows: Any) -> None:
 
 def test_the_example_of_the_page(folder: Path) -> None:
     (code,) = Page("docs/how-to/decode-a-dataset.md").of_kind("python ray")
-    # Workers have folders of their own.
+    # Each worker has its own folder.
     code = code.replace('"./model"', repr(str(folder)))
     session: dict[str, Any] = {}
     exec(code.replace('"answers.parquet"', repr(str(folder / "answers"))), session)

@@ -24,7 +24,7 @@ REASON = "the dependency group datasets is not installed"
 
 @pytest.fixture
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder with what the page speaks of."""
+    """A folder with the files that the page names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in ("model", "rollouts"):

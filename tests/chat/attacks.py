@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a template is read more easily in one line
-"""Templates of attackers, by what they are after. Each must end as an error, at little cost.
+"""Templates of attackers, by their purpose. Each must end as an error, at little cost.
 
 The limits come from the operating system, so a few operations of each kind are enough.
 

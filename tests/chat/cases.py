@@ -27,7 +27,7 @@ class Role(str, Enum):  # noqa: UP042 - as most code in use has it
 
 
 class Number(int):
-    """A scalar of a class of its own."""
+    """A scalar of another class."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Message:
 
 
 class Opaque:
-    """What is no data."""
+    """A value that is not data."""
 
 
 USER = [{"role": "user", "content": "What is 2+2?"}]
@@ -189,7 +189,7 @@ CONTRACT: dict[str, Case] = {
         "{{ x | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}",
         "x": {"é": [], "a": {}},
     },
-    "tojson of what is no number": {
+    "tojson of a value that is not a number": {
         "template": "{{ x | tojson }}",
         "x": [float("nan"), float("inf")],
     },
@@ -504,7 +504,7 @@ def all_cases() -> Iterator[tuple[str, Case]]:
 
 
 def template_of(case: Case) -> Any:
-    """The template of ``case``; that of a file as it is read."""
+    """The template of ``case``; that of a file is read from it."""
     template = case["template"]
     if isinstance(template, str) and template.startswith("@"):
         return (DATA / "templates" / f"{template[1:]}.jinja").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every case that was put to transformers gives the same here, in both profiles."""
+"""Each case gives the same text here as in transformers, in both profiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from tests.chat import cases
 
-NOW = datetime(*cases.NOW)  # noqa: DTZ001 - templates are told the local time
+NOW = datetime(*cases.NOW)  # noqa: DTZ001 - templates get the local time
 CASES = dict(cases.all_cases())
 GOLDENS = json.loads(cases.GOLDENS.read_text(encoding="utf-8"))
 PROFILES = ("classic", "hardened")

@@ -108,7 +108,7 @@ def test_an_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> Non
 def test_each_attack_ends_within_the_limits(
     attacked: ChildPool, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an error of ours, or as a text that is no larger than allowed."""
+    """An error of streamdec, or a text that is not larger than allowed."""
     end_of(attacked, name)
     monkeypatch.setattr(attacked, "limits", ChildLimits())
     text, _ = render_isolated("{{ 1 + 1 }}", {}, profile="classic", pool=attacked)
@@ -118,7 +118,7 @@ def test_each_attack_ends_within_the_limits(
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_sandbox_refuses_changes_nothing(attacked: ChildPool, name: str) -> None:
-    """An escape is refused; a change of the messages is refused, or is one of a copy."""
+    """An escape is rejected; a change of the messages is rejected, or changes a copy."""
     error = end_of(attacked, name)
     assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
     if name in attacks.ESCAPES:
@@ -524,7 +524,7 @@ os.kill(os.getpid(), 9)
     deadline = time.monotonic() + 60  # after which it is taken to hang
     while child.exists() and time.monotonic() < deadline:
         state = (child / "stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":  # ended; whoever took it over has not asked yet
+        if state == "Z":  # ended; the process that took it over has not asked yet
             return
         time.sleep(0.02)
     assert not child.exists()

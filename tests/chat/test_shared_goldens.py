@@ -62,7 +62,7 @@ def test_the_environment_is_that_of_transformers(name: str) -> None:
 
 def check(name: str, profile: str) -> None:
     case = CONTRACT[name]
-    now = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates are told the local time
+    now = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates get the local time
     context = {"messages": [], **case.get("context", {})}
     template = ChatTemplate(case["template"], profile=profile, now=now)
     asked = {"messages": context.pop("messages"), "kwargs": context}
@@ -80,7 +80,7 @@ def test_the_template_that_is_chosen_is_that_of_transformers(name: str, profile:
         with pytest.raises(ChatTemplateError, match="no chat template"):
             template.render(messages, **options)
     else:
-        # The templates of the cases are their own rendering, but for the literal.
+        # The templates of the cases are their own rendering, except the literal.
         chosen = {"{{ 1 }}": "1"}.get(expected["chosen"], expected["chosen"])
         assert template.render(messages, **options) == chosen
 

@@ -1,4 +1,4 @@
-"""Where a template is from: which file wins, and what is said of it."""
+"""The source of a template: which file is used, and its origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ChatTemplate``: what is given stays as it is, what fails says where, threads may share it."""
+"""``ChatTemplate``: arguments are not changed, errors name the line, threads may share it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamdec.errors import ChatTemplateError, StreamdecError
 from tests.chat import cases
 
 USER = [{"role": "user", "content": "Hi"}]
-NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates are told the local time
+NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates get the local time
 CHATML = (cases.DATA / "templates" / "chatml.jinja").read_text("utf-8")
 PROFILES = ("classic", "hardened")
 
@@ -86,7 +86,7 @@ def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
 @pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("value", ["dict(a=1)", "range(3)", "range(0)", "namespace()"])
 def test_output_that_is_no_text_is_an_error_of_ours(value: str, isolate: bool) -> None:
-    """A call block gives out whatever the call gives."""
+    """A call block outputs the result of the call."""
     with pytest.raises(ChatTemplateError, match="TypeError") as raised:
         ChatTemplate("a{% call " + value + " %}{% endcall %}", isolate=isolate).render(USER)
     assert raised.value.code != "CHAT_TEMPLATE_CHILD_DIED"
@@ -220,7 +220,7 @@ def test_what_contains_itself_is_an_error() -> None:
         ChatTemplate("{{ messages[0].role }}", profile="hardened").render([message])
 
 
-# --- what is given stays as it is -----------------------------------------------------------------
+# --- arguments are not changed --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -287,7 +287,7 @@ def test_the_time_is_that_which_is_given() -> None:
 
 
 def test_the_time_is_the_local_one_if_none_is_given() -> None:
-    before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - as templates are told it
+    before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - as templates get it
     told = ChatTemplate("{{ strftime_now('%Y-%m-%dT%H:%M:%S') }}").render(USER)
     assert before <= datetime.fromisoformat(told) <= datetime.now()  # noqa: DTZ005
 
@@ -375,7 +375,7 @@ def test_a_template_can_be_sent_to_another_process() -> None:
     assert (again.profile, again.isolate, again.origin) == ("hardened", False, template.origin)
 
 
-# --- in a process of its own ----------------------------------------------------------------------
+# --- in its own process ---------------------------------------------------------------------------
 
 
 def test_an_isolated_template_renders_the_same() -> None:

@@ -189,7 +189,7 @@ def test_a_template_may_be_set_and_taken_back(tmp_path: Path) -> None:
     assert tokenizer.apply_chat_template(USER, x=1) == "set 1"
     tokenizer.set_chat_template(ChatTemplate("ready", profile="hardened"))
     assert tokenizer.apply_chat_template(USER) == "ready"
-    tokenizer.set_chat_template(now=datetime(1999, 1, 1))  # noqa: DTZ001 - as templates are told it
+    tokenizer.set_chat_template(now=datetime(1999, 1, 1))  # noqa: DTZ001 - as templates get it
     assert tokenizer.apply_chat_template(USER) == "1999"
     tokenizer.set_chat_template("{{ bos_token }}", special_tokens={"bos_token": "B"})
     assert tokenizer.apply_chat_template(USER) == "B"

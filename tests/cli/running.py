@@ -1,4 +1,4 @@
-"""Running the command, in this process and in one of its own."""
+"""Running the command, in this process and in its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DATA = Path(streamdec.cli.__file__).parent / "data"
 TOKENIZER = DATA / "demo_tokenizer.json"
 DEMO_TEXT = (DATA / "demo_text.txt").read_text(encoding="utf-8")
 LIBRARY = Tokenizer.from_file(str(TOKENIZER))
-"""The demo's tokenizer as its own library has it: the judge."""
+"""The demo's tokenizer as its own library has it: the oracle."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a terminal shows of what was written to it: as much of a terminal as a live row needs."""
+"""The screen of a terminal after some output: only the parts that a live row needs."""
 
 from __future__ import annotations
 

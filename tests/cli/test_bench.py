@@ -274,7 +274,7 @@ def test_a_broken_backend_is_a_difference() -> None:
 
 
 def test_the_library_is_told_apart(monkeypatch: pytest.MonkeyPatch, text: Path) -> None:
-    """What is wrong with a rival is said, and is no failure of ours."""
+    """A fault of another decoder is shown, and is not a failure of streamdec."""
 
     class Forgetful(entrants.Library):
         def texts(self, token_ids: Sequence[int]) -> list[str]:

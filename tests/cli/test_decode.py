@@ -132,7 +132,7 @@ def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> 
 
 
 def test_rows_are_those_of_streams(decode: Decoding) -> None:
-    """A row that the tokenizer's ``decode`` gives is the same, whatever its ids."""
+    """A row has the text of the tokenizer's ``decode``, for any ids."""
     draw = random.Random(7)
     rows = [[draw.randrange(UNKNOWN) for _ in range(draw.randrange(9))] for _ in range(300)]
     tokenizer = load_tokenizer(TOKENIZER, fast="off")
@@ -451,7 +451,7 @@ def test_a_tokenizer_that_cannot_be_read_is_one_clear_line(
 
 
 def test_a_folder_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
-    """In a process of its own, so that no library writes more than the command."""
+    """In its own process, so that no library writes more than the command."""
     result = run_process("decode", "--tokenizer", tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith(b"Error: ")

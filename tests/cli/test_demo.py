@@ -1,4 +1,4 @@
-"""``streamdec demo``: plain text into a pipe, live rows on a terminal, and nothing of the stop."""
+"""``streamdec demo``: plain text into a pipe, live rows on a terminal, and no part of the stop."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_command_imports_no_other() -> None:
 
 
 def test_every_command_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Some load no tokenizer that encodes, another has commands of its own.
+    # Some load no tokenizer that encodes, and one is a group of commands.
     for name in {*command_group.COMMANDS} - {"demo", "preflight", "chat", "completion"}:
         out = run(monkeypatch, name, "--help").out
         assert "--fast [off|now|background]" in out
@@ -128,7 +128,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(tmp_path: Path)
 
 
 def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
-    # Of what runs in the background shells may ignore it, and so would what it starts.
+    # Shells may ignore it for background jobs, which the child processes would inherit.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(
@@ -165,14 +165,26 @@ def test_streams_that_were_closed_before_the_start_do_no_harm(redirection: str) 
     assert result.stderr == b""
 
 
-def test_an_error_of_the_system_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "No space left on device"),
+        (["a b.txt"], "a b.txt: No space left on device"),
+        ([b"a"], "a: No space left on device"),
+        ([3], "[Errno 28] No space left on device: 3"),
+        (["a", None, "b"], "[Errno 28] No space left on device: 'a' -> 'b'"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, names: list[Any], told: str
+) -> None:
     @click.command("full")
     def full() -> None:
-        raise OSError(28, os.strerror(28))
+        raise OSError(28, os.strerror(28), *names)
 
     monkeypatch.setitem(command_group.commands.commands, "full", full)
     result = run(monkeypatch, "full")
-    assert result.err == "Error: [Errno 28] No space left on device\n"
+    assert result.err == f"Error: {told}\n"
     assert result.status == 2
 
 

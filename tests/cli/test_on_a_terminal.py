@@ -51,7 +51,7 @@ def written(
         while True:
             try:
                 part = os.read(ours, 65536)
-            except OSError:  # how Linux says that nobody writes any more
+            except OSError:  # how Linux says that no process writes any more
                 break
             if not part:
                 break

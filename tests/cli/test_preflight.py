@@ -408,7 +408,7 @@ def test_the_line_in_what_is_no_json_is_none_or_one(text: str) -> None:
     assert line_of_pointer(text, "/a") in (None, 1)
 
 
-# --- whatever is in a folder ----------------------------------------------------------------------
+# --- any files in a folder ------------------------------------------------------------------------
 
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
@@ -475,7 +475,7 @@ def test_on_a_terminal_it_is_coloured_and_as_wide_as_that(folder: Folder) -> Non
     assert max(map(len, rows)) <= 72
     assert "\x1b[1;31m" in out, "an error is bold and red"
     action = next(i for i, row in enumerate(rows) if row.startswith("    → "))
-    assert rows[action + 1].startswith(" " * 6), "what goes on is indented"
+    assert rows[action + 1].startswith(" " * 6), "what continues is indented"
     assert rows[action + 1][6] != " "
     sources = next(i for i, row in enumerate(rows) if row.startswith("    vllm 0.33.0"))
     column = rows[sources].index("tokenizer_config.json")

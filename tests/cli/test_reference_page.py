@@ -70,7 +70,7 @@ def _there(folder: Path, word: str) -> Path | str:
 
 
 def test_the_short_texts_are_those_of_the_commands() -> None:
-    """Written down once more, so that listing the commands imports none."""
+    """They are written twice, so that listing the commands imports none of them."""
     context = root_context()
     for name, told in command_group.COMMANDS.items():
         assert told.endswith(".")

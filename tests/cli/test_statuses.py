@@ -58,10 +58,10 @@ WELL = {
 """A run of each command that goes well."""
 
 ENDS = {name: arguments for name, arguments in WELL.items() if name != "serve"}
-"""The same, but for what goes on until it is told to end (tests/server tells it)."""
+"""The same, except the command that runs until a signal ends it (see tests/server)."""
 
 OUTPUT = {name: arguments for name, arguments in ENDS.items() if name != "bench"}
-"""And but for what takes long and writes as the others do."""
+"""And except commands that take long and write as the others do."""
 
 NOT_WELL = {
     "bulk": ["bulk", "--tokenizer=.", "--input-format=jsonl", "bad", "texts.jsonl"],
@@ -190,7 +190,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
             stderr=subprocess.PIPE,
             check=False,
         )
-    assert done.stderr == b"Error: [Errno 28] No space left on device\n"
+    assert done.stderr == b"Error: No space left on device\n"
     assert done.returncode == statuses.CANNOT_BEGIN
 
 

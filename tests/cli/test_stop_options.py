@@ -1,4 +1,4 @@
-"""``streamdec decode --stop`` and its companions: where a text ends, and who is told why."""
+"""``streamdec decode --stop`` and its companions: where a text ends, and which reason is shown."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_texts_with_the_same_ids_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 
 @needs_fastokens
 def test_the_smallest_difference_is_shown(crooked: Path) -> None:
-    """In a process of its own, as a user would run it."""
+    """In its own process, as a user would run it."""
     text = "Größe " * 2_000 + "quick" + " sl\np" * 3_000
     prompts = ["jump ! Größe", text]
     result = subprocess.run(

@@ -61,7 +61,7 @@ class LosesInBatches(DecodeStream):
 
 
 class LosesInStep(DecodeStream):
-    """What one token brings out is lost."""
+    """The text that one token completes is lost."""
 
     __slots__ = ()
 
@@ -165,7 +165,7 @@ def test_the_character_is_the_first_that_differs(
     texts = DecodeStream(HuggingFaceTokenizer(TOKENIZER)).step_batch(IDS)
     before = "".join(texts[:LOST])
     after = "".join(texts[LOST + 1 :])
-    assert texts[LOST], "a token that brings out text"
+    assert texts[LOST], "a token that completes text"
     assert after[0] != texts[LOST][0], "and other text than the next"
     assert one.position == len(before)
     end = len(before) + 20
@@ -192,7 +192,7 @@ def test_what_is_found_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.error == one.error
 
 
-# --- the judge ------------------------------------------------------------------------------------
+# --- the oracle -----------------------------------------------------------------------------------
 
 
 class Crooked(MockTokenizer):
@@ -234,7 +234,7 @@ def test_eager_text_of_bad_bytes_is_compared_with_itself(monkeypatch: pytest.Mon
     tried = Streaming(HuggingFaceTokenizer(library))
     assert tried.difference(bad, random.Random("0")) is None
     assert tried.unjudged == 1
-    # Its ways are compared all the same.
+    # Its ways are still compared.
     monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     assert tried.difference(bad, random.Random("0")) is not None
 

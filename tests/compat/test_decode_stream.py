@@ -1,6 +1,6 @@
 """The stream under the library's interface, beside the library's own.
 
-The judge is the library's ``decode``; its stream is asked too, wherever it can be right.
+The oracle is the library's ``decode``; its stream is also compared where it is correct.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_any_ids_give_what_decode_gives(name: str) -> None:
 
 
 def test_a_run_that_turns_out_bad_stops_their_stream_and_not_ours() -> None:
-    """vllm-project/vllm#17448: its stream is begun anew then."""
+    """vllm-project/vllm#17448: its stream is begun again then."""
     tokenizer = ZOO["byte_fallback"]()
     names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
     ids = [tokenizer.token_to_id(name) or 0 for name in names]

@@ -34,7 +34,7 @@ def tokenizer() -> Tokenizer:
 
 
 def leaks(tokenizer: Any) -> bool:
-    """Whether the stream that is found gives out a prompt that ends within a character."""
+    """Whether the patched stream outputs a prompt that ends inside a character."""
     ids = tokenizer.encode("Größe 😀").ids
     stream = place()(ids=ids[:-1], skip_special_tokens=True)
     text: str = stream.step(tokenizer, ids[-1])
@@ -128,7 +128,7 @@ def test_what_it_cannot_read_of_fastokens_is_decoded_by_it(
 def test_that_of_fastokens_over_ours_that_is_undone_first(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays, and what it puts back is as good as the library's."""
+    """It stays, and what it restores works like the library's."""
     patch = patch_decode_stream()
     replaced = place()
     monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)

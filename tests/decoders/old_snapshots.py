@@ -44,7 +44,7 @@ def pieces(rule: DecodingRule | TextRules, *texts: str) -> MockTokenizer:
 
 @dataclass(frozen=True)
 class Kind:
-    """A stream to take a snapshot of, and what it is to say afterwards."""
+    """A stream to take a snapshot of, and its expected text afterwards."""
 
     tokenizer: Decoder
     before: tuple[int, ...]
@@ -71,7 +71,7 @@ MARKS = ("▁a", "▁b", "<0xE4>", "<0xBD>", "<0xA0>")
 KINDS: dict[str, Kind] = {
     "at rest": Kind(RAW, (0, 1), (2, 3, 4)),
     "fresh": Kind(RAW, (), (0, 1)),
-    "within a character": Kind(RAW, (0, 2, 5, 99, 3), (5, 4, 0)),
+    "inside a character": Kind(RAW, (0, 2, 5, 99, 3), (5, 4, 0)),
     "after a prompt": Kind(RAW, (), (4, 0), prompt=(0,) * 9 + (2, 3)),
     "finished": Kind(RAW, (0, 2), (), flushed=True),
     "other options": Kind(

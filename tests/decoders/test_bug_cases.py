@@ -21,7 +21,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.j
 
 
 class Case(NamedTuple):
-    """The tokens of one bug, and the text that should have come out."""
+    """The tokens of one bug, and the correct text."""
 
     tokens: list[bytes]
     skip: list[int]

@@ -1,4 +1,4 @@
-"""The nouns that come out of a stream."""
+"""The objects that a stream yields."""
 
 from __future__ import annotations
 

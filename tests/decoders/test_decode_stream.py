@@ -309,7 +309,7 @@ def test_bytes_and_text_may_be_mixed(tokenizer: MockTokenizer) -> None:
     assert stream.step(REST) == "你"
 
 
-# --- spans ------------------------------------------------------------------------------------
+# --- spans ----------------------------------------------------------------------------------------
 
 
 def test_spans_are_drained(tokenizer: MockTokenizer) -> None:

@@ -1,7 +1,7 @@
 """Law 19 as it is written, beside SectionDecoder: any tokens, conditions, markers and releases.
 
-What is decided, and by which tokens, is asked of ``tests/stop_model.py``. What of it is output is
-asked of a StopSequenceDecoder.
+``tests/stop_model.py`` gives the decided text and its tokens. A StopSequenceDecoder gives the part
+of it that is output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots: old ones restore, others are refused by name, and nothing hostile gets through."""
+"""Snapshots: old ones restore, errors name wrong ones, and hostile ones do no harm."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_restoring_leaves_the_snapshot_as_it_was() -> None:
 
 # --- size -----------------------------------------------------------------------------------------
 
-ORDINARY = ["at rest", "fresh", "within a character", "after a prompt", "later token", "exact run"]
+ORDINARY = ["at rest", "fresh", "inside a character", "after a prompt", "later token", "exact run"]
 
 
 @pytest.mark.parametrize("name", ORDINARY)
@@ -101,7 +101,7 @@ def test_another_tokenizer_is_named() -> None:
 
 def test_an_equal_tokenizer_will_do() -> None:
     twin = MockTokenizer.from_tokens(BYTES, special_ids=[5])
-    stream = DecodeStream.restore(twin, OLD["within a character"]["snapshot"])
+    stream = DecodeStream.restore(twin, OLD["inside a character"]["snapshot"])
     assert stream.tokenizer is twin
     assert stream.step(4) == "你"
 

@@ -25,7 +25,7 @@ SHARED = ROOT.parent / "shared" / "bug-cases" / "cases.jsonl"
 
 @dataclass(frozen=True)
 class Case:
-    """A row: what is fed, and what must come of it."""
+    """A row: the tokens, and the expected result."""
 
     name: str
     tokens: list[bytes]
@@ -97,7 +97,7 @@ def _without_empty_stops(case: Case) -> Case:
 
 @pytest.fixture(params=ROWS, ids=lambda case: case.name)
 def case(request: pytest.FixtureRequest) -> Case:
-    """The row; one with an empty stop is refused first, and then tried without it."""
+    """The row; an empty stop is an error, and then the row is tested without it."""
     row: Case = request.param
     usable = _without_empty_stops(row)
     if usable != row:

@@ -1,4 +1,4 @@
-"""StopSequenceDecoder on cases made by hand: what the laws once did not reach."""
+"""StopSequenceDecoder with cases by hand, which the random ones did not find."""
 
 from __future__ import annotations
 

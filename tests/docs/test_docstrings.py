@@ -57,7 +57,7 @@ def folder_of_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Runner(doctest.DocTestRunner):
-    """Stops at the first example that says otherwise, or that raises what it does not say."""
+    """Stop at the first example that differs, or that raises an error that it does not show."""
 
     def __init__(self) -> None:
         super().__init__(verbose=False)
@@ -107,7 +107,7 @@ def test_an_example_says_what_comes_out() -> None:
     ] == []
 
 
-# --- what is said of everything public ------------------------------------------------------------
+# --- the docstrings of public names ---------------------------------------------------------------
 
 
 @cache
@@ -222,7 +222,7 @@ def _parameters_of(member: Member) -> list[str]:
 
 
 def test_what_is_raised_is_said() -> None:
-    """As far as it shows in the function and its private helpers."""
+    """Only in the function and its private helpers."""
     missing = [
         f"{member.path}: {error}"
         for member in _members()

@@ -84,7 +84,7 @@ def an_open_character_is_held() -> None:
 
 
 def it_is_known_by_its_bytes() -> None:
-    """A genuine U+FFFD, as a model may write it, is no open character."""
+    """A genuine U+FFFD, as a model may write it, is not an open character."""
     assert texts("\ufffd".encode(), end=False) == ["", "", "\ufffd"]
 
 
@@ -223,7 +223,7 @@ def stops_ignored_in_a_part() -> None:
 
 
 def stops_switch_on_and_off() -> None:
-    """What is claimed partly: no more than that."""
+    """The features that are claimed only in part."""
     text, _ = stopped(b"<a>A</a>A", stop="A", enable_stops_after="</a>", disable_stops_after="<a>")
     assert text == "<a>A</a>"
 

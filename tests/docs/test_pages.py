@@ -1,7 +1,7 @@
 """Every block of code in the documentation is run, and prints what its page says.
 
 The blocks of a page run from top to bottom in one process. Pages about servers, engines and
-libraries that not everybody has are run by tests of their own, which are named here.
+libraries that are not always installed are run by other tests, which are named here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _blocks(page: Page) -> list[tuple[int, str, str, str | None]]:
-    """Each block of code: its line, kind and code, and what it is said to print."""
+    """Each block of code: its line, kind and code, and the output on the page."""
     text = page.text
     found: list[tuple[int, str, str, str | None]] = []
     end = -1

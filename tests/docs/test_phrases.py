@@ -95,6 +95,8 @@ PHRASES = {
     r"\bgraver?\b|\bgravest\b": "severe",
     r"\bfor good\b": "permanently",
     r"\bthis very\b": "this",
+    r"\b(?:is|are|was|were) said\b": "is reported, is shown",
+    r"\btold of\b|\b(?:is|are) told\b": "gets",
 }
 """What not to write, and what to write instead."""
 
@@ -117,17 +119,19 @@ EVERYWHERE = {
     r"\bwhat comes\b|\bcomes? out\b|\bbrings? out\b", r"\brefuses\b|\bhas refused\b",
     r"\bmakes? of (?:it|the|an?|each|small|`)\b", r"\bwhom\b", r"\blikewise\b",
     r"\bgraver?\b|\bgravest\b", r"\bfor good\b", r"\bthis very\b",
+    r"\b(?:is|are|was|were) said\b", r"\btold of\b|\b(?:is|are) told\b",
 }  # fmt: skip
 """Phrases that the docstrings, comments and messages of the source do not have either.
 
 The source still has the others. Add a phrase here when its last use is removed.
 """
 
-FOLDERS = ("streamdec", "plugins", "fuzz", "scripts", "tests/benchmarks")
+FOLDERS = ("streamdec", "plugins", "fuzz", "scripts", "tests")
 SOURCES = sorted(
-    [*(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")), ROOT / "noxfile.py"]
+    {*(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")), ROOT / "noxfile.py"}
+    - {Path(__file__).resolve()}
 )
-"""All Python files, except other tests."""
+"""All Python files, except this one."""
 
 
 def prose(text: str) -> str:
@@ -207,7 +211,7 @@ def test_all_pages_are_read() -> None:
     assert len(PAGES) > 30
     assert len(TOP) >= 4
     assert len(READMES) == 3
-    assert len(SOURCES) > 380
+    assert len(SOURCES) > 700
 
 
 def test_a_page_begins_with_what_the_reader_can_do() -> None:

@@ -1,4 +1,4 @@
-"""Each cell of the tables of ``docs/explanation/formats.md`` is tried on a file of that kind."""
+"""Each cell of the tables of ``docs/explanation/formats.md`` is tested with a file of that kind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "a.gguf",
         lambda: small_gguf(**GPT2, pre="gpt-2"),
     ),
-    "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**GPT2, pre="of-nobody")),
+    "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**GPT2, pre="of-no-library")),
     "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT)),
     "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV)),
     "GGUF, `t5`": ("a.gguf", lambda: small_gguf(model="t5")),

@@ -57,7 +57,7 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 
 
 def says(words: str) -> None:
-    """The page has these words, whatever the lines and the marks."""
+    """The page has these words, in any lines and with any marks."""
     assert words in re.sub(r"\s+", " ", PAGE.text.replace("`", "")), words
 
 

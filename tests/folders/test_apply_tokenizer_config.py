@@ -62,7 +62,7 @@ def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -
 
 
 def _turned_normalized(row: dict[str, Any]) -> bool:
-    """Whether a token of the file is declared anew as one that is looked for in normalized text."""
+    """Whether a token of the file is declared again as one that is searched in normalized text."""
     own = {str(token["id"]): token["normalized"] for token in row.get("own", ())}
     return any(own.get(i) is False and flags[4] for i, flags in row["added"].items())
 
@@ -111,7 +111,7 @@ def test_what_a_class_loses_is_told(tmp_path: Path) -> None:
 
 
 def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
-    """Its ids are right, and nobody knows the tokenizer that it makes."""
+    """Its ids are right, and the tokenizer that it makes is not a known one."""
     code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
     tokens = {"257": special("<other>")}
     folder = with_config(tmp_path, added_tokens_decoder=tokens, **code)

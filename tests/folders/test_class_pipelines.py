@@ -89,8 +89,8 @@ def test_the_tokenizer_is_that_of_transformers(row: dict[str, Any], tmp_path: Pa
 
 
 DIFFERENT = {"tokenizers/mistral-7b-sp-v1", "tokenizers/whisper-tiny"}
-"""The first has no tokenizer.json, and is as in sentencepiece; the class of the second decodes in a
-way of its own, which loading warns about."""
+"""The first has no tokenizer.json, and is as in sentencepiece; the class of the second decodes in
+another way, which loading warns about."""
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""The differential run finds what is wrong, and nothing where nothing is."""
+"""The differential run finds wrong streams, and reports no correct one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_of(*names: str) -> Run:
 
 
 def own_subject() -> Subject:
-    """One whose rows nobody else sees."""
+    """A tokenizer whose rows no other test uses."""
     return Subject("bytes", MOCKS["mock_bytes"]())
 
 

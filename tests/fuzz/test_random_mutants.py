@@ -1,4 +1,4 @@
-"""The random mutator: the mutants it makes of a small module, and how tests judge them."""
+"""The random mutator: its mutants of a small module, and which ones the tests catch."""
 
 from __future__ import annotations
 

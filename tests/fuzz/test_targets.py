@@ -1,4 +1,4 @@
-"""Each target holds of its seeds, and finds what is broken in what it is about."""
+"""Each target accepts its seeds, and finds errors in the code that it tests."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_what_is_no_case_and_what_holds_are_no_findings(
 def test_what_is_replayed_are_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder of findings has one in it, of what ``--keep`` kept."""
+    """``--keep`` keeps the corpus in the folder of findings."""
     target = _target(tmp_path, monkeypatch, Case)
     main(target, ["--seeds"])
     (target.folder / "corpus").mkdir()

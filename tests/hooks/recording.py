@@ -1,4 +1,4 @@
-"""A hook that keeps what it is told."""
+"""A hook that records its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of tokenizers: calls, loadings, and slower ways."""
+"""The events of tokenizers: calls, loading, and slower ways."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_calls_that_fail_are_told_of_by_their_error(
 def given(call: Callable[[], str]) -> tuple[str, str]:
     try:
         return "gave", call()
-    except Exception as error:  # noqa: BLE001 (whatever it is, it must be the same)
+    except Exception as error:  # noqa: BLE001 (any error must be the same)
         return type(error).__name__, str(error)
 
 
@@ -120,7 +120,7 @@ def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenize
 
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_what_streams_and_checks_ask_of_a_tokenizer_is_not_told(name: str) -> None:
-    """Each has a decode of its own, and some are streamed over a window of it."""
+    """Each has its own decode, and some are streamed over a window of it."""
     tokenizer = HuggingFaceTokenizer(ZOO[name]().to_str())
     ids = [*range(20)]
     with recording() as hook:

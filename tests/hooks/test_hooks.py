@@ -131,7 +131,7 @@ def test_a_hook_may_have_other_methods() -> None:
 
 
 class Failing(Hook):
-    """Fails whenever it is told of a stream."""
+    """Fails at each event of a stream."""
 
     def stream_ended(self, event: StreamEnded) -> None:
         raise ZeroDivisionError(event.tokens)

@@ -1,4 +1,4 @@
-"""What is told of a stream is what its reader can count."""
+"""The event of a stream has what its reader can count."""
 
 from __future__ import annotations
 

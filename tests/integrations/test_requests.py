@@ -1,4 +1,4 @@
-"""What a request means, what of it is refused, and in whose words."""
+"""What a request means, which fields are rejected, and by which names."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ SGLANG_PARAMS = {
         (from_openai, {"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
         (from_openai, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 9}),
         (from_openai, {"max_output_tokens": 5, "max_tokens": 5}, {"max_tokens": 5}),
-        # What other servers add is no matter as long as it says nothing.
+        # Fields of other servers may be there if they do not change the answer.
         (from_openai, {"ignore_eos": False, "stop_token_ids": [], "min_tokens": 0}, {}),
         (from_vllm, {}, {}),
         (from_vllm, VLLM_EXTRAS, {}),
@@ -218,7 +218,7 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         assert read({**unrelated, "stop": "a"}) == StopConditions("a")
 
 
-# --- what is refused
+# --- what is rejected
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def byte_fallback() -> Tokenizer:
     )
     trained.train_from_iterator(TEXT, trainer)
     model = json.loads(trained.to_str())["model"]
-    # Byte tokens are part of the vocabulary, and not special: they are no added tokens.
+    # Byte tokens are part of the vocabulary, and not special: they are not added tokens.
     pieces = [*model["vocab"], *BYTE_PIECES]
     tokenizer = Tokenizer(
         models.BPE(

@@ -32,7 +32,7 @@ TOKENIZER = ZOO["byte_level_trained"]().to_str().encode()
 FILES = {
     "tokenizer.json": TOKENIZER,
     "tokenizer_config.json": b'{"eos_token": "<eos>"}',
-    "model.safetensors": b"weights, which nobody wants here",
+    "model.safetensors": b"weights, which are not needed here",
 }
 
 

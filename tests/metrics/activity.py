@@ -140,7 +140,7 @@ class Counted:
 
 @contextmanager
 def hooked(*hooks: Hook) -> Iterator[None]:
-    """They are told within."""
+    """Register hooks for the block."""
     removes = [add_hook(hook) for hook in hooks]
     try:
         yield
@@ -169,7 +169,7 @@ def parsed(registry: Any) -> Samples:
 
 
 def samples_of(text: str) -> Samples:
-    """All samples of a scrape, but for when they were created."""
+    """All samples of a scrape, except their times of creation."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)

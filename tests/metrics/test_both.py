@@ -101,7 +101,7 @@ def test_eight_threads_lose_nothing() -> None:
 
 
 class Slow(Recorder):
-    """Notes what it is asked for, and takes its time."""
+    """Records its calls, and waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def test_a_second_hook_where_one_counts_is_refused() -> None:
 
 
 def test_what_is_counted_has_no_text_in_it(ran: Run) -> None:
-    """Labels are names of classes, formats and reasons, and of tokenizers as they were given."""
+    """Labels are names of classes, formats, reasons, and of tokenizers as the caller wrote them."""
     pairs = {pair for _, labels in ran.prometheus for pair in labels}
     values = {value for name, value in pairs if name not in {"le", "tokenizer"}}
     assert all(value.isidentifier() for value in values)

@@ -66,7 +66,7 @@ def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None
 
 
 def test_deltas_are_what_came_since_the_last_export() -> None:
-    """Backends that want deltas get them of what is added up here, too."""
+    """Backends that want deltas also get them for the sums."""
     delta = AggregationTemporality.DELTA
     reader = InMemoryMetricReader({ObservableCounter: delta, HistogramInstrument: delta})
     provider = MeterProvider([reader], shutdown_on_exit=False)

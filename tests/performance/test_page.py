@@ -52,7 +52,7 @@ def small(*figures: dict[str, Any]) -> Book:
 
 
 def test_the_documentation_is_what_the_report_says(book: Book) -> None:
-    """`python -m tests.benchmarks.page` writes it; nobody types a figure."""
+    """`python -m tests.benchmarks.page` writes it, with all figures."""
     written = files(book, PAGE.read_text("utf-8"), GOALS_PAGE.read_text("utf-8"))
     assert {path.name for path in written} == {PAGE.name, GOALS_PAGE.name, REPORT.name, *PICTURES}
     for path, text in written.items():

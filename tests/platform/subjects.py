@@ -1,4 +1,4 @@
-"""What is tried on every platform: streams in their midst, and what they must come to."""
+"""The cases of every platform: streams that have begun, and their expected results."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def all_ways() -> list[str]:
 
 
 def test_debug_mode_has_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
-    """It complains of what is never awaited, and of calls from the wrong thread."""
+    """It logs coroutines that are never awaited, and calls from the wrong thread."""
     with caplog.at_level(logging.WARNING, "asyncio"):
         assert asyncio.run(all_ways(), debug=True) == [RIGHT] * 6
     messages = [record.message for record in caplog.records]

@@ -1,4 +1,4 @@
-"""No fork leaves a lock locked for ever."""
+"""After a fork no lock stays locked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.pages import ROOT
 
 OF_THEIR_OWN = {
     "backends/_huggingface_encoder.py": "is waited for so long, and no longer",
-    "chat/isolated.py": "is made anew in a fork, with the pool that it counts for",
+    "chat/isolated.py": "is made again in a fork, with the pool that it counts for",
     "streams/round_queue.py": "belongs to the event loop of its pool, which no fork has",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
     "integrations/_row_feed.py": "belongs to the thread of generate, which no fork has",
@@ -56,7 +56,7 @@ def test_a_child_finds_free_what_another_thread_of_its_parent_held() -> None:
 
 
 class _Computing:
-    """Its value is computed until it is told to end, except in a forked child."""
+    """Its value is computed until another thread ends it, except in a forked child."""
 
     def __init__(self) -> None:
         self.has_begun, self.is_over = threading.Event(), threading.Event()

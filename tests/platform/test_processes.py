@@ -1,4 +1,4 @@
-"""Streams that another process goes on with: forked with them, or given them pickled."""
+"""Streams that another process continues: a forked one, or one that gets them pickled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 60
 """Seconds after which a child that is silent is taken to be stuck."""
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-# Since 3.12 Python says so whenever there are threads. What is tried here is whether it is true.
+# Since 3.12 Python says so whenever there are threads. This test shows whether it is true.
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
@@ -72,7 +72,7 @@ def test_a_fork_encodes_though_its_parent_did_so_in_several_threads() -> None:
 @needs_fork
 @forks
 def test_a_fork_decodes_while_threads_of_its_parent_are_in_the_midst_of_it() -> None:
-    """Locks that those threads hold at that moment stay locked in the child for ever."""
+    """Locks that those threads hold at that moment stay locked in the child."""
     shared = tokenizer()
     ids = token_ids(shared)
     is_over = threading.Event()
@@ -126,7 +126,7 @@ def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> No
 
 
 def _go_on(sent: bytes, answers: Any) -> None:
-    """In another process, which has nothing but what it is sent."""
+    """In another process, which has only what it receives."""
     under_way, ids = pickle.loads(sent)
     answers.put(ended(under_way, ids))
 

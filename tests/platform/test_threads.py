@@ -1,4 +1,4 @@
-"""Threads that share a tokenizer, and what is compiled of it; each has streams of its own.
+"""Threads that share a tokenizer, and what is compiled of it; each has its own streams.
 
 On a Python without the GIL they run at the same time; with it, they are made to take turns as often
 as can be.

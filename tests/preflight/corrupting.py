@@ -114,7 +114,7 @@ def _dumped(data: Any) -> bytes:
 
 
 def _set(data: Any, path: list[Any], value: Any) -> Any:
-    """``data`` with ``value`` at the path, as far as there is one."""
+    """``data`` with ``value`` at the path, or at the part of the path that exists."""
     place = data
     for step in path[:-1]:
         if isinstance(place, dict):

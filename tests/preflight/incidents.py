@@ -115,7 +115,7 @@ def gemma(parts: Parts) -> None:
 
 
 def kimi(parts: Parts) -> None:
-    """Kimi-K2.6: two files were mended and one was not; the tokenizer is code of the snapshot."""
+    """Kimi-K2.6: two files were fixed and one was not; the tokenizer is code of the snapshot."""
     names = ("[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>")
     _tokens(parts, dict.fromkeys((*names, "<|im_system|>"), True))
     parts.tokenizer = None
@@ -188,7 +188,7 @@ INCIDENTS: Mapping[str, Callable[[Parts], None]] = {
 
 
 def write(folder: Path) -> Path:
-    """Writes all of them into ``folder``, each into one of its own."""
+    """Writes all of them into ``folder``, each into its own folder."""
     for name, change in INCIDENTS.items():
         control(change).write(folder / name)
     return folder

@@ -123,7 +123,7 @@ def control(change: Callable[[Parts], object] | None = None) -> Parts:
             "added_tokens_decoder": {str(256 + i): added(text) for i, text in enumerate(SPECIAL)},
             "chat_template": CHATML,
         },
-        # A model type without a tokenizer class of its own: tokenizer.json is loaded as it is.
+        # A model type without its own tokenizer class: tokenizer.json is loaded as it is.
         config={"model_type": "llama", "vocab_size": 320, "eos_token_id": 258},
         generation={"eos_token_id": 258, "do_sample": True},
     )

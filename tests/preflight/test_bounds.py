@@ -1,4 +1,4 @@
-"""Files made to cost much: what is read, kept and reported of them is bounded."""
+"""Files made to cost much: how much is read, kept and reported is bounded."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:
 
 
 def test_doubles_are_counted_once(tmp_path: Path) -> None:
-    """Counting anew for each token would take minutes here."""
+    """Counting again for each token would take minutes here."""
     own = [{"id": 256 + i, **added(f"<{max(i, 1)}>")} for i in range(30_000)]
     parts = control()
     assert parts.tokenizer is not None

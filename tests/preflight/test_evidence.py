@@ -1,8 +1,8 @@
 """The evidence of each finding is true, and says what its rule claims.
 
-Folders are drawn: the control with some changes. The oracle is what is in the files, and what the
-tokenizers library makes of them; nothing of preflight but the stop tokens, which have an oracle of
-their own.
+Folders are drawn: the control with some changes. The oracle is the content of the files,
+and what the tokenizers library loads from them. Of preflight, only the stop tokens are used, which
+have their own oracle.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Folder:
     report: Report
 
     def json(self, name: str) -> Any:
-        """The content of a file; None if it is not there or is no JSON."""
+        """The content of a file; None if it is missing or is not JSON."""
         try:
             return json.loads((self.path / name).read_text("utf-8"))
         except (OSError, ValueError):
@@ -265,7 +265,7 @@ DECLARED = ("ADDED_TOKEN", "EOS_TOKEN_NOT_IN_VOCAB")
 
 
 def check_places(folder: Folder, finding: Finding) -> None:
-    """Files and pointers exist, a simple value is what is there, and texts are those of the ids."""
+    """Files and pointers exist, simple values are those of the file, texts those of the ids."""
     for e in finding.evidence:
         is_absent = e.note.startswith(("not there", "no ")) or finding.code.endswith("_MISSING")
         if e.file and not is_absent and "/" not in e.file:

@@ -105,7 +105,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
 def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
     index: int, token_id: int, name: str, tmp_path: Path
 ) -> None:
-    """The one is a stop id, the other is nothing."""
+    """One is a stop id, the other does not exist."""
     report = inspect(control(flag(index, special=False)).write(tmp_path), render=False)
     [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
     assert finding.severity == ("error" if token_id == 258 else "warning")

@@ -1,4 +1,4 @@
-"""Incidents of real models: each is found in a small snapshot, and told as it is."""
+"""Incidents of real models: each is found in a small snapshot, and described correctly."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def added_of(tokenizer: LoadedTokenizer) -> Added:
         i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
         for i, t in sorted(tokens.items())
     }
-    # The library goes on skipping what was special before its flag was changed.
+    # The library still skips tokens that were special before their flag was changed.
     assert all(tokenizer.is_skipped(i) for i, (_, special, *_) in found.items() if special)
     assert all((tokenizer.decode([i]) == "") == tokenizer.is_skipped(i) for i in found)
     return found
@@ -138,5 +138,5 @@ def test_of_a_folder_for_each_finding(code: str, tmp_path: Path) -> None:
     tokens = Tokens(Snapshot(folder))
     report = inspect(folder, render=False)
     if report.codes & {"ADDED_TOKENS_DECODER_SHAPE", "FILE_INVALID_JSON", "FILE_OUTSIDE_FOLDER"}:
-        return  # which the loader refuses, or reads from where it is
+        return  # which the loader rejects, or reads from its place
     assert check(folder) or tokens.loaded is None or tokens.is_remote

@@ -54,7 +54,7 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
         "no tokenizer.json tells",
         both(without("tokenizer"), generation(eos_token_id=9)),
     ),
-    ("EOS_CLASS_DEFAULT_IN_EFFECT", "null is said", config(eos_token_id=None)),
+    ("EOS_CLASS_DEFAULT_IN_EFFECT", "null is declared", config(eos_token_id=None)),
     (
         "EOS_CLASS_DEFAULT_IN_EFFECT",
         "the class has none",
@@ -66,7 +66,7 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
         config(text_config={"eos_token_id": 258}),
     ),
     ("EOS_ZERO_DROPPED", "in a list", generation(eos_token_id=[0])),
-    ("EOS_ZERO_DROPPED", "false is no id", generation(eos_token_id=False)),
+    ("EOS_ZERO_DROPPED", "false is not an id", generation(eos_token_id=False)),
     ("GENERATION_CONFIG_MISSING", "it is broken", file("generation_config.json", "{")),
     ("GENERATION_STOP_STRINGS_IGNORED", "null", generation(stop_strings=None)),
     (
@@ -218,7 +218,7 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
         "a method and an algorithm",
         config(quantization_config={"quant_method": "modelopt", "quant_algo": "FP8"}),
     ),
-    ("QUANT_KV_SCHEME_NULL", "nothing is said", config(quantization_config=QUANT)),
+    ("QUANT_KV_SCHEME_NULL", "nothing is declared", config(quantization_config=QUANT)),
 ]
 
 

@@ -81,7 +81,7 @@ def test_the_flags_are_those_that_the_library_has_in_the_end(
     tokens = Tokens(Snapshot(folder))
     vocabulary = loaded_by_library(tokens) if apply else tokens.bare
     if vocabulary is None or (apply and tokens.is_remote):
-        return  # nobody can tell
+        return  # no answer is possible
     expected = {
         i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
         for i, t in vocabulary._tokenizer.get_added_tokens_decoder().items()
@@ -189,7 +189,7 @@ CLOSING = (  # the first of two markers before a turn closes the one before
     "{%- for m in messages %}{% if m.role == 'user' %}<|user|>{% endif %}{{ m.content }}"
     "{%- if not loop.last %}<|end|>{% endif %}{%- endfor %}"
 )
-REFUSING = (  # a conversation that is refused says nothing, and the others do
+REFUSING = (  # a conversation that is rejected shows nothing, and the others do
     "{%- for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}"
     "<|{{ m.role }}|>{{ m.content }}{%- endfor %}"
 )

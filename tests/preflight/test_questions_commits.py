@@ -1,4 +1,4 @@
-"""Whether a commit is reachable: the hub's own client asks a hub of ours, or the cache is read."""
+"""Whether a commit is reachable: the hub's client asks a hub of the tests, or the cache is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of strangers: links, pipes, large files, bytes of all kinds. Nothing outside is read."""
+"""Untrusted folders: links, pipes, large files, bytes of all kinds. Nothing outside is read."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_finding(name: str, tmp_path: Path)
 def test_a_file_without_permission_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused by us, as whoever is root may read everything."""
+    """A patched ``os.open`` rejects it, because root may read all files."""
     folder = control().write(tmp_path)
     original = os.open
 

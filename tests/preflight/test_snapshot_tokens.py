@@ -167,7 +167,7 @@ ids = st.integers(256, 266)
 def test_added_tokens_get_the_ids_that_the_library_gives(
     own: list[tuple[int, str]], first: list[Token], second: list[Token]
 ) -> None:
-    """Whatever a file declares, gaps and doubles included, and however often tokens are added."""
+    """For any declarations, gaps and doubles included, and tokens that are added several times."""
     parts = control()
     assert parts.tokenizer is not None
     own = [*own, *((256 + i, text) for i, text in enumerate(SPECIAL))]

@@ -119,7 +119,7 @@ ROWS = {
         {"model_type": "llama"},
         {"transformers": {258}, "vllm": {256, 258}, "sglang": {2, 256, 258}},
     ),
-    "a null in the config is no class default": Row(
+    "a null in the config is not a class default": Row(
         "<|endoftext|>",
         NONE,
         {"model_type": "llama", "eos_token_id": None},
@@ -156,7 +156,7 @@ ROWS = {
         {"model_type": "acme_vl", "eos_token_id": None, "text_config": {"eos_token_id": 258}},
         {"sglang": {257}},
     ),
-    "what is no id is left out": Row(
+    "a value that is not an id is left out": Row(
         None,
         [258, -1, True, "257", 1.5, None, 2**32],
         SILENT,
@@ -190,7 +190,7 @@ def test_the_rules(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("index", range(len(STOPS["entries"])))
 def test_the_fall_back_is_that_of_the_library(index: int, tmp_path: Path) -> None:
-    """Without a tokenizer vLLM stops on what transformers makes of the loaded configuration."""
+    """Without a tokenizer vLLM stops on the ids of the configuration that transformers loads."""
     entry = STOPS["entries"][index]
     for name, content in entry["files"].items():
         (tmp_path / name).write_text(json.dumps(content))

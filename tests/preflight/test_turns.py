@@ -1,4 +1,4 @@
-"""The markers that close and open a turn, found by what a template makes of a conversation."""
+"""The markers that close and open a turn, found in a conversation that a template renders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own, its victims and its attackers.
+"""A server in its own process, its victims and its attackers.
 
     python -m tests.server.attacked
 
@@ -58,7 +58,7 @@ def _tell(address: str) -> None:
 
 @contextlib.contextmanager
 def attacked_server() -> Iterator[int]:
-    """A server in a process of its own; gives its port."""
+    """A server in its own process; gives its port."""
     command = [sys.executable, "-m", "tests.server.attacked"]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:

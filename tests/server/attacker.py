@@ -3,8 +3,8 @@
     python tests/server/attacker.py PORT COUNT < REQUEST
 
 It prints "begun" when the first response has come. After SIGINT it sends no more requests, reads
-the responses that are left, and prints the counts of the statuses as a JSON object. It is a process
-of its own, which imports nothing of ours, so that it disturbs the victims by its attack only.
+the responses that are left, and prints the counts of the statuses as a JSON object. It is
+its own process, and does not import streamdec, so that it disturbs the victims only by its attack.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ LIMITS = ServerLimits(
 
 @dataclass
 class Served:
-    """What runs, and what it was made of."""
+    """The running server, and its parts."""
 
     url: str
     engine: EchoEngine

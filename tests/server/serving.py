@@ -1,4 +1,4 @@
-"""A server of ours on loopback, and engines that do what a test tells them."""
+"""A server on loopback, and engines that a test controls."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class EchoEngine:
             run.closed.set()
 
     def wait_for_runs(self, count: int) -> Sequence[Run]:
-        """The calls, as soon as there are so many."""
+        """The calls, as soon as there are this many."""
         until(lambda: len(self.runs) >= count)
         return self.runs
 
@@ -149,7 +149,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def served(app: Any, http: Any = Connection) -> Iterator[str]:
-    """``app`` on uvicorn in a thread of its own; gives its address."""
+    """``app`` on uvicorn in its own thread; gives its address."""
     config = uvicorn.Config(app, lifespan="on", log_level="critical", ws="none", http=http)
     server = _Server(config)
     with listener("127.0.0.1", 0) as bound:

@@ -20,7 +20,7 @@ MOST_MEMORY = 640 << 20
 SLOWER = 3
 """How many times longer the gaps of a stream may be during an attack (the 99th percentile)."""
 ROUNDS = 3
-"""The medians of so many attacks are compared."""
+"""The number of attacks whose medians are compared."""
 TRIES = 3
 """How often all rounds are measured if the ratio is too high. On a machine with other load, a
 thread of the attacked server may lose the processor while it holds the interpreter's lock."""

@@ -82,7 +82,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(length: int | None, num_re
 
 
 def test_bodies_that_arrive_together_do_not_wait_for_one_another() -> None:
-    """The one that came first always goes on, although all together have no room."""
+    """The first one always continues, although there is no room for all together."""
     limits = ServerLimits(body_seconds=5, bodies_bytes=3 * LARGE)
 
     async def main() -> None:
@@ -235,7 +235,7 @@ def test_values_and_levels_are_counted_exactly(
 
 @given(st.text(alphabet='"\\[]{},:1a ', max_size=40).map(str.encode))
 def test_what_is_no_json_is_refused_as_json_refuses_it(data: bytes) -> None:
-    """Whatever the counts are of what is no JSON."""
+    """The counts may be anything if the body is not JSON."""
     try:
         found = json.loads(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``streamdec serve`` as a process: it runs at once, and ends as it was asked to."""
+"""``streamdec serve`` as a process: it starts at once, and ends as its options say."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def serving(
 
 
 def test_shutting_down(tmp_path: Path) -> None:
-    """SIGTERM: 503 for who comes; who is there goes on, and is aborted after the grace."""
+    """SIGTERM: new requests get 503; running ones continue, and are aborted after the grace."""
     (tmp_path / "mine.py").write_text(MODULE)
     options = (*ENGINE, "mine:Hanging", "--grace", "1", "--model", "named")
     with (

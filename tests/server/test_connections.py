@@ -47,7 +47,7 @@ def connected(tokenizer: Any, size: int = 1 << 16) -> Iterator[tuple[socket.sock
 
 
 def rest_of(client: socket.socket) -> bytes:
-    """What comes until the server closes; TimeoutError if it does not."""
+    """The bytes until the server closes; TimeoutError if it does not."""
     found = b""
     try:
         while part := client.recv(65536):
@@ -72,7 +72,7 @@ def test_a_connection_without_a_request(tokenizer: Any, sent: bytes) -> None:
 
 
 def test_a_request_is_not_timed_by_its_head(tokenizer: Any) -> None:
-    """What takes longer than a head may goes on."""
+    """The rest of a request may take longer than its head."""
     with connected(tokenizer) as (client, _):
         body = json.dumps({"prompt": "One", "stream": True, "max_tokens": 4_000}).encode()
         client.sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])

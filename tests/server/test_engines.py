@@ -153,7 +153,7 @@ async def test_the_replay() -> None:
 
 
 class Stubborn:
-    """An engine that counts its cancellations, and goes on until it is released."""
+    """An engine that counts its cancellations, and continues until it is released."""
 
     def __init__(self) -> None:
         self.num_cancellations = 0
@@ -331,7 +331,7 @@ async def test_who_waits_too_long_or_goes_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("is_cancelled_first", [False, True])
 async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first: bool) -> None:
-    """Who waits has it, or nobody has."""
+    """Either the waiting request gets it, or no request does."""
     slots, entered = Slots(1, 20), []
     await slots.enter(1)
 

@@ -1,4 +1,4 @@
-"""Requests that are wrong: each is told what is, and by which parameter; nothing is a traceback."""
+"""Wrong requests: each answer names the mistake and the parameter, and none has a traceback."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_an_engine_that_fails(
     def logged() -> list[str]:
         return [each.getMessage() for each in caplog.records if each.name == "streamdec.server"]
 
-    wanted = 2 if then == "breaks" else 0  # what it says by itself is no error of ours
+    wanted = 2 if then == "breaks" else 0  # its own message is not an error of streamdec
     until(lambda: len(logged()) >= wanted)
     assert len(logged()) == wanted
     assert "One" not in caplog.text
@@ -346,13 +346,13 @@ def test_an_error_of_the_servers_own_says_nothing(
     server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("the secret of the house")
+        raise ZeroDivisionError("the secret of the engine")
 
     monkeypatch.setattr(server.front, "prompt_ids", broken)
     error = checked(server.post(prompt="One"), 500)
     assert (error["message"], error["type"]) == ("the server had an error", "server_error")
     until(lambda: "failed" in caplog.text)
-    assert "the secret of the house" in caplog.text  # there it is looked for
+    assert "the secret of the engine" in caplog.text  # there it is looked for
 
 
 def test_anthropics_errors_have_its_form(server: Served) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is sent: an answer or an error of the API, and never one of the server's own."""
+"""For any request: an answer or an error of the API, and never an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine's error after a complete answer is logged, and the answer is as it was."""
+"""An engine's error after a complete answer is logged, and the answer does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law: what is served is what StopSequenceDecoder gives, for whatever ids."""
+"""The law: the server serves the text of StopSequenceDecoder, for any ids."""
 
 from __future__ import annotations
 

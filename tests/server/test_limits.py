@@ -76,7 +76,7 @@ def test_a_body_that_does_not_come(tokenizer: Any) -> None:
 
 
 def raw(address: httpx.URL, data: bytes) -> bytes:
-    """What comes back until the server closes."""
+    """The response until the server closes."""
     with socket.create_connection((address.host, address.port or 80), timeout=10) as connection:
         connection.sendall(data)
         answer = b""
@@ -227,7 +227,7 @@ def test_an_engine_says_how_many_it_runs(tokenizer: Any) -> None:
 
 
 def test_an_engine_that_goes_on_without_its_client_keeps_its_room(tokenizer: Any) -> None:
-    """Or whoever comes and goes would have it run more streams than it can."""
+    """Otherwise clients that connect and leave could start more streams than allowed."""
     release, running = threading.Event(), threading.Semaphore(2)
     overruns = []
 
@@ -464,7 +464,7 @@ def test_a_missing_library_is_named(missing: str, monkeypatch: pytest.MonkeyPatc
 
 
 class WithoutChats:
-    """A tokenizer of the protocol, which says nothing of chats."""
+    """A tokenizer of the protocol, which has no chat methods."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

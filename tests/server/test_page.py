@@ -44,13 +44,13 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(chromium: Browser, url: str, engine: EchoEngine) -> Iterator[Browser]:
-    """The page, filled in; whatever is done, nothing is asked for elsewhere."""
+    """The page, filled in; it requests nothing from other servers."""
     engine.reset()
     chromium.driver.get(url)
     fill(chromium, prompt=PROMPT, stops="\\nUser:\nnever", key="the-key")
     yield chromium
     engine.release.set()
-    # Of a status that is none of success browsers complain by themselves, sooner or later.
+    # Browsers log each status that is not a success, sooner or later.
     assert [line for line in chromium.said() if "Failed to load resource" not in line] == []
     assert all(each.startswith(url) or each == "data:," for each in chromium.asked_for())
 

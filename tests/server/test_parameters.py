@@ -1,4 +1,4 @@
-"""The tables of parameters: complete, and each refused parameter is refused by name."""
+"""The tables of parameters are complete, and errors name each rejected parameter."""
 
 from __future__ import annotations
 

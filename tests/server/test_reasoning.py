@@ -63,7 +63,7 @@ def test_a_request_may_say_it_itself(client: TestClient, more: dict[str, Any], t
     assert client.post("/v1/completions", json=body).json()["choices"][0]["text"] == text
 
 
-# --- reasoning as a part of its own ---------------------------------------------------------------
+# --- reasoning as a separate part -----------------------------------------------------------------
 
 THOUGHT = "<think>a STOP</think> b STOP c"
 PARTS = ("a STOP", "user:  b ")

@@ -79,7 +79,7 @@ def _plain(part: Part) -> list[Any]:
 
 
 def assert_same(source: str) -> None:
-    """The trees are equal, and so are the widths of what stops may have; or ``re`` raises."""
+    """The trees and the widths of allowed patterns are equal; or ``re`` raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -91,7 +91,9 @@ def assert_same(source: str) -> None:
         expected = _parser.parse(source)
         found = parse(source)
     if "FAILURE" in str(theirs(expected)):
-        assert "FAILURE" in str(ours(found.parts))  # it is refused; versions differ around it
+        assert "FAILURE" in str(
+            ours(found.parts)
+        )  # it is rejected; versions differ in the rest of the message
         return
     assert ours(found.parts) == theirs(expected)
     assert found.flags == expected.state.flags

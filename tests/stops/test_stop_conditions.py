@@ -1,4 +1,4 @@
-"""StopConditions as an object: what they accept, refuse and call the same, and how they travel."""
+"""StopConditions as an object: valid and invalid values, equality, and pickling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     return draw(st.fixed_dictionaries({}, optional=optional))
 
 
-# --- what is refused, and in which words
+# --- what is rejected, and the messages
 
 
 @pytest.mark.parametrize("name", ["stop", "visible_stop"])

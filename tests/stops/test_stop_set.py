@@ -1,4 +1,4 @@
-"""Stop sets: shared by equal conditions, bounded, and right whatever is stored."""
+"""Stop sets: shared by equal conditions, bounded, and right with anything stored."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_sets_that_are_too_large_together_make_room(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
-    gc.collect()  # the sets of tables that nobody uses any more count until then
+    gc.collect()  # the sets of unused tables count until then
     before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
     large = set_of(tokenizer, StopConditions("x" * 120))

@@ -1,6 +1,6 @@
-"""The laws of streams over an engine, once: whatever its shape, they give what the machine gives.
+"""The laws of streams over an engine: for any kind of engine, they give what the machine gives.
 
-The judge is the machine itself, stepped id by id; its own laws are in ``tests/laws.py`` and
+The oracle is the machine itself, stepped id by id; its own laws are in ``tests/laws.py`` and
 ``tests/stop_laws.py``.
 """
 
@@ -39,7 +39,7 @@ MACHINES: dict[str, Callable[[Setup], Machine]] = {
 }
 
 
-# --- the judge ------------------------------------------------------------------------------------
+# --- the oracle -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Reader:
             assert type(error) is type(trail.error)
             assert str(error) == str(trail.error)
             assert isinstance(error, TokenIdError)
-            assert error.chunk is None, "its text was given out"
+            assert error.chunk is None, "its text was output"
             return
         assert error is None
         last = self.chunks[-1]
@@ -212,7 +212,7 @@ def _pulled_no_more_than_needed(
 
 
 def one_chunk_a_token(chunks: Sequence[Chunk], trail: Trail) -> None:
-    """``chunk_by="token"``: as many chunks as tokens, and the end if it is none of theirs."""
+    """``chunk_by="token"``: as many chunks as tokens, and one for the end if no token has it."""
     assert len(chunks) == trail.num_read + (trail.last is not None and not trail.is_stopped)
     texts = itertools.accumulate((chunk.text for chunk in chunks), initial="")
     assert [*texts][: trail.num_read + 1] == trail.texts
@@ -221,7 +221,7 @@ def one_chunk_a_token(chunks: Sequence[Chunk], trail: Trail) -> None:
 def one_chunk_an_output(
     chunks: Sequence[Chunk], trail: Trail, outputs: Sequence[Sequence[Any]]
 ) -> None:
-    """Otherwise: one for each output that brings out text, and the end."""
+    """Otherwise: one for each output that completes text, and the end."""
     places = [0, *itertools.accumulate(len(output) for output in outputs)]
     texts = [trail.texts[min(place, trail.num_read)] for place in places]
     given = [after[len(before) :] for before, after in itertools.pairwise(texts)]
@@ -282,7 +282,7 @@ async def resumes(
     restore: Callable[[Any], Machine],
     **options: Any,
 ) -> None:
-    """An engine breaks before token ``place``; another goes on, from JSON, as one would have."""
+    """An engine breaks before token ``place``; another continues from JSON as the first would."""
     boom = BoomError("the engine broke")
     engine = Engine(token_ids[:place], error=boom)
     stream = wrap(engine, machine, **options)
@@ -315,7 +315,7 @@ async def read(stream: TextStream[Any]) -> tuple[str, Exception | None]:
 
 
 def end_of(machine: Machine) -> str:
-    """What would come out if nothing followed. A Sequence has no flush, but its stream has."""
+    """The text that an end would output now. A Sequence has no flush, but its stream has."""
     if isinstance(machine, TokenSequence):
         return machine.stream.flush()
     return flushed(machine).text

@@ -13,7 +13,7 @@ STOPPING = StopConditions(stop="STOP")
 
 
 class SlowReader:
-    """A sink that is behind when it is told to be."""
+    """A sink that is behind when a test sets it."""
 
     def __init__(self) -> None:
         self.is_behind = False

@@ -64,7 +64,7 @@ class Reader:
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", range(len(IDS) + 1))
 async def test_in_any_pull(make: Callable[[], Machine], place: int) -> None:
-    """Closing goes through though everything around it is cancelled; another engine goes on."""
+    """Closing completes although the scopes around it are cancelled; another engine continues."""
 
     async def before_pull(pulls: int) -> None:
         if pulls == place:
@@ -85,7 +85,7 @@ async def test_in_any_pull(make: Callable[[], Machine], place: int) -> None:
 
 
 def stepped_to(place: int, machine: Machine) -> dict[str, Any]:
-    """The machine after so many ids, as JSON."""
+    """The machine after this number of ids, as JSON."""
     for token_id in IDS[:place]:
         laws.stepped(machine, token_id)
     return machine.snapshot()
@@ -97,7 +97,7 @@ async def text_of(chunks: TextStream[Any]) -> str:
 
 @pytest.mark.anyio
 async def test_what_closing_raised_is_kept_until_it_can_be_raised() -> None:
-    """Nobody sees a note on a cancellation: a scope catches it."""
+    """A note on a cancellation is not seen: a scope catches the cancellation."""
 
     async def before_pull(_: int) -> None:
         reader.scope.cancel()
@@ -138,7 +138,7 @@ async def test_in_a_step_of_an_asynchronous_generator() -> None:
     ids=["ids", "one list"],
 )
 async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
-    """What was given out until then is what the machine is after."""
+    """The output until then is the text of the machine."""
     engine = Engine(outputs)
     reader = Reader(stream(engine, TOKENIZER))
 
@@ -156,7 +156,7 @@ async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("idle_timeout", [None, 60])
 async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> None:
-    """Being cancelled is no timeout."""
+    """A cancellation is not a timeout."""
 
     async def before_pull(pulls: int) -> None:
         if pulls == 2:

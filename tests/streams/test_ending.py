@@ -1,4 +1,4 @@
-"""How streams end: the engine is closed at once, once, and before the last chunk is given out."""
+"""How streams end: the engine is closed at once, once, and before the last chunk is output."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_the_limit_does_too(source_of: Callable[[Script], Any]) -> None:
 
 
 async def test_the_engines_own_end_does_too(source_of: Callable[[Script], Any]) -> None:
-    """A word of its own, and an iterator that would have gone on."""
+    """The engine's finish reason ends the stream of an iterator that would continue."""
     script = Script([A, {"token_ids": [B], "finish_reason": "stop"}, B])
     async for chunk in stream(source_of(script), TOKENIZER):
         assert script.closings == (chunk.finish_reason is not None)
@@ -142,7 +142,7 @@ async def test_a_bad_id_closes_before_the_text_before_it_is_given(
     assert (script.pulls, script.closings) == (1, 1)
 
 
-# --- once, whatever the iterator ------------------------------------------------------------------
+# --- once, with any iterator ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outputs", [[], [A], [A, STOP, B], [A, -1]])
@@ -183,7 +183,7 @@ async def test_what_cannot_be_closed_need_not_be() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_an_iterator_may_be_closed_by_the_name_of_close(is_async: bool) -> None:
-    """As clients' responses are; whatever it gives that must be awaited is."""
+    """As clients' responses are; an awaitable that it returns is awaited."""
     closings: list[str] = []
 
     class Response:

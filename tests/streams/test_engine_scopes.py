@@ -132,7 +132,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits(holding: str) -> None:
 
 @pytest.mark.parametrize("holding", [*HOLDING])
 async def test_a_reader_with_an_idle_timeout_that_is_cancelled_elsewhere(holding: str) -> None:
-    """The engine has a task of its own, so the reader's cancellation does not touch its scopes."""
+    """The engine has its own task, so the reader's cancellation does not touch its scopes."""
     engine = Engine(holding, [A, B])
     with anyio.CancelScope() as scope:
         async with stream(engine.generate(), TOKENIZER, idle_timeout=NEVER) as chunks:

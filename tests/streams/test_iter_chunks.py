@@ -70,7 +70,7 @@ def test_what_would_have_to_be_awaited_closes_nothing_and_that_is_said() -> None
     """After all text; and no coroutine is left behind."""
 
     async def abort() -> None:
-        raise AssertionError("nobody awaits it")
+        raise AssertionError("no code awaits it")
 
     engine = PlainEngine([A, STOP])
     chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())

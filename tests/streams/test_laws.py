@@ -201,11 +201,11 @@ BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "b
 
 @given(situation=BYTE_LEVEL, kind=st.sampled_from(["StopSequenceDecoder", "DecodeStream"]))
 def test_ids_are_given_with_the_end_of_their_text(situation: Situation, kind: str) -> None:
-    """The judge is where the spans place each token in the text."""
+    """The oracle is the place of each token in the text by its span."""
     setup, ids = setup_of(situation), situation.ids
     trail = trail_of(MACHINES[kind](setup), ids)
     options = asdict(setup.options)
-    if options["unknown_ids"] == "error":  # it may be a stop id, which is no error
+    if options["unknown_ids"] == "error":  # it may be a stop id, which is not an error
         options["unknown_ids"] = "skip"
     recording = DecodeStream(setup.tokenizer, setup.prompt, spans=True, **options)
     recording.step_batch(ids[: trail.num_read])

@@ -51,7 +51,7 @@ ONE_TABLE = situations(Features(prompts=True)).filter(lambda s: s.table.decoder 
 def test_a_request_in_a_pool_is_as_it_would_be_alone(
     drawn: list[Situation], data: st.DataObject
 ) -> None:
-    """Whatever others do beside it: stop, err, send nothing."""
+    """Whether other requests stop, fail or send nothing."""
     tokenizer = MockTokenizer.from_tokens(drawn[0].table.tokens, drawn[0].table.special_ids)
     pool = DecoderPool(tokenizer)
     alone: dict[int, StopSequenceDecoder] = {}
@@ -123,7 +123,7 @@ def test_a_step_takes_some_requests_or_all_and_ids_of_every_shape() -> None:
 
 
 def test_chunks_of_one_id_are_the_machines_own() -> None:
-    """They are most of all, and need not be made anew."""
+    """Most chunks are of one id, and need not be made again."""
     pool = pool_of("a", "b")
     ready = StopSequenceDecoder(TOKENIZER, CONDITIONS).step(0)
     chunks = pool.step({"a": 0, "b": [0]})
@@ -160,7 +160,7 @@ def test_one_bad_request_never_disturbs_the_others() -> None:
     error = pool.errors["bad"]
     assert "token 3 is out of range: -1" in str(error)
     assert isinstance(error, TokenIdError)
-    assert error.chunk is None, "its text was given out"
+    assert error.chunk is None, "its text was output"
     assert str(pool.errors["gone"]) == "the pool has no request 'gone'"
     assert "token ids must be" in str(pool.errors["worse"])
     pool.step({"good": 1})
@@ -210,7 +210,7 @@ def test_chunks_that_cover_ids_do_so_in_such_an_end_too() -> None:
 
 
 def test_finish_and_abort_end_what_cannot_be_ended() -> None:
-    """Otherwise it would stay for ever."""
+    """Otherwise it would never be removed."""
     pool = DecoderPool(TakesBack())
     pool.add("a", StopConditions(stop="xq"))
     pool.add("b")
@@ -490,7 +490,7 @@ def test_a_snapshot_of_an_ended_request_is_refused() -> None:
 
 
 class Failing:
-    """A tokenizer of the windowed route whose decode fails when it is told to."""
+    """A tokenizer of the windowed route whose decode fails when a test sets it."""
 
     fails = False
 

@@ -55,7 +55,7 @@ async def test_split_token_gives_a_chunk_for_each_token() -> None:
 
 
 async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
-    """So that a step does not hold up the loop, whatever the engine gives."""
+    """So that a step does not block the loop, for any output of the engine."""
     size = 2 * MAX_TOKENS_AT_ONCE + 7
     sizes = [len(text) for text in await texts(stream(Engine([[A] * size]), TOKENIZER))]
     assert sizes == [MAX_TOKENS_AT_ONCE, MAX_TOKENS_AT_ONCE, 7, 0]
@@ -316,7 +316,7 @@ async def test_two_readers_that_took_turns_are_told_apart_when_they_meet() -> No
 
 
 async def test_a_slow_reader_holds_the_engine_back() -> None:
-    """Nothing is pulled ahead of what is read."""
+    """No output is requested before the reader needs it."""
     engine = Engine([A] * 10)
     chunks = stream(engine, TOKENIZER)
     for count in range(1, 6):

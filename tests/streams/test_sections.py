@@ -121,7 +121,7 @@ def pool_of(**options: Any) -> DecoderPool:
 
 
 def alone(**options: Any) -> list[Chunk]:
-    """The chunks of a decoder that nobody shares, each in one section."""
+    """The chunks of a decoder of its test alone, each in one section."""
     decoder = SectionDecoder(TOKENIZER, sections=SECTIONS, **options)
     chunks = [decoder.feed(ids) for ids in THINKING]
     return [part for chunk in (*chunks, decoder.flush("stop")) for part in chunk.split()]

@@ -1,4 +1,4 @@
-"""Subclasses of the decoders: whatever is called, their own ``step`` decodes each id."""
+"""Subclasses of the decoders: with each method, their own ``step`` decodes each id."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def made(kind: Any, *arguments: Any) -> Any:
 
 
 def joined(out: Any) -> str:
-    """The text of what a ``step_batch`` returned."""
+    """The text of the result of a ``step_batch``."""
     return "".join(out) if isinstance(out, list) else out.text
 
 

@@ -231,7 +231,7 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
 async def test_many_puts_wake_a_reader_once(
     is_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To wake it is most of what a put costs."""
+    """Waking the reader is most of the cost of a put."""
     wakes: list[Wakeup] = []
     end = Wakeup.wake
 
@@ -267,7 +267,7 @@ async def test_many_puts_wake_a_reader_once(
 async def test_many_readers_are_woken_by_one_call(
     is_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To call into an event loop from a thread is dear; from its own it is not needed."""
+    """A call into an event loop from another thread is expensive; in its own it is not needed."""
     calls: list[str] = []
     for kind in (_AsyncioWaker, _TrioWaker):
 
@@ -357,7 +357,7 @@ async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: in
 
 
 async def test_several_threads_put_into_one_queue() -> None:
-    """Each one's ids stay in their order."""
+    """The ids of each producer stay in order."""
     feed = TokenQueue(7)
 
     def produce(number: int) -> None:
@@ -387,7 +387,7 @@ async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
                 feed.put(count % 256)
             except FinishedError:
                 return
-        raise AssertionError("nobody said stop")
+        raise AssertionError("no stop was sent")
 
     thread = Thread(produce)
     async with stream(feed, TOKENIZER, stop="AB") as chunks:

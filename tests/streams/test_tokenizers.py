@@ -1,4 +1,4 @@
-"""Streams on tokenizers of every kind: what comes out is what their library decodes."""
+"""Streams on tokenizers of every kind: their text is what the library decodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The docstrings of streamdec as tests read them: what is public, and what is said of it.
+"""The docstrings of streamdec as tests read them: the public names and their texts.
 
 Docstrings are read from the sources, so that none is missed because its module needs a library that
 is not there, and those after constants and fields are found as well.
@@ -49,7 +49,7 @@ class Member:
 
     @property
     def doc(self) -> str:
-        """Its docstring, or that of what it overrides."""
+        """Its docstring, or that of the method that it overrides."""
         bases = () if self.owner is None else self.owner.__mro__
         name = self.path.rpartition(".")[2]
         values = [self.value, *(base.__dict__[name] for base in bases if name in base.__dict__)]
@@ -72,7 +72,7 @@ def public_members(door: str) -> Iterator[Member]:
 
 
 def _members_of(kind: type) -> Iterator[tuple[str, Any, type]]:
-    """Methods and properties that classes of ours define."""
+    """Methods and properties that classes of streamdec define."""
     for name in sorted(set(dir(kind))):
         owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
         if name.startswith("_") and name not in OPERATORS:
@@ -131,7 +131,7 @@ def _docstrings_of(path: Path) -> Iterator[Docstring]:
 
 
 def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any]]:
-    """Strings that are docstrings, under the names of what they are about."""
+    """The docstrings, by the names of what they describe."""
     body: list[ast.stmt] = getattr(node, "body", [])
     last = name if isinstance(node, _DOCUMENTED) else None
     for statement in body:
@@ -162,7 +162,7 @@ def _dotted(*names: str) -> str:
 
 
 def attribute_docstrings(kind: type) -> dict[str, str]:
-    """What is said of the fields and attributes of a class, right behind them."""
+    """The docstrings of the fields and attributes of a class, directly after them."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         found |= _attribute_docstrings(f"{base.__module__}.{base.__qualname__}")
@@ -299,7 +299,7 @@ def _file_of(module: ModuleType) -> str:
     return module.__file__
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- their texts ----------------------------------------------------------------------------------
 
 
 def says(

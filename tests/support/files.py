@@ -86,7 +86,7 @@ def _unpacked(path: Path) -> Path:
 
 
 def small_ranks() -> dict[bytes, int]:
-    """All bytes, in an order of their own, and MERGED."""
+    """All bytes, in another order, and MERGED."""
     single = [bytes([(byte + 33) % 256]) for byte in range(256)]
     return {token: rank for rank, token in enumerate([*single, *MERGED])}
 

@@ -83,7 +83,7 @@ class Page:
 
 
 def printed_by(code: str) -> list[str]:
-    """The lines that ``code`` prints in a process of its own, where a warning is an error."""
+    """The lines that ``code`` prints in its own process, where a warning is an error."""
     command = [sys.executable, "-X", "utf8", "-W", "error", "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, encoding="utf-8")
     assert done.stderr == ""

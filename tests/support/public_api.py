@@ -59,19 +59,19 @@ DOORS: dict[str, frozenset[str] | None] = {
 
 
 def public_names(door: str) -> dict[str, Any]:
-    """The public names of a module of DOORS, and what they are."""
+    """The public names of a module of DOORS, and their objects."""
     module = importlib.import_module(door)
     names = DOORS[door] or module.__all__
     return {name: getattr(module, name) for name in sorted(names)}
 
 
 def is_error(thing: object) -> TypeGuard[type[BaseException]]:
-    """Whether ``thing`` is an exception or a warning: those have a page of their own."""
+    """Whether ``thing`` is an exception or a warning: those have their own page."""
     return isinstance(thing, type) and issubclass(thing, BaseException)
 
 
 def documented() -> list[tuple[str, str]]:
-    """Module and name of each thing on the pages of the API, in their order."""
+    """The module and name of each object on the pages of the API, in order."""
     found: list[tuple[str, str]] = []
     for page in sorted(API_PAGES.glob("*.md")):
         module = ""

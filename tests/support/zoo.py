@@ -391,7 +391,7 @@ class _Upper:
 
 
 def python_decoder() -> Tokenizer:
-    """Nobody knows what it does."""
+    """A decoder whose rules are not known."""
     return _tokenizer(decoders.Decoder.custom(_Upper()))
 
 

@@ -18,7 +18,7 @@ Piece = str | bytes
 
 
 class Table:
-    """The machine for ``rule`` over a tokenizer that has just these pieces, ids in their order."""
+    """The machine for ``rule`` over a tokenizer that has only these pieces, with ids in order."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Table:
         self.ids = [self.pieces.index(piece) for piece in pieces]
 
     def steps(self) -> Iterator[tuple[bytes, State]]:
-        """What each piece in turn brings out, and the state after it."""
+        """The text that each piece in turn completes, and the state after it."""
         state = self.machine.start
         for token_id in self.ids:
             data, state = self.machine.step(state, token_id)
             yield data, state
 
     def outputs(self) -> list[bytes]:
-        """What each piece in turn brings out, and the end."""
+        """The text that each piece in turn completes, and that of the end."""
         outputs, state = [], self.machine.start
         for data, after in self.steps():
             outputs.append(data)
@@ -60,7 +60,7 @@ class Table:
         return self.tokenizer.decode(self.ids, skip_special_tokens=self.skip)
 
     def check(self, *outputs: bytes) -> None:
-        """Each piece brings out what is given here, which together is the library's text.
+        """Check that each piece completes the given text; joined, it is the library's text.
 
         Every state survives JSON. A prompt leads to the same state, without what it decides itself.
         """

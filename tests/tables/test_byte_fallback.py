@@ -48,7 +48,7 @@ def test_the_library_agrees_on_every_pair_of_letters() -> None:
 
 
 def pieces_of(*parts: bytes | str) -> list[str]:
-    """Bytes as a byte piece each, texts as they are."""
+    """Each byte as a byte piece, and texts unchanged."""
     pieces: list[str] = []
     for part in parts:
         pieces += [part] if isinstance(part, str) else [f"<0x{byte:02X}>" for byte in part]

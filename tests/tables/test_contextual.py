@@ -1,7 +1,7 @@
 """Machines whose tokens depend on their neighbours, on a few telling pieces each.
 
-The oracle of every case is the library's own decoder (see ``Table.check``); what is written here is
-when each part of its text comes out.
+The oracle of every case is the library's own decoder (see ``Table.check``); the test has the token
+at which each part of its text is output.
 """
 
 from __future__ import annotations

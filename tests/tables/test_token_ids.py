@@ -1,4 +1,4 @@
-"""What counts as a token id, and what is said of what does not."""
+"""Valid token ids, and the errors for others."""
 
 from __future__ import annotations
 

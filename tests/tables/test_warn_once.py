@@ -1,4 +1,4 @@
-"""What is said once of an object."""
+"""Warnings that an object causes only once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_of_objects_without_weak_references_a_few_are_kept() -> None:
 
 
 class Lines(logging.Handler):
-    """Keeps what is said, and not of what: a record has the tokenizer, which then lives on."""
+    """Keeps the messages, but not the records, which would keep the tokenizer alive."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -192,7 +192,7 @@ def test_runs_without_a_whole_character_decode_boundedly(ids: list[int]) -> None
 
 
 INSIDE = 6
-"""Begins within a character, so that no context may begin with it."""
+"""Begins inside a character, so that no context may begin with it."""
 
 
 @given(ids=runs, prompt=runs)
@@ -248,7 +248,7 @@ def test_a_memory_survives_json(ids: list[int]) -> None:
 
 
 def test_a_memory_survives_json_while_text_is_missing() -> None:
-    """Two line feeds are no text: what was given comes back with the next id."""
+    """Two line feeds are not text: the output comes back with the next id."""
     window = TokenWindow(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
     memory, texts = window.prime(()), []
     for token_id in map(ord, "a\n\n\nb"):

@@ -20,7 +20,7 @@ WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
 
 
 class SlowTokenizer:
-    """A slow tokenizer of transformers, as far as its ``decode`` goes: it cleans up unless told."""
+    """The ``decode`` of a slow tokenizer of transformers, which cleans up by default."""
 
     def __init__(self) -> None:
         self.cleaned: set[bool] = set()

@@ -120,7 +120,7 @@ class Late:
         return self.stream.step(token_id)
 
     def take(self, text: str) -> bool:
-        """Whether what comes to the text completes a stop, at which it is cut."""
+        """Whether the new text completes a stop, at which it is cut."""
         before = len(self.text)
         self.text += text
         if self.count <= self.request.min_tokens:
@@ -223,7 +223,7 @@ class StopLeaks(Grouped):
 
 
 class StopBuffer(StopLeaks):
-    """Withholds as much as the longest stop is long, whatever it is, as vLLM does."""
+    """Withholds as many characters as the longest stop has, as vLLM does."""
 
     def rest(self) -> str:
         hidden = not self.request.include_stop_str_in_output and self.stop_reason is None
@@ -313,7 +313,7 @@ class WrongReason(Late):
 
 
 class Raising(Late):
-    """Raises on an id that is no byte."""
+    """Raises on an id that is not a byte."""
 
     def decode(self, token_id: int) -> str:
         if token_id > 255:

@@ -145,7 +145,7 @@ def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
     assert "bug_case[utf8-eos-incomplete-3]" in ends
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- the messages ---------------------------------------------------------------------------------
 
 
 def test_the_smallest_example_is_shown() -> None:
@@ -252,7 +252,7 @@ class _Recorder:
         return self.requests[:middle], self.requests[middle:]
 
 
-# --- what is given --------------------------------------------------------------------------------
+# --- the arguments --------------------------------------------------------------------------------
 
 
 def test_any_tokenizer_can_be_given() -> None:

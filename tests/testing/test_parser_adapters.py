@@ -1,4 +1,4 @@
-"""The adapters of engines' parsers: what they call, and what they make of the answers."""
+"""The adapters of engines' parsers: their calls, and how they read the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def call(index: int, name: str | None = None, arguments: str | None = None) -> A
 
 
 class Vllm:
-    """Answers with a script, and keeps what it was asked."""
+    """Answers with a script, and records its calls."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.asked = iter(answers), list[Any]()

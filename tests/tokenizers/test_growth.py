@@ -154,7 +154,7 @@ ANYTHING = st.recursive(
 
 @given(part=st.sampled_from([*INNER]), data=ANYTHING | st.lists(ANYTHING, max_size=3))
 def test_a_malformed_part_is_left_to_the_library(part: str, data: Any) -> None:
-    """It refuses the file, or reads it as something that does not make texts too long."""
+    """It rejects the file, or loads a tokenizer that does not make texts too long."""
     check_growth(parts_of(document(**{part: data}).encode(), "t"), "t")
     check_growth(
         parts_of(document(**{part: {"type": "Sequence", INNER[part]: data}}).encode(), "t"), "t"
@@ -218,7 +218,7 @@ def test_a_normalizer_makes_no_longer_text_than_computed(stages: list[Stage], te
         found = guarded(normalizer.normalize_str, text)
     except TokenizerLibraryError:  # the library panics on some empty matches
         return
-    # Letters of the text itself are expanded once more: 18 of the longest.
+    # Letters of the text itself are expanded again: 18 of the longest.
     expanded = sum(18 if letter == "ﷺ" else 3 for letter in text) + 1
     assert len(found) <= growth * expanded
 

@@ -49,7 +49,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def press(self, *keys: str) -> None:
-        """Keys, to whatever has the focus."""
+        """Send keys to the element with the focus."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
 
@@ -85,7 +85,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser of its own, closed in the end."""
+    """A new browser, closed at the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -32,7 +32,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(chromium: Browser, tmp_path: Path) -> Iterator[Browser]:
-    """The small trace; whatever was done with it, nothing was complained of or asked for."""
+    """The small trace; after each test the console is empty, and nothing was requested."""
     chromium.open(page_of(trace_of(), tmp_path))
     yield chromium
     check_quiet(chromium)
@@ -424,7 +424,7 @@ def test_a_character_that_was_broken_off_is_told(chromium: Browser, tmp_path: Pa
 
 
 def test_whatever_happened_there_are_words_for_it(chromium: Browser, tmp_path: Path) -> None:
-    """Streams of all kinds: each token is explained, whatever came after it."""
+    """Streams of all kinds: each token is explained, with any tokens after it."""
     draw = random.Random(7)
     chromium.open(page_of(trace_of(), tmp_path))
     traces: list[Trace] = []

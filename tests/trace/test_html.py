@@ -1,4 +1,4 @@
-"""The page has all of the trace, and nothing of it is more than text. (Seen: test_browser.py.)"""
+"""The page has the complete trace, all of it as text. (test_browser.py shows it.)"""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
     assert anyio.run(read)[1] == tracer.snapshot()
 
 
-# --- nothing of the text --------------------------------------------------------------------------
+# --- no text of users -----------------------------------------------------------------------------
 
 
 def test_text_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:

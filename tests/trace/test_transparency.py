@@ -1,4 +1,4 @@
-"""A traced decoder is the decoder: the same results, errors and state, whatever is asked of it."""
+"""A traced decoder is the decoder: the same results, errors and state, with any calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def done(machine: Any, verb: str, arguments: Sequence[Any]) -> Any:
             given_ = seen(copied(machine, verb))
         else:
             given_ = getattr(machine, verb)(*arguments)
-    except Exception as error:  # noqa: BLE001 (whatever it is, both raise it)
+    except Exception as error:  # noqa: BLE001 (any error, which both raise)
         said = str(error).replace("Tracer", type(getattr(machine, "decoder", machine)).__name__)
         given_ = type(error), said, getattr(error, "chunk", None), getattr(error, "index", None)
     return given_, seen(machine)

@@ -165,7 +165,7 @@ def stops(tokenizer: Decoder) -> None:
     chunk + "b"  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 
-# --- around an engine -----------------------------------------------------------------------------
+# --- with an engine -------------------------------------------------------------------------------
 
 
 async def engine() -> AsyncIterator[int]:
@@ -225,7 +225,7 @@ def many(tokenizer: Decoder) -> None:
     pool.step([1, 2])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# --- what goes wrong, and what is told ------------------------------------------------------------
+# --- errors and their attributes ------------------------------------------------------------------
 
 
 def errors(path: Path) -> None:

@@ -99,7 +99,7 @@ def _ask(request: dict[str, Any], environment: Mapping[str, str]) -> Any:
     return json.loads(done.stdout)
 
 
-# --- run in the process --------------------------------------------------------------------------
+# --- run in the process ---------------------------------------------------------------------------
 
 
 def _answer(request: dict[str, Any]) -> Any:

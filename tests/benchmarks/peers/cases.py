@@ -219,7 +219,7 @@ def lone(subject: Subject, effort: Effort, report: Report) -> None:
         _race(subject, report, case, ours, parts, 1 if size > 1_024 else 3)
 
 
-# --- what is kept, and what is kept back ----------------------------------------------------------
+# --- memory and withheld text ---------------------------------------------------------------------
 
 
 def memory(subject: Subject, effort: Effort, report: Report) -> None:

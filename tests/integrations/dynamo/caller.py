@@ -1,4 +1,4 @@
-"""A caller in a process of its own: its client is Dynamo's, and its answer one line of JSON."""
+"""A caller in its own process: its client is Dynamo's, and its answer one line of JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integrations.dynamo.worker import ENDPOINT
 
 
 async def call(num_workers: int, request: dict[str, Any]) -> dict[str, Any]:
-    """What comes of ``request``, once so many workers are there."""
+    """The result of ``request``, as soon as this number of workers is there."""
     from dynamo.runtime import Context, DistributedRuntime
 
     runtime = DistributedRuntime(asyncio.get_running_loop(), "file", "tcp", event_plane="zmq")

@@ -1,4 +1,4 @@
-"""In Dynamo's own runtime: its endpoints, client and contexts, in processes of their own."""
+"""In Dynamo's own runtime: its endpoints, client and contexts, in their own processes."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_a_prompt_that_ends_within_a_character_is_gone_on_from() -> None:
 
 @pytest.mark.parametrize("hangs_at", [0, 5, None])
 def test_the_engine_is_closed_when_the_client_goes(hangs_at: int | None) -> None:
-    """Also while it is silent: nothing more comes out, and the handler ends by itself."""
+    """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
 
     async def main() -> tuple[Engine, str]:
         context, engine = Context(), Engine(IDS * 50, hangs_at=hangs_at)

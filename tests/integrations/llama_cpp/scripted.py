@@ -1,4 +1,4 @@
-"""A tiny GGUF model with random weights, in llama.cpp, that says what it is told to say.
+"""A tiny GGUF model with random weights, in llama.cpp, that generates given ids.
 
 Its vocabulary is one of our small tokenizers. A logits processor leaves the real loop one choice.
 """

@@ -37,7 +37,7 @@ LIMIT = 64
 
 
 class Evaluated:
-    """lm-eval's HF model, which says what it is told to say."""
+    """lm-eval's HF model, which generates given answers."""
 
     def __init__(self, folder: Path) -> None:
         tokenizer = tokenizer_of("gpt2")

@@ -1,4 +1,4 @@
-"""A tiny model with random weights that says what it is told to say.
+"""A tiny model with random weights that generates given ids.
 
 The real loops of mlx-lm run, with their cache; after each pass of the model its logits leave one
 choice.
@@ -46,7 +46,7 @@ def _real() -> Any:
 
 
 class Scripted:
-    """A model of mlx-lm, and what it is to say after a prompt of so many tokens."""
+    """A model of mlx-lm, and its ids after a prompt of this number of tokens."""
 
     def __init__(self, said: Sequence[int], eos: int, num_prompt: int) -> None:
         self.said = [*said]
@@ -71,7 +71,7 @@ class Scripted:
 
 
 def scripted(tokenizer: Tokenizer, said: Sequence[int], num_prompt: int) -> Scripted:
-    """A model that says those ids after a prompt of so many, and then EOS."""
+    """A model that generates these ids after a prompt of this size, and then EOS."""
     return Scripted(said, id_of(tokenizer, EOS), num_prompt)
 
 

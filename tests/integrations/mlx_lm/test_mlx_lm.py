@@ -184,7 +184,7 @@ def test_special_tokens_are_shown_unless_they_are_to_be_skipped(
 
 
 def test_it_gives_the_decode_of_any_ids_where_that_of_mlx_lm_does_not() -> None:
-    """What 0.32.2 has wrong: the first space of a byte-level text, and tokens it has none for."""
+    """The errors of 0.32.2: the first space of a byte-level text, and tokens without text."""
     theirs = tokenizer_utils.BPEStreamingDetokenizer
     tokenizer = VOCABULARIES["byte_level"]()
     ids = tokenizer.encode(" one two", add_special_tokens=False).ids

@@ -1,4 +1,4 @@
-"""What is read in recorded outputs of engines is what the engines generated."""
+"""The ids that are read from recorded outputs are those that the engines generated."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MODULES = (
 with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
     warnings.simplefilter("ignore")
     if find_spec("skyrl") is not None:
-        # On Python 3.11 pydantic refuses the TypedDicts of SkyRL 0.3.0.
+        # On Python 3.11 pydantic rejects the TypedDicts of SkyRL 0.3.0.
         patch.setattr(typing, "TypedDict", import_module("typing_extensions").TypedDict)
     for name in MODULES:
         with suppress(ImportError):

@@ -1,4 +1,4 @@
-"""The page: its recipes with the trainers' own classes, as far as these run without a GPU."""
+"""The page: its recipes with those classes of the trainers that run without a GPU."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_skyrl() -> None:
     found = asyncio.run(names["generator"].generate(asked))
     kept = [spelled("gpt2", f"#### {row}\nUser:") for row in range(2)]
     assert found["response_ids"] == kept
-    assert found["rewards"] == [1.0, 0.0]  # what comes behind the stop is no answer
+    assert found["rewards"] == [1.0, 0.0]  # the text after the stop is not part of the answer
     assert found["loss_masks"] == [[1] * len(row) for row in kept]
     assert found["rollout_logprobs"] == [[-0.5] * len(row) for row in kept]
     assert found["stop_reasons"] == ["stop", "stop"]

@@ -1,4 +1,4 @@
-"""Tiny models with random weights that say what they are told to say.
+"""Tiny models with random weights that generate given ids.
 
 The real loop of ``generate`` runs, with its cache, criteria and padding; a logits processor leaves
 it one choice at each step.

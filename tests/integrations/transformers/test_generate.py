@@ -1,4 +1,4 @@
-"""What comes out of a real ``generate`` whose tokens are known."""
+"""The results of a real ``generate`` whose tokens are known."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_what_follows_the_end_of_a_row_is_padding_and_no_text(name: str) -> None
 
 
 def test_rows_go_on_without_an_end_of_sequence_and_are_not_read() -> None:
-    """Without one generate does not pad: it goes on with what the model says."""
+    """Without one generate does not pad: it continues with the ids of the model."""
     model = Model("gpt2", [spelled("gpt2", "ab.cdef"), spelled("gpt2", "abcdef.")])
     streamer = GenerateStreamer(model.tokenizer, stop=".")
     found = read(model, streamer, **prompts("gpt2", ["one", "two"]), eos_token_id=None)
@@ -349,7 +349,7 @@ def test_a_prompt_may_be_embedded() -> None:
 
 
 def test_padding_before_a_prompt_is_not_part_of_it() -> None:
-    """What pads is told by the mask: here it is an ordinary token, and the prompt is only one."""
+    """Only the mask shows the padding: here it is an ordinary token, before a prompt of one."""
     model = Model("llama", [encoded("llama", "fox")])
     [pad] = spelled("llama", "x")
     start = model.tokenizer.token_to_id("<s>")
@@ -397,7 +397,7 @@ def test_the_mask_of_an_encoder_hides_nothing_of_the_decoders_prompt() -> None:
 
 
 class EndsRow:
-    """A criterion that ends one row when there are so many tokens more."""
+    """A criterion that ends one row after a number of tokens."""
 
     def __init__(self, row: int, tokens: int) -> None:
         self.row = row
@@ -467,7 +467,7 @@ def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
     assert finishes(found) == {0: ("length", None), 1: ("length", None)}
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- what is rejected -----------------------------------------------------------------------------
 
 
 def test_a_streamer_is_for_one_call() -> None:

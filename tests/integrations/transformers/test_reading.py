@@ -277,7 +277,7 @@ async def test_a_task_that_leaves_ends_generate() -> None:
 
 @pytest.mark.anyio
 async def test_other_tasks_run_while_one_waits_for_the_end_of_generate() -> None:
-    """Generate goes on only when another task lets it."""
+    """Generate continues only when another task lets it."""
     closing = anyio.Event()
 
     class Telling(GenerateStreamer):

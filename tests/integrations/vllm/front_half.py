@@ -108,7 +108,7 @@ class FrontHalf:
 
 
 def as_json(output: Any) -> dict[str, Any]:
-    """A ``RequestOutput`` as it is at this moment, as far as the ids of a stream are concerned."""
+    """The parts of a ``RequestOutput`` of this moment that a stream of ids needs."""
     return {
         "request_id": output.request_id,
         "prompt_token_ids": [*output.prompt_token_ids],

@@ -83,7 +83,7 @@ def _intervals() -> Iterator[dict[str, Any]]:
 
 
 def _aborted() -> Iterator[dict[str, Any]]:
-    """Aborted by the caller, and read through the queue, which joins what nobody has read yet."""
+    """Aborted by the caller, and read through the queue, which joins the unread outputs."""
     import asyncio
 
     from vllm.sampling_params import RequestOutputKind

@@ -1,6 +1,6 @@
 """vLLM's text beside ours, from the same ids, stops and options; and its text with our stream.
 
-They are equal, but for what is named here: each difference is a test of its own.
+They are equal, except for the differences that have a test here.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_vllm_gives_out_a_prompt_that_ends_within_a_character(library: Tokenizer
 
 
 def test_vllm_loses_what_the_limit_cuts(library: Tokenizer) -> None:
-    """Its stream has no end, and ours under that interface has none either."""
+    """Its stream has no end, and neither has ours with that interface."""
     ids = library.encode("ok 😀").ids
     assert theirs(library, [1], [ids[:-1]]).text == "ok "
     with patch_decode_stream():
@@ -176,7 +176,7 @@ def test_of_stops_that_are_complete_together_vllm_takes_the_first_listed(
 
 
 def test_a_stop_token_is_hidden_by_both_that_are_told_of_it(library: Tokenizer) -> None:
-    """VLLM gives its id all the same: a stream that was not told of it gives its text."""
+    """VLLM still gives its id: a stream without this stop id gives its text."""
     tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one twx").ids
     last = ids[-1]
     half = FrontHalf(library, stop_token_ids=[last])
@@ -243,7 +243,7 @@ def test_vllm_goes_on_after_an_id_that_is_none(library: Tokenizer, bad: Any) -> 
 
 
 def test_vllm_begins_anew_where_text_is_taken_back() -> None:
-    """vllm-project/vllm#17448: only for a tokenizer whose rule nobody knows, with ours."""
+    """vllm-project/vllm#17448: only for a tokenizer without known rules, in our stream."""
     library = ZOO["byte_fallback"]()
     names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
     ids = [library.token_to_id(name) or 0 for name in names]

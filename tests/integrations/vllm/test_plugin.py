@@ -1,4 +1,4 @@
-"""vLLM with the plugin beside vLLM without it: the same outputs, but for what is classified here.
+"""vLLM with the plugin beside vLLM without it: the same outputs, except the classified differences.
 
 The plugin's README lists the classes of differences. Each is recognised by its cause, and not by
 the outputs that it changes.
@@ -117,7 +117,7 @@ def classified(
     if is_cut:
         return "the prompt ends inside a character"
     if REPLACEMENT in decoded or REPLACEMENT in decode(a.token_ids, skip_special_tokens=skip):
-        return "bytes that are no character"
+        return "bytes that are not a character"
     assert a.stop_reason in stops, (a, b)
     # vLLM sees the text of a token that ends in an unfinished character with the next token.
     if (
@@ -348,7 +348,7 @@ def test_a_request_with_wrong_markers_is_left_to_vllm(
     assert f"{streamdec_vllm.FIELD}: expected pairs" in log.text
 
 
-# --- what is left to vLLM's own class -------------------------------------------------------------
+# --- cases that vLLM's own class decodes ----------------------------------------------------------
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -44,7 +44,7 @@ def ids_of(text: str) -> list[int]:
 
 @dataclass
 class Engine:
-    """Gives what it is told to, and notes what is asked of it."""
+    """Yields given ids, and records the requests."""
 
     outputs: Sequence[Sequence[int]]
     pause: float | None = 0.0
@@ -101,7 +101,7 @@ class Server:
         """What the application raised."""
         self.url = ""
         self.http: httpx.Client
-        """A client that knows nothing of events. (To make one takes longer than a request.)"""
+        """A client that does not parse events. (To make one takes longer than a request.)"""
 
     def next_error(self) -> str:
         """What the application raised, as soon as it has."""
@@ -214,7 +214,7 @@ class Server:
 
 @contextlib.contextmanager
 def served(app: Any, *, lifespan: Literal["on", "off"] = "off") -> Iterator[str]:
-    """``app`` on uvicorn in a thread of its own; gives its address."""
+    """``app`` on uvicorn in its own thread; gives its address."""
     config = uvicorn.Config(
         app, interface="asgi3", lifespan=lifespan, log_level="critical", ws="none"
     )

@@ -66,7 +66,7 @@ class Client:
     async def send(self, message: Any) -> None:
         await checkpoint()
         if len(self.sent) >= self.patience:
-            if self.how == "refuses":
+            if self.how == "rejects":
                 raise ConnectionResetError
             self.has_gone.set()
         else:
@@ -89,9 +89,13 @@ def run(loop: str, what: Callable[[], Any]) -> None:
 
 # A client that sees nothing more sent can only be known to go where the server says so.
 GOING = [
-    *((how, "goes on", patience) for how in ("goes", "refuses") for patience in (0, 1, 3)),
-    *(("was never there", then, patience) for then in ("goes on", "waits") for patience in (0, 3)),
-    *((how, "waits", 0) for how in ("goes", "refuses")),
+    *((how, "continues", patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
+    *(
+        ("was never there", then, patience)
+        for then in ("continues", "waits")
+        for patience in (0, 3)
+    ),
+    *((how, "waits", 0) for how in ("goes", "rejects")),
 ]
 
 
@@ -141,7 +145,7 @@ def test_what_closing_raises_is_raised_when_all_is_closed(loop: str) -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
-    """As where it awaits a task that somebody else has cancelled: nobody cancelled the response."""
+    """It awaits a task that other code has cancelled. The response was not cancelled."""
 
     async def main() -> None:
         client, engines = Client(99, "goes"), [Engine(then="is cancelled") for _ in range(n)]
@@ -558,7 +562,7 @@ def test_a_background_task_runs_after_the_response(loop: str) -> None:
 @both_loops
 def test_an_iterator_of_bytes_that_is_closed_closes_its_engine(loop: str) -> None:
     async def main() -> None:
-        engine = Engine(then="goes on")
+        engine = Engine(then="continues")
         found = events(wire(1), stream(engine, TOKENIZER))
         assert b"Hello" in [await anext(found), await anext(found)][1]
         await found.aclose()  # type: ignore[attr-defined]

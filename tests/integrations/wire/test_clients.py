@@ -1,4 +1,4 @@
-"""What real clients make of the wire formats: their accumulated text is the decoder's."""
+"""Real clients read the wire formats: their accumulated text is the decoder's."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_an_engines_own_stop_is_a_stop(server: Server, openai_client: OpenAI, he
 
 def test_the_accumulating_helper(server: Server, openai_client: OpenAI) -> None:
     mine = Engine([[256], [0xF0, 0x9F], [0x98, 0x80], [257, 258]])
-    # That client raises LengthFinishReasonError for the end "length", whoever serves it.
+    # That client raises LengthFinishReasonError for the end "length", with any server.
     server.engines = [mine, Engine([[65]], finish_reason="eos")]
     with openai_client.chat.completions.stream(
         model="tiny",

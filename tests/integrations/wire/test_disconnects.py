@@ -23,7 +23,7 @@ MANY = 10**9
 
 
 def endless(**options: Any) -> Engine:
-    """Gives "Hello" for ever, a thousand times a second."""
+    """Yields "Hello" a thousand times a second, without an end."""
     return Engine(Repeated([256]), **{"pause": 0.001, **options})
 
 
@@ -140,7 +140,7 @@ def test_a_socket_that_vanishes_closes_the_engine(server: Server, path: str, eng
         with connected(server, path) as client:
             assert client.recv(1_000).startswith(b"HTTP/1.1 200")
             assert server.engines[0].begun.wait(PATIENCE)
-            # Closed with a reset: nothing is said any more.
+            # Closed with a reset: nothing more is sent.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -154,7 +154,7 @@ def test_a_client_that_does_not_read_holds_the_engine_back(server: Server) -> No
             while engine.num_asked != before:  # until the buffers of the sockets are full
                 before = engine.num_asked
                 time.sleep(0.1)
-            assert before < 100_000, "some megabytes of them, and none of ours"
+            assert before < 100_000, "some megabytes of them, and no buffer of streamdec"
             for _ in range(2_000):
                 client.recv(65_536)
             assert eventually(lambda: engine.num_asked > before)

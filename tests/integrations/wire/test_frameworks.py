@@ -43,7 +43,7 @@ async def endless(notes: Notes) -> AsyncIterator[int]:
     queue = TokenQueue()
     try:
         yield 256
-        async for output in queue:  # which nobody fills
+        async for output in queue:  # which no code fills
             yield output[0]
     finally:
         notes.is_closed = True

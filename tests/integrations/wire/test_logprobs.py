@@ -121,7 +121,7 @@ def test_what_is_placed_is_what_was_given(
     plain = StopSequenceDecoder(tokenizer, StopConditions(stop=stop, max_tokens=limit))
     last = plain.step_batch(ids)
     assert text == last.text + plain.flush().text, "the decoder's text is unchanged"
-    # The tokens are those that were read, up to the cut, in their order.
+    # The tokens are those that were read, up to the cut, in order.
     assert [each.token_id for each in placed] == ids[: len(placed)]
     assert [each.logprob for each in placed] == [-float(place) for place in range(len(placed))]
     offsets = [each.text_offset for each in placed]
@@ -135,7 +135,7 @@ def test_what_is_placed_is_what_was_given(
         if "\ufffd" not in text:
             assert data == text.encode(), "joined, the bytes are the text"
     elif "\ufffd" not in text and name != "fallback":
-        # Each byte of the text is there, and no token is that has none of them.
+        # Each byte of the text is there, and each token has at least one of them.
         assert data.startswith(text.encode())
         visible = [each for each in placed if each.data]
         assert all(each.text_offset < len(text) for each in visible)
@@ -176,7 +176,7 @@ def test_the_bytes_are_the_text_and_say_where_it_is(
 
 
 def spells_bytes(subject: Subject) -> bool:
-    """Whether each bad byte is a U+FFFD of its own."""
+    """Whether each bad byte becomes its own U+FFFD."""
     rules = subject.tokenizer.rules
     return rules is not None and isinstance(rules.rule, ByteFallback)
 
@@ -248,7 +248,7 @@ def test_special_tokens_have_a_name_and_no_bytes() -> None:
         *(("Hello", b"Hello", 0), ("<|end|>", b"", 5), ("A", b"A", 5), ("<|end|>", b"", 6)),
     ]
     _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=END)
-    assert [each.token for each in placed] == ["Hello"], "the end is none of the text"
+    assert [each.token for each in placed] == ["Hello"], "the end is not part of the text"
 
 
 def test_after_a_prompt_that_ends_inside_a_character() -> None:

@@ -62,7 +62,7 @@ def chat_runs(found: list[Any]) -> list[tuple[str, str]]:
 
 
 def message_runs(found: list[Any]) -> list[tuple[str, str]]:
-    """What a client makes of the events, which must be in the order of the API."""
+    """The result of a client that reads the events, which must be in the order of the API."""
     blocks: list[Any] = []
     is_open = False
     for each in found:
