@@ -186,7 +186,7 @@ class Reading:
         self.finish(chunk)
 
     def leave(self) -> None:
-        """Note that the stream cannot be read any more: others may step the machine."""
+        """Note that the stream can no longer be read: others may step the machine."""
         if self.stepper.statistics is not None:
             self.stepper.statistics.freeze()
 
@@ -237,7 +237,7 @@ class BaseStream(Generic[M]):
         """Reject other streams and pools while the generator ``chunks`` can be read.
 
         If a loop is left early and nothing else refers to its generator, the event loop closes the
-        generator later. But it cannot be read any more, so the decoder is free at once.
+        generator later. But no reader can use it any more, so the decoder is free at once.
 
         A constructor calls this last, so that a stream that was not made owns no decoder. Raises
         RuntimeError if another stream or pool steps the decoder.
