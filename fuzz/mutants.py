@@ -77,7 +77,7 @@ MUTANTS = (
     _core(
         "0: several ids at once take an id that is a stop for text",
         "decoders/step",
-        "and token_id not in named",
+        "and token_id not in (self._ids or ())",
         "and token_id >= 0",
         CORE_TESTS,
     ),

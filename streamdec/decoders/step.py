@@ -143,8 +143,7 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
         texts: list[str] = []
         chunk = NOTHING
-        row, tally, free, moving = self._row, self._tally, self._free, self._matching.free_moving
-        named = self._ids or ()
+        row, tally, free = self._row, self._tally, self._free
         try:
             for token_id in ids:
                 try:
@@ -157,9 +156,9 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
                                 tally = after
                                 continue
                             if (
-                                MOVES <= letters < moving
+                                MOVES <= letters < self._matching.free_moving
                                 and type(token_id) is int
-                                and token_id not in named
+                                and token_id not in (self._ids or ())
                             ):
                                 if then is None:
                                     self._prefix, self._read = self._read, after
@@ -176,7 +175,6 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
                 chunk = self.step_chunk(token_id)
                 texts.append(chunk.text)
                 row, tally, free = self._row, self._tally, self._free
-                moving = self._matching.free_moving
                 if chunk.finish_reason is not None:
                     break
         except Exception as error:
