@@ -95,6 +95,7 @@ def _entry(book: Book) -> str:
     rows = (
         ("`DecodeStream.step`", "step"),
         ("`StopSequenceDecoder.step`, 4 stops", "step with 4 stops"),
+        ("`StopSequenceDecoder.step`, a pattern", "step with a pattern"),
         ("`step_batch` of one id", "step_batch of one id"),
         ("`iter_chunks`", "iter_chunks"),
         ("`iter_chunks`, 4 stops", "iter_chunks, 4 stops"),
