@@ -99,7 +99,7 @@ def test_the_parts_times_the_longest_match() -> None:
     with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
         StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12 + 1)
     with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
-        StopConditions(stop_regex="a.*b", max_match_length=10**18)  # no memory has so many bits
+        StopConditions(stop_regex="a.*b", max_match_length=10**18)  # more bits than any memory has
 
 
 def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:

@@ -381,7 +381,7 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
 
 
 def test_an_error_in_is_behind_ends_the_request() -> None:
-    """Also an AttributeError, which is no sign that there is no such property."""
+    """Also an AttributeError: it does not mean that the sink lacks the property."""
 
     class Misspelled(SlowReader):
         @property

@@ -191,7 +191,7 @@ def test_copies_have_the_attributes_of_a_subclass(base: Any, way: Callable[[Any]
 
 
 def unpickled(decoder: Any) -> Any:
-    """Return what pickle makes of ``decoder``, whose class has no name that pickle can import."""
+    """Return the copy that pickle makes; it cannot import the class of ``decoder`` by its name."""
     restore, arguments, state = decoder.__reduce__()
     again = restore(*arguments)
     attributes, slots = state if isinstance(state, tuple) else (state, None)
