@@ -9,10 +9,10 @@ one integer, in which bit *n* stands for the age *n*. A letter shifts it by one.
 longer become a match of the allowed length is dropped, so these integers are bounded.
 
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
-``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own
-graph, in which a path begins at every letter. It holds where one of these paths is complete. Nodes
-are visited in order, and a look-behind, which has no loops, comes before the nodes that ask for it.
-In front of ``\b`` a path waits for the next letter.
+``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own graph, in
+which a path begins at every letter. It holds where one of these paths is complete. Nodes are
+visited in order, and a look-behind, which has no loops, comes before the nodes that ask for it. In
+front of ``\b`` a path waits for the next letter.
 
 What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
 ends a line or is part of a word. States are made on first use and kept, as in RE2: a kind that was
@@ -265,7 +265,7 @@ class Automaton:
         return self._arrived(read, facts) if read else (State((), facts), 0)
 
     def _read(self, reads: Iterable[tuple[int, int]], kind: int) -> dict[int, int]:
-        """Return the paths after a letter of this kind: of those in ``reads``."""
+        """Return the paths of ``reads`` after a letter of this kind."""
         nodes = self._nodes
         paths: dict[int, int] = {}
         for number, ages in reads:
@@ -297,9 +297,9 @@ class Automaton:
     ) -> tuple[Iterable[tuple[int, int]], int, int]:
         """Follow ``paths`` until each of them needs a letter.
 
-        What a loop leads back is followed after all else. The paths to it came from the end of that
-        loop, the only way out, so they have already reached all that is outside. So no node is
-        visited more than twice, however deep the loops are nested.
+        Paths that go back to the beginning of a loop are followed last. They come from the end of
+        the loop, which is its only exit, so all nodes outside of it were already reached. So no
+        node is visited more than twice, also if loops are nested.
 
         Args:
             paths: the ages of the paths at each node. The dict is changed.

@@ -48,6 +48,7 @@ STEPPING = "an async generator that steps"
 STEPPING_LISTS = f"a generator that steps lists of {LIST_SIZE}"
 """The least work of a stream that reads lists."""
 PATTERN = "step with a pattern"
+OPEN_PATTERN = "step with a pattern that always withholds text"
 OUTPUTS = "iter_chunks, outputs of an engine"
 IDLE = "stream, 4 stops, idle_timeout"
 """Takes so long that one stream is timed at a time."""
@@ -65,6 +66,7 @@ RATIOS = (
     ("step_batch of one id", "step"),
     (EVENT, "step"),
     (PATTERN, "step"),
+    (OPEN_PATTERN, "step"),
     STREAM_RATIO,
     (STEPPING, GENERATOR),
     (STEPPING_LISTS, "iter_chunks"),
@@ -74,6 +76,7 @@ RATIOS = (
     (IDLE, "stream, 4 stops"),
 )
 PATTERNS = StopConditions(stop_regex=r"\nUser\d+:", max_match_length=20)
+OPEN_PATTERNS = StopConditions(stop_regex=r"(?s).{1,50}END OF ANSWER")
 POOL_ROUNDS = 10
 DICT = "a dict of decoders"
 POOL = "a round of a pool"
@@ -185,6 +188,9 @@ def _steps(
             StopSequenceDecoder(tokenizer, conditions).step, fresh(ids)
         ),
         PATTERN: lambda: stepped(StopSequenceDecoder(tokenizer, PATTERNS).step, token_ids),
+        OPEN_PATTERN: lambda: stepped(
+            StopSequenceDecoder(tokenizer, OPEN_PATTERNS).step, token_ids
+        ),
         "step_batch of one id": lambda: stepped(
             DecodeStream(tokenizer).step_batch, _lists(fresh(ids), 1)
         ),
