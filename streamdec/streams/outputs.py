@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from types import AsyncGeneratorType, GeneratorType, MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
@@ -58,8 +57,8 @@ MAX_TYPES = 16
 """The most types of outputs whose kind is remembered."""
 
 
-Fields = Callable[[str, Any], Any]
-"""Returns a field of an output: its name, and a default."""
+Get = Callable[[Any, str, Any], Any]
+"""Returns a field of an object: the object, the field's name, and a default."""
 
 
 class Delta(NamedTuple):
@@ -219,8 +218,11 @@ class OutputReader:
         self._last_seen: Sequence[SupportsIndex] = ()
         self.may_be_cumulative = not cumulative
         """Whether outputs may be cumulative although ``cumulative`` was not given."""
-        self._is_mapping: dict[type, bool] = {}
-        """For each type of the engine's outputs and samples, whether it is a mapping."""
+        self.list_types: tuple[type, ...] = ()
+        """The types of outputs that are known to be lists of new ids, so that ``parts`` need not be
+        called."""
+        self._gets: dict[type, Get] = {}
+        """For each type of the engine's outputs and samples, how to get a field."""
         self._engine_type: type | None = None
         """The type of the last output that was an engine's own object or dict."""
         self.growth = GrowthWatch(
@@ -257,7 +259,7 @@ class OutputReader:
         """
         reason, stop = None, None
         if self._ids is not None:
-            reason, stop = _finish_of(self._fields_of(output))
+            reason, stop = self._finish_of(output, self._get_of(output))
             output = self._ids(output)
             if output is None:
                 return (), reason, stop
@@ -265,7 +267,11 @@ class OutputReader:
             ids = _ids_in_output(output)
             if ids is not None:
                 self._has_met = True
-                return self._new_part(ids, at_end=reason is not None), reason, stop
+                if self._is_cumulative:
+                    ids = self._new_part(ids, at_end=reason is not None)
+                elif self.may_be_cumulative:
+                    self._watch(ids)
+                return ids, reason, stop
             self._engine_type = type(output)
         return self._parts_of(output, reason, stop)
 
@@ -286,12 +292,22 @@ class OutputReader:
 
         ``whole_reason`` and ``whole_stop`` are those of the output that contains ``output``.
         """
-        meant, is_alone = self._meant_in(output)
-        if meant is None:
+        meant, get, is_alone = self._meant_in(output)
+        if get is None:
             return (), None, None
         self._has_met = True
-        ids = self._ids_in(meant, is_alone=is_alone)
-        reason, stop = _finish_of(meant)
+        ids = MISSING if self._is_cumulative else get(meant, NEW_IDS, MISSING)
+        if ids is MISSING:
+            for name in IDS:
+                ids = get(meant, name, MISSING)
+                if ids is not MISSING:
+                    break
+        elif not is_alone:
+            raise SourceError(
+                f"{NEW_IDS} of several samples repeats ids while another sample grows; "
+                f"give cumulative=True to read {IDS[0]} instead"
+            )
+        reason, stop = self._finish_of(meant, get)
         if reason is None:
             reason, stop = whole_reason, whole_stop
         if ids is MISSING and reason is None:
@@ -301,43 +317,78 @@ class OutputReader:
         found = ids if type(ids) is list else _ids_in_output(ids)
         if found is None or (not found and self._is_decoded(output)):
             raise SourceError(self._complaint(output))
-        new = self._new_part(found, at_end=reason is not None)
-        if not self._is_cumulative:
-            if reason == "abort":
-                new = new[: self._most_new(meant, len(new))]
-            self._num_seen += len(new)
-        return new, reason, stop
+        if self._is_cumulative:
+            return self._new_part(found, at_end=reason is not None), reason, stop
+        if self.may_be_cumulative:
+            self._watch(found)
+        if reason == "abort":
+            found = found[: self._most_new(meant, get, len(found))]
+        self._num_seen += len(found)
+        return found, reason, stop
 
-    def _meant_in(self, output: Any) -> tuple[Fields | None, bool]:
-        """Return the fields of the sample to read, and whether it is the only one.
+    def _meant_in(self, output: Any) -> tuple[Any, Get | None, bool]:
+        """Return the sample to read, how to get its fields, and whether it is the only one.
 
-        The fields are None if ``output`` does not have this sample.
+        The second is None if ``output`` does not have this sample.
         """
-        get = self._fields_of(output)
-        samples = get("outputs", None)
-        meant = None
+        get = self._gets.get(type(output)) or self._get_of(output)
+        samples = get(output, "outputs", None)
         if samples is None or not (type(samples) is list or is_plain(samples)):
-            count, meant = 1, get if self._is_meant(get, None) else None
-        else:
-            count = 0
-            for sample in samples:
-                get = self._fields_of(sample)
-                if self._is_meant(get, count) and meant is None:
-                    meant = get
-                count += 1
-        if meant is None and count:
+            index = get(output, "index", None)  # a method, if the output is a list
+            if type(index) is not int or index == self._chosen or self._choose(index):
+                return output, get, True
             self._has_missed = True
-        return meant, count == 1
+            return None, None, True
+        count = 0
+        meant, meant_get = None, None
+        for sample in samples:
+            get = self._gets.get(type(sample)) or self._get_of(sample)
+            index = get(sample, "index", None)
+            if type(index) is not int:
+                index = count
+            if (index == self._chosen or self._choose(index)) and meant_get is None:
+                meant, meant_get = sample, get
+            count += 1
+        if meant_get is None and count:
+            self._has_missed = True
+        return meant, meant_get, count == 1
 
-    def _fields_of(self, output: Any) -> Fields:
+    def _get_of(self, output: Any) -> Get:
         """Return the function that returns a field of ``output``."""
         kind = type(output)
-        is_mapping = self._is_mapping.get(kind)
-        if is_mapping is None:
-            if len(self._is_mapping) > MAX_TYPES:
-                self._is_mapping.clear()
-            is_mapping = self._is_mapping[kind] = isinstance(output, Mapping)
-        return output.get if is_mapping else partial(getattr, output)
+        get = self._gets.get(kind)
+        if get is None:
+            if len(self._gets) > MAX_TYPES:
+                self._gets.clear()
+            get = self._gets[kind] = kind.get if isinstance(output, Mapping) else getattr
+        return get
+
+    def _choose(self, index: int) -> bool:
+        """Choose the sample with ``index``, which is not the chosen one, if none is chosen yet.
+
+        Returns whether it is chosen now. Raises SourceError if another is, and the caller of the
+        stream did not choose it.
+        """
+        if self._index is not None:
+            return False
+        if self._chosen is None:
+            self._chosen = index
+            return True
+        raise SourceError(
+            f"the source has several samples, such as {self._chosen} and {index}; "
+            "choose one with index="
+        )
+
+    def _finish_of(self, output: Any, get: Get) -> tuple[str | None, str | int | None]:
+        """Return the engine's finish reason and its stop; None, None if it has not ended."""
+        reason = get(output, "finish_reason", None)
+        if reason is None:
+            about = get(output, "meta_info", None)
+            if about is not None:
+                reason = self._get_of(about)(about, "finish_reason", None)
+        if reason is None or reason == "":  # protobuf has no None
+            return None, None
+        return _finish(reason, get(output, "stop_reason", None))
 
     def _is_decoded(self, output: Any) -> bool:
         """Whether ``output``, which has no ids, is a chunk of a stream without ids.
@@ -350,50 +401,15 @@ class OutputReader:
         self._num_decoded += 1
         return self._num_decoded > 1 or output.finish_reason is not None
 
-    def _most_new(self, get: Fields, num_given: int) -> int:
+    def _most_new(self, output: Any, get: Get, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
         SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
         in ``completion_tokens``.
         """
-        total = _field(get("meta_info", None), "completion_tokens")
+        about = get(output, "meta_info", None)
+        total = None if about is None else self._get_of(about)(about, "completion_tokens", None)
         return max(total - self._num_seen, 0) if type(total) is int else num_given
-
-    def _is_meant(self, get: Fields, place: int | None) -> bool:
-        """Whether to read the sample with these fields.
-
-        ``place`` is its place in a list of samples, or None.
-        """
-        given = get("index", None)  # a method, if the sample is a list
-        index: int | None = given if type(given) is int else place
-        if index is None or index == self._chosen:
-            return True
-        if self._index is not None:
-            return False
-        if self._chosen is None:
-            self._chosen = index
-            return True
-        raise SourceError(
-            f"the source has several samples, such as {self._chosen} and {index}; "
-            "choose one with index="
-        )
-
-    def _ids_in(self, get: Fields, *, is_alone: bool) -> Any:
-        """Return the ids in the first known field of a sample; MISSING without one."""
-        if not self._is_cumulative:
-            ids = get(NEW_IDS, MISSING)
-            if ids is not MISSING and not is_alone:
-                raise SourceError(
-                    f"{NEW_IDS} of several samples repeats ids while another sample grows; "
-                    f"give cumulative=True to read {IDS[0]} instead"
-                )
-            if ids is not MISSING:
-                return ids
-        for name in IDS:
-            ids = get(name, MISSING)
-            if ids is not MISSING:
-                break
-        return ids
 
     def _complaint(self, output: Any) -> str:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
@@ -410,14 +426,16 @@ class OutputReader:
 
     # --- cumulative outputs
 
-    def _new_part(
-        self, ids: Sequence[SupportsIndex], *, at_end: bool = False
-    ) -> Sequence[SupportsIndex]:
-        if not self._is_cumulative:
-            if self.may_be_cumulative:
-                self.growth.note(ids)
-                self.may_be_cumulative = not self.growth.is_over
-            return ids
+    def _watch(self, ids: Sequence[SupportsIndex]) -> None:
+        """Warn if outputs look cumulative, although ``cumulative`` was not given."""
+        self.growth.note(ids)
+        if self.growth.is_over:
+            self.may_be_cumulative = False
+            if self._ids is None:
+                self.list_types = list, tuple
+
+    def _new_part(self, ids: Sequence[SupportsIndex], *, at_end: bool) -> Sequence[SupportsIndex]:
+        """Return the ids of a cumulative output that were not in the output before."""
         seen, last_seen = self._num_seen, self._last_seen
         if len(ids) < seen and at_end:
             return ()  # an engine may remove the stop's ids at the end
@@ -460,22 +478,8 @@ def _ids_in_output(value: Any) -> Sequence[SupportsIndex] | None:
         raise SourceError(f"an output of the source cannot be read: {error}") from None
 
 
-def _field(output: Any, name: str, default: Any = None) -> Any:
-    """Return a field of an object or a dict."""
-    if isinstance(output, Mapping):
-        return output.get(name, default)
-    return getattr(output, name, default)
-
-
-def _finish_of(get: Fields) -> tuple[str | None, str | int | None]:
-    """Return the engine's finish reason and its stop; None, None if it has not ended."""
-    reason = get("finish_reason", None)
-    if reason is None:
-        about = get("meta_info", None)
-        reason = None if about is None else _field(about, "finish_reason")
-    if reason is None or reason == "":  # protobuf has no None
-        return None, None
-    stop = get("stop_reason", None)
+def _finish(reason: Any, stop: Any) -> tuple[str | None, str | int | None]:
+    """Return a finish reason and a stop, as an engine gives them, as plain values."""
     if isinstance(reason, Mapping):  # SGLang: {"type": reason}; Dynamo: {"error": message}
         stop = reason.get("matched", stop)
         named = (f"{word}: {message}" for word, message in reason.items())

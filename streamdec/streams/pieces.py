@@ -20,7 +20,7 @@ class PieceReader:
     A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
     """
 
-    may_be_cumulative = False
+    list_types = ()
 
     def check_end(self) -> None:
         """Accept the end of the source: pieces have no samples."""

@@ -73,8 +73,6 @@ class Reading:
             check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
-        self.list_types: tuple[type, ...] = ()
-        """The types of outputs that may go to ``feed`` if they have 1 to ``most`` ids."""
         self.stepper = Stepper(stepped, return_token_ids=return_token_ids)
         self.shows_all = chunk_by == "token"
         """Whether chunks without text are output."""
@@ -95,7 +93,9 @@ class Reading:
         self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
         """Returns the chunk of an output whose type is ``id_type``."""
         self.feed: Callable[[Sequence[SupportsIndex]], Chunk] = self.stepper.feed
-        """Returns the chunk of a list of ids. If it raises an error, call ``fail``."""
+        """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``.
+
+        Outputs of ``outputs.list_types`` may go to it directly."""
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         """The most tokens of a chunk."""
         self.machine = machine
@@ -117,8 +117,6 @@ class Reading:
         ``ending``, after the last chunk.
         """
         token_ids, reason, stop_reason = self.outputs.parts(output)
-        if self.list_types == () and self.id_type is int and not self.outputs.may_be_cumulative:
-            self.list_types = (list, tuple)
         if reason is None and len(token_ids) <= self.most:  # avoids the cost of a generator
             chunk = self._chunk_of(token_ids) if token_ids else None
             return () if chunk is None else (chunk,)

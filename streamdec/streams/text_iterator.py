@@ -130,7 +130,7 @@ class TextIterator(BaseStream[M]):
 def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
-    id_type, list_types, most = reading.id_type, reading.list_types, reading.most
+    id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     with closing:
         for output in source:
@@ -139,7 +139,7 @@ def _chunks(
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            elif type(output) in list_types and 0 < (size := len(output)) <= most:
+            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
                 try:
                     chunk = step(output[0]) if size == 1 else feed(output)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
@@ -154,7 +154,6 @@ def _chunks(
                         yield chunk
                 if reading.is_over:
                     break
-                list_types = reading.list_types
                 continue
             if chunk.text or shows_all:
                 yield chunk

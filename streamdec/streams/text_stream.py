@@ -207,7 +207,7 @@ async def _chunks(
 
     The generator has no reference to the TextStream, so that there is no cycle.
     """
-    id_type, list_types, most = reading.id_type, reading.list_types, reading.most
+    id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     machine = reading.stepper.plain_machine
     plain_type = None if machine is None else id_type
@@ -236,7 +236,7 @@ async def _chunks(
                     reading.finish(chunk)
                     break
                 left -= 1
-            elif type(output) in list_types and 0 < (size := len(output)) <= most:
+            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
                 try:
                     chunk = step(output[0]) if size == 1 else feed(output)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
@@ -256,7 +256,6 @@ async def _chunks(
                         await checkpoint()
                 if reading.is_over:
                     break
-                list_types = reading.list_types
                 left -= 1  # an output without ids
                 if left <= 0:
                     left = MAX_TOKENS_AT_ONCE
