@@ -29,7 +29,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, chunk_before, copy_with_ids, with_token_ids
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    chunk_before,
+    copy_with_ids,
+    with_token_ids,
+)
 from streamdec.decoders.snapshots import shown
 from streamdec.decoders.stepping import Step, is_ours, stepping_of
 from streamdec.errors import SnapshotError
@@ -122,15 +129,14 @@ def _attributing(machine: Any, step: Step, waiting: list[int], jails: bool) -> S
     def step_chunk(token_id: SupportsIndex) -> Chunk:
         chunk = step(token_id)
         known = chunk._with_token_ids
-        if not waiting:
-            if known._single_id == token_id:  # faster than comparing tuples
-                return known
-        elif known.token_ids == (*waiting, token_id):
-            waiting.clear()
+        if not waiting and known._single_id == token_id:  # faster than comparing tuples
             return known
         waiting.append(token_id if type(token_id) is int else token_id.__index__())
-        if not chunk.text and chunk.finish_reason is None:
+        if chunk is NOTHING:
             return chunk
+        if known.token_ids == tuple(waiting):
+            waiting.clear()
+            return known
         return _attributed(chunk, waiting, machine, 1, with_token_ids, jails=jails)
 
     return step_chunk
