@@ -174,15 +174,6 @@ def test_leaving_by_an_error_waits_for_generate_too() -> None:
     assert model.num_passes < len(LONG)
 
 
-def test_a_streamer_that_is_closed_before_generate_begins_is_not_begun() -> None:
-    model = model_saying(LONG)
-    streamer = GenerateStreamer(model.tokenizer)
-    streamer.close()
-    assert [*streamer] == []
-    with pytest.raises(RuntimeError, match="make another one"):
-        started(model, streamer)
-
-
 def test_a_loop_that_is_left_can_be_taken_up_again() -> None:
     model = model_saying("abcdef")
     with started(model, GenerateStreamer(model.tokenizer)) as streamer:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.integrations.transformers import GenerateStreamer
-from tests.integrations.transformers.scripted import torch
+from tests.integrations.transformers.tensors import Tensor
 from tests.integrations.vocabularies import VOCABULARIES, spelled
 
 ENDS = (2, 40)
@@ -55,8 +55,8 @@ def test_each_row_is_what_a_decoder_makes_of_it(batch: Any, kind: str, data: st.
         for _ in rows
     ]
     streamer = GenerateStreamer(tokenizer, conditions, eos_token_ids=ENDS, return_token_ids=True)
-    streamer.put(torch.tensor(prompts, dtype=torch.long))
-    everything = torch.tensor([a + b for a, b in zip(prompts, rows, strict=True)])
+    streamer.put(Tensor(prompts))
+    everything = Tensor([a + b for a, b in zip(prompts, rows, strict=True)])
     num_prompt = len(prompts[0])
     num_asked = 0
     for cut in cuts:

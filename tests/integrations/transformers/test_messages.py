@@ -1,0 +1,165 @@
+"""What is rejected, and what the errors say. These tests need neither transformers nor torch."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamdec import MockTokenizer, StopConditions
+from streamdec.integrations.transformers import GenerateStreamer, StopSequenceCriteria
+from tests.integrations.transformers.tensors import IdleModel, Tensor
+
+TOKENIZER = MockTokenizer.from_tokens([b"Hi", b"!"])
+USED = "a streamer works for one call of generate; make a new one"
+
+
+def raises(kind: type[Exception], message: str) -> Any:
+    """Expect an error whose message has ``message``."""
+    return pytest.raises(kind, match=re.escape(message))
+
+
+def started(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs: Any) -> None:
+    """Run ``generate`` of an IdleModel with this number of rows to its end."""
+    streamer.start(IdleModel(num_rows), *args, **kwargs)
+    streamer.result()
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "kind", "message"),
+    [
+        ((), {"stopp": "a"}, TypeError, "has no option 'stopp'; did you mean stop?"),
+        ((), {"chunk_by": "token"}, TypeError, "has no option 'chunk_by'"),
+        ((), {"stop": ""}, ValueError, "stop"),
+        ((), {"eos_token_ids": "x"}, TypeError, "eos_token_ids"),
+        (([],), {}, TypeError, "conditions must be StopConditions, one or several"),
+        (("ab",), {}, TypeError, "conditions must be StopConditions, one or several"),
+        ((StopConditions(),), {"stop": "a"}, TypeError, "conditions, which have their own"),
+    ],
+)
+def test_wrong_options_raise_an_error_at_once(
+    args: Any, options: Any, kind: type[Exception], message: str
+) -> None:
+    with raises(kind, message):
+        GenerateStreamer(TOKENIZER, *args, **options)
+    with raises(kind, message):
+        StopSequenceCriteria(TOKENIZER, *args, prompt_length=1, **options)
+
+
+def test_a_name_is_not_a_tokenizer() -> None:
+    name: Any = "gpt2"
+    with raises(TypeError, "a tokenizer must have a method decode(token_ids), got 'gpt2'"):
+        GenerateStreamer(name)
+
+
+def test_the_number_of_conditions_must_fit_the_number_of_rows() -> None:
+    two = [StopConditions()] * 2
+    message = "got 2 conditions for a batch of 3 rows"
+    with raises(ValueError, message):
+        started(GenerateStreamer(TOKENIZER, two), 3)
+    with raises(ValueError, message):
+        StopSequenceCriteria(TOKENIZER, two, prompt_length=1)(Tensor([[0, 0]] * 3))
+
+
+# --- a streamer -----------------------------------------------------------------------------------
+
+
+def test_a_streamer_works_for_one_call() -> None:
+    streamer = GenerateStreamer(TOKENIZER)
+    started(streamer)
+    with raises(RuntimeError, USED):
+        started(streamer)
+    with raises(RuntimeError, USED):
+        IdleModel().generate(streamer=streamer)
+
+
+def test_a_closed_streamer_cannot_be_started() -> None:
+    streamer = GenerateStreamer(TOKENIZER)
+    streamer.close()
+    assert [*streamer] == []
+    with raises(RuntimeError, USED):
+        started(streamer)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"streamer": object()}, "start() does not take streamer; it passes itself"),
+        ({"stop_strings": ["a"]}, "start() does not take stop_strings; pass stop= to the streamer"),
+        (
+            {"generation_config": SimpleNamespace(stop_strings=["a"])},
+            "the generation_config has stop_strings; pass stop= to the streamer",
+        ),
+    ],
+)
+def test_arguments_of_generate_that_the_streamer_replaces_raise_an_error(
+    kwargs: Any, message: str
+) -> None:
+    with raises(TypeError, message):
+        GenerateStreamer(TOKENIZER).start(IdleModel(), **kwargs)
+
+
+def test_start_takes_two_arguments_of_generate_by_position() -> None:
+    with raises(TypeError, "the generation_config has stop_strings"):
+        started(GenerateStreamer(TOKENIZER), 1, None, SimpleNamespace(stop_strings=["a"]))
+    with raises(TypeError, "pass the other arguments by name"):
+        started(GenerateStreamer(TOKENIZER), 1, None, SimpleNamespace(), None, [])
+
+
+def test_without_start_a_streamer_needs_eos_token_ids() -> None:
+    streamer = GenerateStreamer(TOKENIZER, stop="x")
+    with raises(ValueError, "eos_token_ids is missing; pass model.generation_config.eos_token_id"):
+        IdleModel().generate(streamer=streamer)
+
+
+def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
+    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
+    with raises(RuntimeError, "the prompt is not known; pass generate(streamer=...) too"):
+        streamer(Tensor([[0, 1]]))
+
+
+def test_without_start_there_is_no_result() -> None:
+    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
+    found = IdleModel().generate(streamer=streamer)
+    assert found.tolist() == [[0]]
+    with raises(RuntimeError, "start() did not run generate; use the return value of generate"):
+        streamer.result()
+
+
+def test_ids_must_continue_those_of_the_call_before() -> None:
+    message = "the ids do not begin with the 2 ids of the call before; use a new streamer or"
+    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
+    streamer.put(Tensor([[0]]))
+    criteria = StopSequenceCriteria(TOKENIZER, prompt_length=1)
+    for each in (streamer, criteria):
+        assert each(Tensor([[0, 0]])).tolist() == [False]
+        with raises(RuntimeError, message):
+            each(Tensor([[1, 1, 1]]))
+
+
+# --- a criterion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "kind", "message"),
+    [
+        (-1, ValueError, "prompt_length must be 0 or more, not -1"),
+        (1.0, TypeError, "prompt_length must be an int, not 1.0"),
+    ],
+)
+def test_a_prompt_length_is_an_int_of_at_least_0(
+    length: Any, kind: type[Exception], message: str
+) -> None:
+    with raises(kind, message):
+        StopSequenceCriteria(TOKENIZER, prompt_length=length)
+
+
+def test_a_prompt_length_above_the_number_of_ids_raises_an_error() -> None:
+    criteria = StopSequenceCriteria(TOKENIZER, prompt_length=5)
+    with raises(ValueError, "prompt_length is 5, and generate gave 2 ids"):
+        criteria(Tensor([[0, 0]]))
