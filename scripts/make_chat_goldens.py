@@ -2,7 +2,7 @@
 
     pip install 'transformers==5.19.0' 'jinja2>=3.1.6'
     python scripts/make_chat_goldens.py classic
-    pip install 'transformers==5.23.0'
+    pip install 'transformers==5.24.0'
     python scripts/make_chat_goldens.py hardened
 
 Each run replaces the answers of one profile in ``tests/chat/data/goldens.json``. With ``--compare``
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.chat import cases  # noqa: E402 - the folder of the project is not installed here
 
-VERSIONS = {"classic": "5.19.0", "hardened": "5.23.0"}
+VERSIONS = {"classic": "5.19.0", "hardened": "5.24.0"}
 """The version that a profile is made with."""
 
 

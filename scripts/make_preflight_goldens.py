@@ -1,6 +1,6 @@
 """Writes ``loads.json`` and ``stops.json``: what transformers loads from small snapshots.
 
-Run it with the transformers installed whose rules ``streamdec.preflight`` follows (5.23.0; no torch
+Run it with the transformers installed whose rules ``streamdec.preflight`` follows (5.24.0; no torch
 needed). Each entry of the first has the files of a snapshot as they were drawn, ``tokenizer.json``
 without its vocabulary, and what ``AutoTokenizer`` had after loading them. Each of the second has
 ``config.json`` and ``generation_config.json``, and the ids in the generation configuration that

@@ -4,7 +4,7 @@ In: the parsed files. Out: :class:`DeclaredTokens`: the tokens that are added wh
 loaded, in order and with their flags. The loader and preflight both use it, so they agree.
 
 The rules are those of transformers 5 (``tokenization_utils_base.py`` and
-``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.23), found by reading it and by
+``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.24), found by reading it and by
 comparing (``scripts/make_tokenizer_config_goldens.py``).
 """
 

@@ -1,7 +1,7 @@
 """Find the tokenizer class that transformers 5 would choose for a snapshot.
 
 In: ``tokenizer_config.json`` and ``config.json``. Out: the class and the reason. The rules have the
-same order as in ``AutoTokenizer.from_pretrained`` (transformers 5.23.0,
+same order as in ``AutoTokenizer.from_pretrained`` (transformers 5.24.0,
 ``models/auto/tokenization_auto.py``).
 """
 

@@ -5,7 +5,7 @@ new text of each row for another thread or task. It decodes when ``generate`` as
 then a stop ends its row, and no further token is generated. ``put`` comes too late for that, and
 does not tell a running row from a padded one. ``StopSequenceCriteria`` works without a streamer.
 
-Tried with transformers 5.23.0 and 4.57.6, torch 2.13.0. This module imports neither.
+Tried with transformers 5.24.0 and 4.57.6, torch 2.13.0. This module imports neither.
 """
 
 from __future__ import annotations

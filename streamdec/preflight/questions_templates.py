@@ -47,7 +47,7 @@ _STANDARD = frozenset(
         "sanitize_control_tokens",
     )
 )
-"""The named parameters of ``apply_chat_template`` (transformers 5.23.0; 4.57 lacks the last)."""
+"""The named parameters of ``apply_chat_template`` (transformers 5.24.0; 4.57 lacks the last)."""
 _FIELDS = frozenset(("add_generation_prompt", "continue_final_message"))
 """Fields of a request to vLLM; they always have a value."""
 _POSITIONAL = frozenset(

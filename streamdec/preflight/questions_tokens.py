@@ -157,7 +157,7 @@ class EffectiveTokenizerClass:
     """The class with which a version of transformers loads a tokenizer.
 
     >>> from streamdec.preflight import effective_tokenizer_class
-    >>> found = effective_tokenizer_class("path/to/model", "5.23.0")
+    >>> found = effective_tokenizer_class("path/to/model", "5.24.0")
     >>> found.name, found.source, found.resolved
     ('Qwen2Tokenizer', 'config.json', True)
     """
@@ -190,7 +190,7 @@ def effective_tokenizer_class(
 ) -> EffectiveTokenizerClass:
     """Return the class that ``AutoTokenizer`` uses for the snapshot in ``path``.
 
-    ``version`` is a version of transformers. All versions from 5.0 on are treated like 5.23.0, and
+    ``version`` is a version of transformers. All versions from 5.0 on are treated like 5.24.0, and
     all earlier ones like 4.57.
 
     Version 5 often uses another class than the declared one. It uses the generic

@@ -4,7 +4,7 @@ In: a :class:`Snapshot`. Out: :class:`Tokens`: the token of each role and the fi
 the added tokens as each file declares them and after loading, and the ids of texts.
 
 The files beside ``tokenizer.json`` are resolved by the same code as when a tokenizer is loaded
-(``streamdec.folders.folder_tokens``). The tokenizer class matters too (transformers 5.23.0,
+(``streamdec.folders.folder_tokens``). The tokenizer class matters too (transformers 5.24.0,
 ``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
 
 - The class may have tokens for roles that the files do not declare.

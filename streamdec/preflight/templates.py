@@ -1,7 +1,7 @@
 """The chat templates of a snapshot, and those that a loader uses.
 
 In: a :class:`Snapshot`. Out: :class:`Templates`: the templates of each place, and those that
-transformers loads. Files replace the whole inline entry (transformers 5.23.0,
+transformers loads. Files replace the whole inline entry (transformers 5.24.0,
 ``tokenization_utils_base.py``).
 """
 

@@ -364,10 +364,10 @@ class OutputReader:
         return get
 
     def _choose(self, index: int) -> bool:
-        """Choose the sample with ``index``, which is not the chosen one, if none is chosen yet.
+        """Return whether to read the sample with ``index``, which is not the chosen one.
 
-        Returns whether it is chosen now. Raises SourceError if another is, and the caller of the
-        stream did not choose it.
+        It becomes the chosen one if none is chosen yet. Raises SourceError if another sample was
+        chosen because it came first.
         """
         if self._index is not None:
             return False

@@ -271,7 +271,7 @@ def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:
 @pytest.mark.parametrize(
     ("said", "version", "expected"),
     [
-        ({}, "5.23.0", "TokenizersBackend"),
+        ({}, "5.24.0", "TokenizersBackend"),
         ({}, "4.57.6", "PreTrainedTokenizerFast"),
         ({"tokenizer_class": "Qwen2Tokenizer"}, "4.57.6", "Qwen2TokenizerFast"),
         ({"tokenizer_class": "PreTrainedTokenizer"}, "4.57.6", "PreTrainedTokenizerFast"),
@@ -279,7 +279,7 @@ def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:
         ({"tokenizer_class": "LlamaTokenizerFast"}, "5.19.0", "TokenizersBackend"),
         ({"tokenizer_class": "AcmeTokenizer"}, "5.0.0", "TokenizersBackend"),
         ({"tokenizer_class": "AcmeTokenizer"}, "4.57.6", None),
-        ({"auto_map": {"AutoTokenizer": ["a.B", None]}}, "5.23.0", None),
+        ({"auto_map": {"AutoTokenizer": ["a.B", None]}}, "5.24.0", None),
         ({"tokenizer_class": None}, "4.57.6", None),
     ],
 )
@@ -441,7 +441,7 @@ def test_whatever_was_done_to_a_folder_every_question_is_answered(
         for token_id, token in discover_added_tokens(folder).items():
             assert token_id in resolve_marker_to_id(folder, token.content)
         assert {finding.code for finding in cross_ref_files(folder)} <= COMPARING
-        for version in ("4.57.6", "5.23.0"):
+        for version in ("4.57.6", "5.24.0"):
             assert effective_tokenizer_class(folder, version).version == version
         assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
         summary = summarize_quant_config(folder)
