@@ -327,7 +327,7 @@ class OutputReader:
         return found, reason, stop
 
     def _meant_in(self, output: Any) -> tuple[Any, Get | None, bool]:
-        """Return the sample to read, how to get its fields, and whether it is the only one.
+        """Return the sample to read, its Get, and whether it is the only sample.
 
         The second is None if ``output`` does not have this sample.
         """
