@@ -48,6 +48,23 @@ SDIST_TESTS = [
     "tests/test_project_files.py",
 ]
 """Tests to run from the unpacked sdist: those that read its files, and those of the laws."""
+ENGINES = {
+    "datasets": ["tests/bulk"],
+    "dynamo": ["tests/integrations/dynamo"],
+    "engines": [
+        "tests/docs/test_coming_from.py",
+        "tests/integrations/mlx_lm",
+        "tests/integrations/transformers",
+        "tests/server/test_transformers.py",
+    ],
+    "evaluation": ["tests/integrations/lm_eval"],
+    "llama-cpp": ["tests/integrations/llama_cpp"],
+    "ray": ["tests/bulk", "tests/integrations/moving"],
+    "rollouts": ["tests/integrations/rollouts"],
+    "sglang": ["plugins/sglang/tests"],
+    "vllm": ["tests/docs/test_coming_from.py", "tests/integrations/vllm"],
+}
+"""The dependency groups of engines and other libraries, and the tests that need them."""
 TYPICAL_USES = "tests/typing/typical_uses.py"
 CHECK_PUBLIC_TYPES = "scripts/check_public_types.py"
 
@@ -98,6 +115,25 @@ def _with_tokenizers(series: str) -> None:
 
 for each in TOKENIZERS:
     _with_tokenizers(each)
+
+
+def _with_engine(group: str) -> None:
+    """Makes the session of one dependency group of engines."""
+
+    @nox.session(name=group, python=LOWEST_PYTHON, default=False)
+    def session_of_engine(session: nox.Session) -> None:
+        session.install("--editable", ".[test]", *GROUPS[group])
+        if f"{group}-alone" in GROUPS:
+            session.install("--no-deps", *GROUPS[f"{group}-alone"])
+        if Path("plugins", group).is_dir():
+            session.install("--no-deps", "--editable", f"plugins/{group}")
+        session.run("python", "-m", "pytest", "-m", "", *ENGINES[group], *session.posargs)
+
+    session_of_engine.__doc__ = f"The tests that need the dependency group {group}."
+
+
+for each in ENGINES:
+    _with_engine(each)
 
 
 @nox.session(python=LOWEST_PYTHON, default=False)

@@ -110,10 +110,18 @@ def test_the_sessions_that_are_told_of_are_those_that_there_are() -> None:
         for decorator in function.decorator_list
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "nox.session"
     }
-    series = {name for name in PROJECT["dependency-groups"] if name.startswith("tokenizers-")}
+    groups = PROJECT["dependency-groups"]
+    [engines] = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ENGINES"
+    )
+    assert engines.keys() <= groups.keys()
+    assert all((ROOT / path).exists() for paths in engines.values() for path in paths)
+    series = {name for name in groups if name.startswith("tokenizers-")}
     rows = CONTRIBUTING.rows("`nox -s`")
     told = {name for row in rows for name in re.findall(r"`([\w.-]+)`", row)}
-    assert {re.sub(r"-3\.\d+$", "", name) for name in told} - series == defined
+    assert {re.sub(r"-3\.\d+$", "", name) for name in told} - series == defined | engines.keys()
     assert told & series == {min(series)}
 
 

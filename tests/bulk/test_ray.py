@@ -1,4 +1,4 @@
-"""Real Ray Data: ``pip install --group ray && pytest tests/bulk/test_ray.py``.
+"""Real Ray Data: ``nox -s ray``.
 
 Half a minute, most of it for Ray to start.
 """
@@ -20,7 +20,7 @@ from streamdec.bulk import BulkDecoder
 from tests.cli.running import LIBRARY, TOKENIZER
 from tests.support.pages import ROOT, Page
 
-ray = pytest.importorskip("ray", reason="the dependency group ray is not installed")
+ray = pytest.importorskip("ray", reason="not installed: nox -s ray")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, and many
 

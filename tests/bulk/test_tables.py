@@ -1,4 +1,4 @@
-"""Tables of others: ``pip install --group datasets && pytest tests/bulk/test_tables.py``."""
+"""Tables of other libraries: ``nox -s datasets``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = Page("docs/how-to/decode-a-dataset.md")
 SAID = [f"Row {i} is an owl 🦉." for i in range(50)]
 IDS = [LIBRARY.encode(text).ids for text in SAID]
 TABLE = pa.table({"id": range(50), "token_ids": IDS})
-REASON = "the dependency group datasets is not installed"
+REASON = "not installed: nox -s datasets"
 
 
 @pytest.fixture

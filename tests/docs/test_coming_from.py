@@ -132,7 +132,7 @@ def test_transformers() -> None:
 def vllm_modules() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of vLLM and torch, while they are imported
-        vllm = pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+        vllm = pytest.importorskip("vllm", reason="not installed: nox -s vllm")
         import_module("vllm.v1.engine.detokenizer")
     return vllm
 

@@ -1,7 +1,4 @@
-"""The example on transformers, with the real library: ``pip install --group engines``.
-
-``pytest tests/server/test_transformers.py`` runs it.
-"""
+"""The example on transformers, with the real library: ``nox -s engines``."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from streamdec.server import SamplingParams, create_app
 from tests.server.serving import served
 from tests.support.pages import Page
 
-WHY = "the dependency group 'engines' is not installed"
+WHY = "not installed: nox -s engines"
 pytest.importorskip("torch", reason=WHY)
 pytest.importorskip("transformers", reason=WHY)
 

@@ -20,7 +20,7 @@ from streamdec import HuggingFaceTokenizer
 from tests.support.pages import ROOT
 from tests.support.zoo import ZOO
 
-pytest.importorskip("dynamo.runtime", reason="Dynamo is in the group dynamo")
+pytest.importorskip("dynamo.runtime", reason="not installed: nox -s dynamo")
 
 MODEL = {
     "config.json": {"model_type": "gpt2", "n_positions": 1024, "eos_token_id": 0},

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from tests.integrations.vocabularies import EOS, VOCABULARIES
 
-reason = "not installed: pip install --group llama-cpp"
+reason = "not installed: nox -s llama-cpp"
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason=reason)
 gguf: Any = pytest.importorskip("gguf", reason=reason)
 

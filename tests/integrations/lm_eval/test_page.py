@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pages import Page
 
-pytest.importorskip("lm_eval", reason="not installed: pip install --group evaluation")
+pytest.importorskip("lm_eval", reason="not installed: nox -s evaluation")
 
 from lm_eval.api.instance import Instance
 from lm_eval.models import huggingface

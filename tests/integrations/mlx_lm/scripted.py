@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from tests.integrations.vocabularies import EOS, id_of
 
-reason = "not installed: pip install --group engines"
+reason = "not installed: nox -s engines"
 mx: Any = pytest.importorskip("mlx.core", reason=reason)
 mlx_lm: Any = pytest.importorskip("mlx_lm", reason=reason)
 generation: Any = pytest.importorskip("mlx_lm.generate", reason=reason)

@@ -1,4 +1,1 @@
-"""A stream that moves between processes, and, in the group ``ray``, between actors::
-
-pip install -e '.[test]' --group ray && pytest tests/integrations/moving
-"""
+"""A stream that moves between processes, and, with ``nox -s ray``, between actors."""

@@ -11,7 +11,7 @@ from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from tests.integrations.moving.test_page import RAY, TEXT, TOKENIZER
 from tests.support.pages import ROOT
 
-ray: Any = pytest.importorskip("ray", reason="Ray is in the group ray")
+ray: Any = pytest.importorskip("ray", reason="not installed: nox -s ray")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -31,7 +31,7 @@ CHAT = (
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
 MESSAGES = [{"role": "user", "content": "what?"}]
-reason = "not installed: pip install --group rollouts"
+reason = "not installed: nox -s rollouts"
 
 
 def tokenizer() -> Any:

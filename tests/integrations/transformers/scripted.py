@@ -17,7 +17,7 @@ from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations import vocabularies
 from tests.integrations.vocabularies import EOS, PAD, VOCABULARIES, id_of
 
-reason = "not installed: pip install --group engines"
+reason = "not installed: nox -s engines"
 torch: Any = pytest.importorskip("torch", reason=reason)
 transformers: Any = pytest.importorskip("transformers", reason=reason)
 

@@ -1,8 +1,4 @@
-"""vLLM's own front half, in the dependency group ``vllm``.
+"""vLLM's own front end (output processor, detokenizers, output classes): ``nox -s vllm``.
 
-Its wheel wants a GPU's libraries, of which the front half (output processor, detokenizers, output
-classes) needs none: the wheel goes in without its dependencies, torch as built for the CPU::
-
-    pip install --no-deps vllm==0.33.0
-    pip install -e '.[test]' --group vllm && pytest tests/integrations/vllm
+It runs on a CPU, without most of the dependencies of vLLM's wheel.
 """

@@ -19,7 +19,7 @@ from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
 from streamdec.integrations.requests import from_vllm
 from tests.support.zoo import TEXT, ZOO, shared_tokenizers
 
-pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 
 from tests.integrations.vllm.front_half import FrontHalf
 from tests.integrations.vllm.recording import PATH, recording

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from tests.integrations.vllm.test_front_half import MESSAGE, _cases, drawn_stops, grouped
 from tests.support.zoo import ZOO
 
-pytest.importorskip("vllm", reason="vLLM's front half is in the group vllm")
+pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
