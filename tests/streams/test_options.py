@@ -158,6 +158,11 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
         ({"max_new_tokens": 5}, "{} has no option 'max_new_tokens'; did you mean max_tokens[?]$"),
         ({"stop_sequences": "x"}, "{} has no option 'stop_sequences'; did you mean stop[?]$"),
         ({"temperature": 1.0}, "{} has no option 'temperature'$"),
+        (
+            {"snapshot": {}},
+            "{} has no option 'snapshot'; write decoder=StopSequenceDecoder.restore",
+        ),
+        ({"decoder": {"format": 1}}, "decoder must .*; write decoder=StopSequenceDecoder.restore"),
         ({"conditions": StopConditions(), "stop": "x"}, "{} got conditions, which have .* stop"),
         (
             {"conditions": StopConditions(), "max_tokens": 1, "unknown_ids": "skip"},
