@@ -145,7 +145,7 @@ def not_a_source(source: Any, *, is_async: bool) -> TypeError:
             source.close()
         hint = ": await it, and pass its result"
     elif isinstance(source, (str, bytes)):
-        hint = ": expected token ids, got text"
+        hint = ": expected token ids, or a list of strings for a TextStopDecoder"
     elif hasattr(source, "__aiter__"):
         hint = ": use stream() or wrap() for an asynchronous source"
     elif callable(source):
