@@ -95,12 +95,12 @@ class Format(ABC):
 
     _object: ClassVar[str]
     _is_chat: ClassVar[bool]
-    _options: ClassVar[tuple[str, ...]]
+    _known_options: ClassVar[tuple[str, ...]]
     """The names of all its options."""
 
     def __init__(self, *, has_usage: bool, **options: Unpack[ResponseOptions]) -> None:
         required = ("response_id", "model", "created")
-        check_options(type(self).__name__, options, self._options, required)
+        check_options(type(self).__name__, options, self._known_options, required)
         check_texts(options, ("response_id", "model"))
         check_flag("include_usage", has_usage)
         n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")

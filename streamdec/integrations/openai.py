@@ -69,7 +69,7 @@ class _Stream(Format):
     """An event that clients ignore, for the time in which there is no text."""
     _keys: ClassVar[Mapping[str | None, bytes]]
     """The key of the text in a choice, as JSON, by the section of the text."""
-    _options = tuple(EventStreamOptions.__annotations__)
+    _known_options = tuple(EventStreamOptions.__annotations__)
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class CompletionEncoder(_Stream):
     _object = "text_completion"
     _is_chat = False
     _keys = MappingProxyType({None: b'"text"'})
-    _options = (*_Stream._options, "echo", "echo_logprobs")
+    _known_options = (*_Stream._known_options, "echo", "echo_logprobs")
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class CompletionEncoder(_Stream):
 class _Response(Format):
     """The base class of responses that are sent when they are complete."""
 
-    _options = (*ResponseOptions.__annotations__, "logprobs")
+    _known_options = (*ResponseOptions.__annotations__, "logprobs")
 
     def __init__(self, *, logprobs: bool = False, **options: Unpack[ResponseOptions]) -> None:
         super().__init__(has_usage=True, **options)
@@ -464,7 +464,7 @@ class CompletionResponse(_Response):
 
     _object = "text_completion"
     _is_chat = False
-    _options = (*_Response._options, "echo", "echo_logprobs")
+    _known_options = (*_Response._known_options, "echo", "echo_logprobs")
 
     def __init__(
         self,
