@@ -66,7 +66,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         (
             {"prompt": "a", "ignore_stops_between": [[f"<{i}>", f"</{i}>"] for i in range(5)]},
             "ignore_stops_between",
-            "more than 4 pairs, not 5",
+            "at most 4 pairs, not 5",
         ),
         ({"prompt": "a", "starts_inside": True}, "starts_inside", "needs ignore_stops_between"),
         ({"prompt": "a", "disable_stops_after": -1}, "disable_stops_after", "is out of range"),
@@ -74,7 +74,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
         ({"prompt": "a", "stop": ["a"] * 5}, "stop", "at most 4 stops, not 5"),
-        ({"prompt": "a", "stop": "a" * 41}, "stop", "exceed max_stop_length (40)"),
+        ({"prompt": "a", "stop": "a" * 41}, "stop", "exceed the limit of the server (40)"),
         (
             {"prompt": "a", "ignore_stops_between": ["<" * 41, ">"]},
             "ignore_stops_between",
@@ -370,7 +370,10 @@ def test_anthropics_errors_have_its_form(server: Served) -> None:
     ("stops", "told"),
     [
         ([""], "stop_sequences: an empty stop would match everywhere; leave it out"),
-        (["a" * 1_001], "stop_sequences: 1001 code points or ids exceed max_stop_length (40)"),
+        (
+            ["a" * 1_001],
+            "stop_sequences: 1001 code points or ids exceed the limit of the server (40)",
+        ),
         (["a", 5], "stop_sequences.1 must be a string, not 5"),
         ([["a"]], "stop_sequences.0 must be a string, not a list"),
         ("a", "stop_sequences must be a list of strings, not 'a'"),

@@ -97,7 +97,7 @@ def test_the_number_of_messages_has_a_limit(
     assert server.post(path, messages=[MESSAGE] * most, **more).is_success
     answer = server.post(path, messages=[MESSAGE] * (most + 1), **more)
     error = refused(answer, path)
-    assert error["message"] == f"messages must not be more than {most} messages, not {most + 1}"
+    assert error["message"] == f"messages must have at most {most} messages, not {most + 1}"
 
 
 @pytest.mark.parametrize(("path", "more"), PATHS)
