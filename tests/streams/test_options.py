@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -241,6 +243,14 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
 def test_a_source_of_text_says_what_is_expected(open_: Callable[..., Any], source: Any) -> None:
     with pytest.raises(TypeError, match=r"outputs, not .*: expected token ids, or a list of str"):
         open_(source, TOKENIZER)
+
+
+@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
+    chunks = open_([0], TOKENIZER)
+    told = rf"a {type(chunks).__name__} cannot be copied or pickled, .* its snapshot\(\) on"
+    with pytest.raises(TypeError, match=told):
+        move(chunks)
 
 
 def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:
