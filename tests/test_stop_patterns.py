@@ -579,6 +579,17 @@ def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None
 # --- what is rejected -----------------------------------------------------------------------------
 
 
+def test_errors_show_a_pattern_as_it_is_written() -> None:
+    for pattern, shown in (
+        (r"C:\\dir(", r"'C:\\dir('"),
+        ("a\nb(", r"'a\nb('"),
+        (r"it's (", '"it\'s ("'),
+    ):
+        with pytest.raises(ValueError, match="is not a pattern") as error:
+            StopConditions(stop_regex=pattern)
+        assert str(error.value).startswith(f"stop_regex {shown} is not")
+
+
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [

@@ -22,6 +22,7 @@ from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
+from streamdec.server.names import check_hosts, check_origins
 from streamdec.stops.conditions import pairs_of
 from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -70,10 +71,18 @@ def _limit_option(name: str, help_text: str) -> Callable[..., Any]:
     )
 
 
+def _limits(values: dict[str, Any]) -> ServerLimits:
+    default, most = values["default_max_tokens"], values["max_tokens"]
+    if default is not None and default > most:
+        problem = f"{default} is more than --limit-max-tokens {most}"
+        raise click.BadParameter(problem, param_hint="'--limit-default-max-tokens'")
+    return ServerLimits(**values)
+
+
 _limits_options = collected(
     {name: _limit_option(name, help_text) for name, help_text in _LIMITS.items()},
     "limits",
-    lambda values: ServerLimits(**values),
+    _limits,
 )
 """Gives a command the options of limits; it receives them as ``limits``."""
 
@@ -90,6 +99,22 @@ def _check_finite(_context: click.Context, _option: click.Parameter, value: floa
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not finite")
     return value
+
+
+def _checked_by(check: Callable[[tuple[str, ...]], None]) -> Callable[..., tuple[str, ...]]:
+    """Return a callback whose error names the option."""
+
+    def checked(
+        _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        values = tuple(value.lower() for value in values)
+        try:
+            check(values)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+        return values
+
+    return checked
 
 
 def _check_names(
@@ -198,13 +223,16 @@ def _check_names(
     "allow_origins",
     multiple=True,
     metavar="ORIGIN",
-    help="Accept requests of web pages of this origin (CORS); may be repeated.",
+    callback=_checked_by(check_origins),
+    help="Accept requests of web pages of this origin (CORS), such as https://app.example.com; may "
+    "be repeated. * is all origins.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
+    callback=_checked_by(check_hosts),
     help="A name to accept in the Host header, beside localhost; may be repeated. The default is "
     "any name; or only localhost if only this machine can reach the server, as with the default "
     "--host.",

@@ -17,6 +17,7 @@ from streamdec.cli.rows import parse_id
 from streamdec.cli.shared_options import collected
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.stops.conditions import StopConditions
+from streamdec.stops.patterns import quoted
 from streamdec.tables.token_ids import check_token_id
 
 RAN_OUT: FinishReason = "abort"
@@ -252,4 +253,6 @@ def cause_of_end(stream: StopSequenceDecoder) -> str:
         return "the end-of-sequence id"
     if isinstance(match.stop, tuple):
         return f"the ids {' '.join(map(str, match.stop))}"
+    if match.stop in stream.conditions.stop_regex:
+        return f"the stop {quoted(match.stop)}"
     return f"the stop {match.stop!r}" if isinstance(match.stop, str) else f"the id {match.stop}"

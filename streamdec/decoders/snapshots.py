@@ -312,10 +312,11 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
         raise ValueError("the withheld text is older than the stream")
     matching = load_matching(stops, fields.take("matching", None))
     marks = _marks(fields.take("marks", []), tokens, code_points)
-    if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
-        raise ValueError(
-            f"the tail has {matching.size} characters, but the text only {code_points}"
-        )
+    longest = max(len(matching.jailed), matching.size)
+    if code_points < longest:
+        raise ValueError(f"the tail has {longest} characters, but the text only {code_points}")
+    if len(marks) > matching.size:
+        raise ValueError(f"a tail of {matching.size} characters cannot have {len(marks)} marks")
     shield = fields.take("shield", [BEFORE])
     _numbers(shield, BEFORE, tokens)
     if len(shield) != 1:

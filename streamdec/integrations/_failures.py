@@ -38,3 +38,10 @@ def check_options(
     missing = [name for name in required if name not in options]
     if missing:
         raise TypeError(f"{what}() needs {', '.join(f'{name}=' for name in missing)}")
+
+
+def check_texts(options: Mapping[str, object], names: Iterable[str]) -> None:
+    """Raise TypeError if an option among ``names`` is not a string."""
+    for name in names:
+        if not isinstance(options[name], str):
+            raise TypeError(f"{name} must be a string, not {options[name]!r:.40}")

@@ -11,10 +11,11 @@ from typing import ClassVar, Required, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILURES, check_options, not_a_chunk
+from streamdec.integrations._failures import FAILURES, check_options, check_texts, not_a_chunk
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
+from streamdec.mistakes import check_flag
 
 
 def error_body(
@@ -94,10 +95,14 @@ class Format(ABC):
 
     _object: ClassVar[str]
     _is_chat: ClassVar[bool]
+    _known_options: ClassVar[tuple[str, ...]]
+    """The names of all its options."""
 
     def __init__(self, *, has_usage: bool, **options: Unpack[ResponseOptions]) -> None:
-        known, required = ResponseOptions.__annotations__, ("response_id", "model", "created")
-        check_options(type(self).__name__, options, known, required)
+        required = ("response_id", "model", "created")
+        check_options(type(self).__name__, options, self._known_options, required)
+        check_texts(options, ("response_id", "model"))
+        check_flag("include_usage", has_usage)
         n, prompt_tokens = options.get("n", 1), options.get("prompt_tokens")
         if type(n) is not int or n < 1:
             raise ValueError(f"n must be an integer of at least 1, not {n!r:.40}")
@@ -120,8 +125,10 @@ class Format(ABC):
             self._fields["system_fingerprint"] = options["system_fingerprint"]
         self._has_usage = has_usage
         self._prompt_tokens = prompt_tokens or 0
-        self._says_stop_reason = options.get("stop_reason", True)
-        self._returns_token_ids = options.get("return_token_ids", False)
+        self._says_stop_reason = check_flag("stop_reason", options.get("stop_reason", True))
+        self._returns_token_ids = check_flag(
+            "return_token_ids", options.get("return_token_ids", False)
+        )
         self._samples = [Sample() for _ in range(n)]
 
     # --- properties

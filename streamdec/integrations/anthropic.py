@@ -17,6 +17,7 @@ from streamdec.integrations._failures import (
     FAILURES,
     REASONING,
     check_options,
+    check_texts,
     not_a_chunk,
 )
 from streamdec.integrations._json import Json, json_bytes, string_bytes
@@ -68,6 +69,7 @@ class _Format:
     def __init__(self, **options: Unpack[MessageOptions]) -> None:
         known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
         check_options(type(self).__name__, options, known, required)
+        check_texts(options, ("response_id", "model"))
         input_tokens, stop_sequences = options["input_tokens"], options.get("stop_sequences")
         if type(input_tokens) is not int or input_tokens < 0:
             raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")

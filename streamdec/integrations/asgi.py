@@ -126,8 +126,10 @@ class EventStreamResponse(_Response):
             None for no such events.
         background: an async function without arguments, such as Starlette's BackgroundTask, which
             is called after the response. It is not called if a stream raised.
+        status_code: the status, which is sent before the first token. Answer a wrong request with
+            another response.
 
-    The status is 200: answer a wrong request with another response, before the stream.
+    In FastAPI a route may name it as its ``response_class``, for the OpenAPI document.
 
     Raises ValueError if the number of streams is not that of the encoder's samples, and for a
     ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
@@ -148,6 +150,9 @@ class EventStreamResponse(_Response):
     (200, b'data: [DONE]\n\n')
     """
 
+    media_type = "text/event-stream"
+    """For FastAPI's OpenAPI document, which also has the default of ``status_code``."""
+
     def __init__(
         self,
         wire: WireStream,
@@ -155,6 +160,7 @@ class EventStreamResponse(_Response):
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         keep_alive: float | None = KEEP_ALIVE,
         background: Callable[[], Awaitable[object]] | None = None,
+        status_code: int = 200,
     ) -> None:
         _check_arguments("EventStreamResponse", wire, streams)
         if keep_alive is not None and not keep_alive > 0:
@@ -166,7 +172,7 @@ class EventStreamResponse(_Response):
         more = headers.items() if isinstance(headers, Mapping) else headers
         named = {name.lower(): value for name, value in (*HEADERS, *more)}
         # The attributes of Starlette's responses, which are not set by its own constructor.
-        self.status_code = 200
+        self.status_code = status_code
         self.background: Any = background
         self.raw_headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()

@@ -22,6 +22,7 @@ from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_format import Format, ResponseOptions, Sample, error_body
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import comment, event
+from streamdec.mistakes import check_flag
 
 __all__ = [
     "DONE",
@@ -68,6 +69,7 @@ class _Stream(Format):
     """An event that clients ignore, for the time in which there is no text."""
     _keys: ClassVar[Mapping[str | None, bytes]]
     """The key of the text in a choice, as JSON, by the section of the text."""
+    _known_options = tuple(EventStreamOptions.__annotations__)
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class _Stream(Format):
         **options: Unpack[ResponseOptions],
     ) -> None:
         super().__init__(has_usage=include_usage, **options)
+        check_flag("continuous_usage_stats", continuous_usage_stats)
         self.counts_each_chunk: bool = include_usage and continuous_usage_stats  # as in vLLM
         """Whether ``step`` needs ``num_tokens`` with each chunk, not only with the last."""
         self._has_started = False
@@ -266,8 +269,9 @@ class ChatCompletionEncoder(_Stream):
 
     The ``options``, among them ``include_usage`` and ``continuous_usage_stats``, are those of
     :class:`~streamdec.integrations.openai.EventStreamOptions`. Raises TypeError for an unknown
-    option and for a missing required one; ValueError for an invalid ``n``, ``created`` or
-    ``prompt_tokens``, and for ``include_usage`` without ``prompt_tokens``.
+    option, a missing required one, a ``response_id`` or ``model`` that is not a string, and a flag
+    that is not a bool; ValueError for an invalid ``n``, ``created`` or ``prompt_tokens``, and for
+    ``include_usage`` without ``prompt_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatCompletionEncoder
@@ -318,6 +322,7 @@ class CompletionEncoder(_Stream):
     _object = "text_completion"
     _is_chat = False
     _keys = MappingProxyType({None: b'"text"'})
+    _known_options = (*_Stream._known_options, "echo", "echo_logprobs")
 
     def __init__(
         self,
@@ -345,6 +350,8 @@ class CompletionEncoder(_Stream):
 
 class _Response(Format):
     """The base class of responses that are sent when they are complete."""
+
+    _known_options = (*ResponseOptions.__annotations__, "logprobs")
 
     def __init__(self, *, logprobs: bool = False, **options: Unpack[ResponseOptions]) -> None:
         super().__init__(has_usage=True, **options)
@@ -457,6 +464,7 @@ class CompletionResponse(_Response):
 
     _object = "text_completion"
     _is_chat = False
+    _known_options = (*_Response._known_options, "echo", "echo_logprobs")
 
     def __init__(
         self,

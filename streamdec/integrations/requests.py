@@ -147,7 +147,8 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
         further: see FurtherConditions; each is as for StopConditions.
 
     Raises:
-        TypeError: ``request`` is not a mapping, or StopConditions raises it.
+        TypeError: ``request`` is not a mapping, ``further`` has an argument that is read from the
+            request, or StopConditions raises it.
         ValueError: the request has a key that ends a stream and is not supported, two keys
             contradict each other, or StopConditions raises it. Messages name the request's keys.
 
@@ -191,6 +192,13 @@ def from_sglang(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
 def _conditions(
     request: Mapping[str, Any], dialect: Dialect, further: FurtherConditions
 ) -> StopConditions:
+    if read := sorted(further.keys() & set(dialect.keys.values())):  # it would replace the client's
+        name = read[0]
+        value = f"(*conditions.{name}, ...)" if name.startswith("stop") else "..."
+        raise TypeError(
+            f"from_{dialect.name.lower()}() reads {name} from the request; to set your own, write "
+            f"dataclasses.replace(conditions, {name}={value}) with its result"
+        )
     with translated(request, dialect) as arguments:
         arguments.update(further)
         if "stop_regex" not in arguments:

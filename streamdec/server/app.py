@@ -21,6 +21,7 @@ from streamdec.server.engines import Engine, mistake_in, warn_of_misspelled
 from streamdec.server.front import Front
 from streamdec.server.guard import Guard
 from streamdec.server.limits import ServerLimits
+from streamdec.server.names import check_hosts, check_origins
 from streamdec.server.routes import Routes
 from streamdec.stops.conditions import Sections, pairs_of
 from streamdec.tables.decode_options import UnknownIds
@@ -70,7 +71,8 @@ def create_app(
             need one.
         hosts: the accepted names of the Host header, in lower case and without a port; None accepts
             all.
-        allow_origins: the origins whose web pages may send requests (CORS).
+        allow_origins: the origins whose web pages may send requests (CORS), such as
+            ``https://app.example.com``; ``*`` for all.
         allow_request_templates: whether a request may have its own chat template, which is
             rendered in a separate process.
         isolate_templates: whether the model's own template is rendered in a separate process, too,
@@ -82,10 +84,11 @@ def create_app(
         page: whether ``/`` is a page to try the server in a browser, with a route for traces.
 
     Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable with two arguments
-    or has a ``lifespan`` of the wrong type, ``models`` is a string, or a flag is not a bool. Raises
-    ValueError if ``models`` is empty, an API key is not printable ASCII, ``separate_reasoning`` is
-    set without ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``.
-    Raises SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
+    or has a ``lifespan`` of the wrong type, ``models``, ``hosts`` or ``allow_origins`` is a string,
+    or a flag is not a bool. Raises ValueError if ``models`` is empty, an API key is not printable
+    ASCII, a host or an origin is one that no header can have, ``separate_reasoning`` is set without
+    ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``. Raises
+    SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
     TypeError or ValueError for markers that StopConditions does not accept as
     ``ignore_stops_between``.
 
@@ -109,12 +112,16 @@ def create_app(
     if wrong := mistake_in(engine):
         raise TypeError(wrong)
     warn_of_misspelled(engine)
-    if isinstance(models, str):
-        raise TypeError(f"models must be a list of names, not {models!r:.80}")
+    names = {"models": models, "hosts": hosts, "allow_origins": allow_origins}
+    for name, listed in names.items():
+        if isinstance(listed, str):
+            raise TypeError(f"{name} must be a list of names, not {listed!r:.80}")
     if not models or not all(models):
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key must be printable ASCII without spaces, and not empty")
+    check_hosts(hosts or ())
+    check_origins(allow_origins)
     flags = {
         "separate_reasoning": separate_reasoning,
         "allow_request_templates": allow_request_templates,

@@ -84,20 +84,24 @@ class Fields:
 
     def texts(self, name: str) -> list[str] | None:
         """Return a list of strings."""
-        value = self.get(name)
-        if value is not None and (
-            not isinstance(value, list) or not all(isinstance(each, str) for each in value)
-        ):
-            raise self.wrong(name, "a list of strings")
-        return value
+        return self._items(name, str, "string")
 
     def objects(self, name: str) -> list[dict[str, Any]] | None:
         """Return a list of objects."""
+        return self._items(name, dict, "object")
+
+    def _items(self, name: str, kind: type, noun: str) -> list[Any] | None:
         value = self.get(name)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise self.wrong(name, "a list of objects")
+        if not isinstance(value, list):
+            raise self.wrong(name, f"a list of {noun}s")
+        for index, item in enumerate(value):
+            if not isinstance(item, kind):
+                param = self._within + name
+                article = "an" if noun == "object" else "a"
+                message = f"{param}.{index} must be {article} {noun}, not {shown(item)}"
+                raise RequestError(message, param=param)
         return value
 
     def within(self, name: str) -> Fields:

@@ -197,7 +197,7 @@ def _conditions(
             raise RequestError(message, param=name)
     sections = fields.get("ignore_stops_between")
     if isinstance(sections, list) and len(sections) > limits.stops:
-        message = f"ignore_stops_between must not have more than {limits.stops} pairs"
+        message = f"ignore_stops_between must have at most {limits.stops} pairs"
         raise RequestError(f"{message}, not {len(sections)}", param="ignore_stops_between")
     if not {"max_tokens", "max_completion_tokens"} & given.keys():
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
@@ -212,7 +212,7 @@ def _conditions(
             given, eos_token_ids=eos_token_ids, **gate, max_stop_length=limits.stop_characters
         )
     except (TypeError, ValueError) as error:
-        message = str(error)
+        message = str(error).replace("max_stop_length", "the limit of the server")
         word = re.match(r"\w+", message)
         param = word[0] if word and word[0] in (*_VLLM_KEYS, *OWN) else None
         raise RequestError(message, param=param) from None
@@ -286,7 +286,7 @@ def read_chat(body: Mapping[str, Any], limits: ServerLimits) -> Chat:
         message = "messages must be a list of at least one message"
         raise RequestError(message, param="messages")
     if len(messages) > limits.messages:
-        most = f"messages must not be more than {limits.messages} messages"
+        most = f"messages must have at most {limits.messages} messages"
         raise RequestError(f"{most}, not {len(messages)}", param="messages")
     for index, each in enumerate(messages):
         if not isinstance(each.get("role"), str):
@@ -347,7 +347,7 @@ def read_messages(body: Mapping[str, Any], limits: ServerLimits) -> tuple[Chat, 
         raise RequestError("max_tokens is required", param="max_tokens")
     stops = fields.texts("stop_sequences")
     if stops is not None and len(stops) > limits.stops:
-        message = f"stop_sequences must not have more than {limits.stops} stops, not {len(stops)}"
+        message = f"stop_sequences must have at most {limits.stops} stops, not {len(stops)}"
         raise RequestError(message, param="stop_sequences")
     rest = {name: value for name, value in body.items() if name in ANTHROPIC.read}
     if stops:

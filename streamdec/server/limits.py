@@ -35,8 +35,9 @@ class ServerLimits:
 
     A request over a limit gets an error that names the parameter.
 
-    Raises TypeError for an unknown limit; ValueError for a value that is not a positive number.
-    Only ``waiting`` may be 0, and only fields whose default is None may be None.
+    Raises TypeError for an unknown limit; ValueError for a value that is not a positive number, and
+    for a ``default_max_tokens`` above ``max_tokens``. Only ``waiting`` may be 0, and only fields
+    whose default is None may be None.
 
     >>> from streamdec.server import ServerLimits
     >>> ServerLimits(concurrent=8).waiting
@@ -76,7 +77,8 @@ class ServerLimits:
     max_tokens: int = 4_096
     """Tokens of one answer."""
     default_max_tokens: int | None = None
-    """Tokens of an answer if a request sets no limit; None for ``max_tokens``."""
+    """Tokens of an answer if a request sets no limit, at most ``max_tokens``, which is the value of
+    None."""
     concurrent: int = 64
     """Streams that run at once."""
     waiting: int = 128
@@ -112,3 +114,8 @@ class ServerLimits:
             ):
                 wanted = "above 0" if is_seconds else f"at least {least}"
                 raise ValueError(f"{each.name} must be {wanted}, not {value!r:.40}")
+        default = self.default_max_tokens
+        if default is not None and default > self.max_tokens:
+            raise ValueError(
+                f"default_max_tokens must be at most max_tokens ({self.max_tokens}), not {default}"
+            )

@@ -71,4 +71,6 @@ def shown(value: object) -> str:
     """Return a client's value in a few words, on one line."""
     if isinstance(value, (str, int, float, bool)) or value is None:
         return f"{value!r:.60}"
-    return "an object" if isinstance(value, Mapping) else "a list"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if value else "an empty list"

@@ -74,8 +74,8 @@ def _messages(fields: Fields) -> list[dict[str, Any]]:
     given = fields.get("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    items = given if isinstance(given, list) else []
-    if not items or not all(isinstance(each, dict) for each in items):
+    items = fields.objects("input") if isinstance(given, list) else None
+    if not items:
         raise fields.wrong("input", "a string or a list of at least one item")
     found: list[dict[str, Any]] = []
     thought = ""

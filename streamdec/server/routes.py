@@ -216,7 +216,12 @@ class Routes:
             raise thinking.wrong("type", "enabled, adaptive or disabled")
         thinks = kind in ("enabled", "adaptive")
         self._check_separates(thinks, "thinking")
-        asked = self._asked(others, None, thinks or front.separates_reasoning)
+        try:
+            asked = self._asked(others, None, thinks or front.separates_reasoning)
+        except RequestError as error:
+            if error.param == "stop":  # the name of stop_sequences in the other APIs
+                error.args = (f"stop_sequences{str(error).removeprefix('stop')}",)
+            raise
         front.check_chat(chat)
 
         def prepare() -> Answer:

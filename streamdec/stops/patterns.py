@@ -142,8 +142,20 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     return StopPattern(source, longest, builder.automaton(longest))
 
 
+def quoted(source: str) -> str:
+    r"""Return a pattern in quotes, on one line, without doubled backslashes.
+
+    In a pattern a new line and ``\n`` mean the same, so none of them has to be doubled.
+
+    >>> from streamdec.stops.patterns import quoted
+    >>> print(quoted(r"\d+("))
+    '\d+('
+    """
+    return f"{source!r:.100}".replace("\\\\", "\\")
+
+
 def _refused(source: str, why: str) -> ValueError:
-    return ValueError(f"stop_regex {source!r:.100} {why}")
+    return ValueError(f"stop_regex {quoted(source)} {why}")
 
 
 class _RefusedError(Exception):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import warnings
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ REPEATS: dict[str, tuple[int, float]] = {"*": (0, inf), "+": (1, inf), "?": (0, 
 SIMPLE = frozenset(("LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "GROUPREF", "FAILURE"))
 """The parts without parts inside, which are equal if their values are."""
 WHITE_SPACE = " \t\n\r\v\f"
+AMBIGUOUS = re.compile(r"\[\[|--|&&|~~|\|\|")
+"""What ``re`` may warn of: in a set it may mean something else in a later Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,19 @@ def parse(source: str) -> Regex:
 
     Raises re.error, OverflowError and RecursionError as ``re.compile`` does.
     """
-    compiled = re.compile(source)
+    compiled = _compiled_quietly(source) if AMBIGUOUS.search(source) else re.compile(source)
     reader = _Reader(source, compiled.groupindex)
     return Regex(reader.alternatives(bool(compiled.flags & re.VERBOSE)), compiled.flags)
+
+
+def _compiled_quietly(source: str) -> re.Pattern[str]:
+    """Compile ``source`` without the FutureWarning about a set such as ``[[a]``.
+
+    The warning would show a line of streamdec for a pattern that may be a client's.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(source)
 
 
 class _Reader:

@@ -146,7 +146,7 @@ def sorted_options(
     for name in options:
         if name not in reading and name not in decoding:
             known = (*reading, *decoding, *_PARAMETERS, "idle_timeout")
-            raise unknown_option(what, name, known, elsewhere)
+            raise unknown_option(what, name, known, {"snapshot": _RESUME, **elsewhere})
     return (
         cast(ReadingOptions, {name: each for name, each in options.items() if name in reading}),
         cast(DecoderOptions, {name: each for name, each in options.items() if name in decoding}),
@@ -205,6 +205,10 @@ _WITHOUT_STOPS = "use wrap(source, decoder), or TextIterator for a plain source"
 """What to do with a decoder that is not a StopSequenceDecoder."""
 
 
+_RESUME = "write decoder=StopSequenceDecoder.restore(tokenizer, snapshot)"
+"""What to do with a snapshot."""
+
+
 def decoder_of(
     what: str,
     tokenizer: Decoder | None,
@@ -229,6 +233,8 @@ def decoder_of(
     if not isinstance(machine, StopSequenceDecoder):
         runs = hasattr(machine, "step_chunk") or isinstance(decoder, TextStopDecoder)
         hint = f"; {_WITHOUT_STOPS}" if runs else ""
+        if isinstance(decoder, Mapping):
+            hint = f"; {_RESUME}"
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
     if tokenizer is not None and tokenizer is not machine.tokenizer:
         given["tokenizer"] = tokenizer

@@ -144,7 +144,7 @@ def not_a_source(source: Any, *, is_async: bool) -> TypeError:
             source.close()
         hint = ": await it, and pass its result"
     elif isinstance(source, (str, bytes)):
-        hint = ": expected token ids, got text"
+        hint = ": expected token ids, or a list of strings for a TextStopDecoder"
     elif hasattr(source, "__aiter__"):
         hint = ": use stream() or wrap() for an asynchronous source"
     elif callable(source):
@@ -442,10 +442,10 @@ class OutputReader:
         known = ids[seen - len(last_seen) : seen]
         if list(known) != list(last_seen):
             raise SourceError(
-                "cumulative=True expects each output to begin with all earlier ids: the "
-                f"{seen} ids so far end with {list(last_seen)}, but an output of {len(ids)} ids "
-                f"has {list(known)} in their place. If outputs have only new ids, remove "
-                "cumulative=True"
+                "cumulative=True expects each output to begin with all earlier ids: after an "
+                f"output of length {seen} that ends with {list(last_seen)}, an output of length "
+                f"{len(ids)} has {list(known)} in their place. If outputs have only new ids, "
+                "remove cumulative=True"
             )
         self._num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, SupportsIndex, TypeVar, Unpack, get_args
+from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
 from streamdec.decoders.stepping import decoder_behind
@@ -298,3 +298,10 @@ class BaseStream(Generic[M]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.decoder!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, because it reads a source; pass "
+            "its snapshot() on, and make a new stream with "
+            "decoder=StopSequenceDecoder.restore(tokenizer, snapshot)"
+        )

@@ -20,6 +20,7 @@ from collections.abc import (
     Iterator,
 )
 from contextlib import aclosing
+from time import monotonic
 from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unpack, cast
 
@@ -51,6 +52,9 @@ from streamdec.tables.letters import SLOW
 from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextStream", "stream", "wrap"]
+
+SLOW_NEXT = 0.005
+"""Seconds: a plain source that takes longer for an output is one that computes."""
 
 
 class TextStream(BaseStream[M]):
@@ -326,20 +330,30 @@ class _Bare:
 
 
 class _Blocking:
-    """A plain iterable as an async iterator; each ``next`` blocks the event loop."""
+    """A plain iterable as an async iterator; each ``next`` blocks the event loop.
+
+    After a slow ``next`` other tasks can run. Otherwise an engine that computes in ``next`` would
+    keep the event loop, and a disconnected client, for the time of MAX_TOKENS_AT_ONCE tokens.
+    """
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._iterator: Iterator[Any] = iter(source)
+        self._was_slow = False
         self.close = _close_of(self._iterator)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
+        if self._was_slow:  # before the next output is pulled: a cancellation loses none
+            await checkpoint()
+        started = monotonic()
         try:
-            return next(self._iterator)
+            output = next(self._iterator)
         except StopIteration:
             raise StopAsyncIteration from None
+        self._was_slow = monotonic() - started > SLOW_NEXT
+        return output
 
 
 # --- the functions --------------------------------------------------------------------------------

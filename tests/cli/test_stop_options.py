@@ -287,6 +287,10 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
             [r"--stop-regex=a+"],
             "--stop-regex 'a+' can match text of any length: set --max-match-length",
         ),
+        (
+            [r"--stop-regex=\d\q"],
+            r"--stop-regex '\d\q' is not a pattern of Python's re: bad escape \q",
+        ),
         (["--max-match-length=5"], "--max-match-length needs --stop-regex"),
         (["--stop-regex=(max_tokens"], "--stop-regex '(max_tokens' is not a pattern"),
         (
@@ -326,6 +330,7 @@ def test_min_tokens_may_equal_max_tokens(decode: Decoding) -> None:
     ("option", "shown", "cause"),
     [
         (r"--stop=\nUser:", BEFORE, r"the stop '\nUser:'"),
+        (r"--stop-regex=\nU\w\w\w:", BEFORE, r"the stop '\nU\w\w\w:'"),
         (f"--stop-id={QUESTION}", TEXT.removesuffix("?"), f"the id {QUESTION}"),
         (f"--eos-id={QUESTION}", TEXT.removesuffix("?"), "the end-of-sequence id"),
         (f"--stop-ids={QUESTION}", TEXT.removesuffix("?"), f"the ids {QUESTION}"),

@@ -205,7 +205,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("jailed", {"marks": [[2, 4], [1, 3]]}, "the marks do not fit the text"),
     ("jailed", {"marks": [[2, 4, 4]]}, "each mark must be a count"),
     ("jailed", {"marks": [[2.0, 4]]}, "numbers"),
-    ("jailed", {"marks": [[1, 1], [1, 2], [1, 3], [2, 4]]}, "the tail has 3 characters"),
+    ("jailed", {"marks": [[1, 1], [1, 2], [1, 3], [2, 4]]}, "of 3 characters cannot have 4 marks"),
     ("jailed", {"size": 2, "marks": []}, "the tail has 3 characters, but the text only 2"),
     (
         "a tail that is shown",

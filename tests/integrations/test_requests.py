@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -195,6 +195,20 @@ def test_the_end_of_sequence_and_the_limits_are_arguments(read: Reader) -> None:
         read(request, max_stop_length=3)
     with pytest.raises(TokenIdError, match="eos_token_ids is out of range: -1"):
         read(request, eos_token_ids=-1)
+
+
+@pytest.mark.parametrize(("read", "dialect"), READERS)
+def test_an_argument_cannot_replace_the_clients(read: Reader, dialect: Dialect) -> None:
+    for name in set(dialect.keys.values()):
+        value = {"max_tokens": 3, "min_tokens": 1, "stop_token_ids": [1]}.get(name, "User:")
+        told = rf"^{read.__name__}\(\) reads {name} from the request; .*\b{name}="
+        with pytest.raises(TypeError, match=told):
+            read({"stop": "###"}, **{name: value})
+
+
+def test_the_advice_to_add_a_stop_keeps_the_clients() -> None:
+    conditions = from_openai({"stop": "###"})
+    assert replace(conditions, stop=(*conditions.stop, "User:")).stop == ("###", "User:")
 
 
 @pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])

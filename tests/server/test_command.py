@@ -216,6 +216,15 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--api-key", ""], "not empty"),
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
+        (["--allow-origin", "app.example"], "'--allow-origin': an origin is a scheme and a host"),
+        (["--allow-origin", "https://app.example/"], "without a path"),
+        (["--allow-host", "https://app.example"], "'--allow-host': a host is a name"),
+        (["--allow-host", "app.example:8080"], "without scheme, port and path"),
+        (["--allow-host", "*.app.example"], "not '*.app.example'"),
+        (
+            ["--limit-default-max-tokens", "9", "--limit-max-tokens", "8"],
+            "'--limit-default-max-tokens': 9 is more than --limit-max-tokens 8",
+        ),
         (["--chat-template", "not_there.jinja"], "not_there.jinja"),
         ([*ENGINE, "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
         (["--engine", "mine:Hanging"], "--engine needs --tokenizer, that of the engine's model"),
@@ -245,6 +254,12 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv("STREAMDEC_API_KEY", said)
         context = serve.make_context("serve", [], parent=root_context())
         assert context.params["api_keys"] == keys
+
+
+def test_origins_are_compared_as_browsers_write_them() -> None:
+    options = ["--allow-origin", "HTTPS://App.example:8443", "--allow-origin", "*"]
+    context = serve.make_context("serve", options, parent=root_context())
+    assert context.params["allow_origins"] == ("https://app.example:8443", "*")
 
 
 def test_only_names_of_this_machine_reach_what_listens_here() -> None:

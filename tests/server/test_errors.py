@@ -66,7 +66,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         (
             {"prompt": "a", "ignore_stops_between": [[f"<{i}>", f"</{i}>"] for i in range(5)]},
             "ignore_stops_between",
-            "more than 4 pairs, not 5",
+            "at most 4 pairs, not 5",
         ),
         ({"prompt": "a", "starts_inside": True}, "starts_inside", "needs ignore_stops_between"),
         ({"prompt": "a", "disable_stops_after": -1}, "disable_stops_after", "is out of range"),
@@ -74,7 +74,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
         ({"prompt": "a", "stop": ["a"] * 5}, "stop", "at most 4 stops, not 5"),
-        ({"prompt": "a", "stop": "a" * 41}, "stop", "exceed max_stop_length (40)"),
+        ({"prompt": "a", "stop": "a" * 41}, "stop", "exceed the limit of the server (40)"),
         (
             {"prompt": "a", "ignore_stops_between": ["<" * 41, ">"]},
             "ignore_stops_between",
@@ -128,7 +128,7 @@ def test_a_completion_that_is_wrong(
         ({}, "messages", "a list of at least one message"),
         ({"messages": []}, "messages", "a list of at least one message"),
         ({"messages": "Hi"}, "messages", "a list of objects, not 'Hi'"),
-        ({"messages": ["Hi"]}, "messages", "a list of objects"),
+        ({"messages": ["Hi"]}, "messages", "messages.0 must be an object, not 'Hi'"),
         ({"messages": [{"content": "Hi"}]}, "messages.0.role", "a string"),
         ({"messages": [{"role": "king", "content": "Hi"}]}, "messages", "no such role: king"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages", "content must be"),
@@ -364,3 +364,24 @@ def test_anthropics_errors_have_its_form(server: Served) -> None:
     assert body["error"]["type"] == "not_found_error"
     body = server.post("/v1/messages", system=5, messages=HI, max_tokens=3).json()
     assert "system must be" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("stops", "told"),
+    [
+        ([""], "stop_sequences: an empty stop would match everywhere; leave it out"),
+        (
+            ["a" * 1_001],
+            "stop_sequences: 1001 code points or ids exceed the limit of the server (40)",
+        ),
+        (["a", 5], "stop_sequences.1 must be a string, not 5"),
+        ([["a"]], "stop_sequences.0 must be a string, not a list"),
+        ("a", "stop_sequences must be a list of strings, not 'a'"),
+    ],
+)
+def test_errors_of_stops_have_anthropics_name_for_them(
+    server: Served, stops: Any, told: str
+) -> None:
+    response = server.post("/v1/messages", messages=HI, max_tokens=3, stop_sequences=stops)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == told

@@ -97,7 +97,7 @@ def test_the_number_of_messages_has_a_limit(
     assert server.post(path, messages=[MESSAGE] * most, **more).is_success
     answer = server.post(path, messages=[MESSAGE] * (most + 1), **more)
     error = refused(answer, path)
-    assert error["message"] == f"messages must not be more than {most} messages, not {most + 1}"
+    assert error["message"] == f"messages must have at most {most} messages, not {most + 1}"
 
 
 @pytest.mark.parametrize(("path", "more"), PATHS)
@@ -403,6 +403,36 @@ def test_hosts_origins_and_templates_of_requests(tokenizer: Any) -> None:
             assert checked(http.post(CHAT, json=body), 400)["code"] == "chat_template_error"
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"hosts": ["Mine.example"]}, "not 'Mine.example'"),
+        ({"hosts": ["mine.example:80"]}, "without scheme, port and path"),
+        ({"allow_origins": ["mine.example"]}, "not 'mine.example'"),
+        ({"allow_origins": ["https://mine.example/"]}, "without a path"),
+    ],
+)
+def test_hosts_and_origins_that_no_header_can_have(
+    tokenizer: Any, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        create_app(tokenizer, EchoEngine(), **options)
+
+
+def test_names_are_lists_and_not_one_string(tokenizer: Any) -> None:
+    for name in ("models", "hosts", "allow_origins"):
+        options: dict[str, Any] = {name: "localhost"}
+        with pytest.raises(TypeError, match=f"{name} must be a list of names, not 'localhost'"):
+            create_app(tokenizer, EchoEngine(), **options)
+
+
+@pytest.mark.parametrize("host", ["[::1]", "10.0.0.1", "my_host", "a-b.example"])
+def test_each_form_of_a_host_can_be_accepted(tokenizer: Any, host: str) -> None:
+    with another(tokenizer, hosts=[host]) as (_, http, _front):
+        assert http.get("/v1/models", headers={"host": f"{host}:80"}).is_success
+        checked(http.get("/v1/models", headers={"host": "other.example"}), 421)
+
+
 def test_no_origin_may_ask_if_nobody_said_so(server: Served) -> None:
     headers = {"access-control-request-method": "POST", "origin": "https://evil.example"}
     response = server.http.options(COMPLETIONS, headers=headers)
@@ -436,6 +466,13 @@ def test_each_response_has_an_id_of_its_own(server: Served) -> None:
 def test_limits_that_are_none(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ServerLimits(**wrong)
+
+
+def test_the_default_limit_of_an_answer_is_within_its_limit() -> None:
+    told = r"default_max_tokens must be at most max_tokens \(8\), not 9"
+    with pytest.raises(ValueError, match=told):
+        ServerLimits(max_tokens=8, default_max_tokens=9)
+    assert ServerLimits(max_tokens=8, default_max_tokens=8).default_max_tokens == 8
 
 
 def test_responses_are_not_held_back() -> None:

@@ -107,7 +107,7 @@ def test_what_waits_is_shown_while_it_waits(page: Browser, engine: EchoEngine) -
 def test_errors_are_told(page: Browser, engine: EchoEngine) -> None:
     fill(page, stops="\n".join("abcdefghijklmnopq"))
     start(page)
-    assert ended(page) == "stop must not have more than 16 stops, not 17 (400)"
+    assert ended(page) == "stop must have at most 16 stops, not 17 (400)"
     fill(page, stops="", key="wrong")
     start(page)
     assert "API key is missing or wrong" in ended(page)

@@ -286,6 +286,19 @@ def test_what_is_no_text_is_refused(server: Served, given: Any) -> None:
     assert server.engine.runs == []
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "input must be a string or a list of at least one item, not an empty list"),
+        (5, "input must be a string or a list of at least one item, not 5"),
+        ([{"role": "user", "content": "Hi"}, "Hi"], "input.1 must be an object, not 'Hi'"),
+    ],
+)
+def test_what_is_no_input_is_named(server: Served, given: Any, told: str) -> None:
+    error = server.post(PATH, **{**ASKED, "input": given}).json()["error"]
+    assert (error["param"], error["message"]) == ("input", told)
+
+
 def test_every_parameter_of_the_client_is_known() -> None:
     named = {*response_create_params.ResponseCreateParamsBase.__annotations__}
     assert named - RESPONSES.read - RESPONSES.harmless - RESPONSES.refused.keys() == set()

@@ -104,6 +104,23 @@ def assert_same(source: str) -> None:
         assert width(found.parts)[1] >= 2**32 - 1
 
 
+@pytest.mark.parametrize(
+    "source", ["[[a]", "[^!--z]", "[a&&b]", "[a||b]", "[a~~b]", "[!--]", "[a-c--]"]
+)
+def test_a_set_that_re_warns_of_is_read_without_a_warning(source: str) -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        before = [*warnings.filters]
+        re.purge()
+        re.compile(source)
+        assert [each.category for each in shown] == [FutureWarning]
+        re.purge()
+        parse(source)
+        assert len(shown) == 1
+        assert warnings.filters == before
+    assert_same(source)
+
+
 SOURCES = [
     "",
     *re.split(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -158,6 +160,11 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
         ({"max_new_tokens": 5}, "{} has no option 'max_new_tokens'; did you mean max_tokens[?]$"),
         ({"stop_sequences": "x"}, "{} has no option 'stop_sequences'; did you mean stop[?]$"),
         ({"temperature": 1.0}, "{} has no option 'temperature'$"),
+        (
+            {"snapshot": {}},
+            "{} has no option 'snapshot'; write decoder=StopSequenceDecoder.restore",
+        ),
+        ({"decoder": {"format": 1}}, "decoder must .*; write decoder=StopSequenceDecoder.restore"),
         ({"conditions": StopConditions(), "stop": "x"}, "{} got conditions, which have .* stop"),
         (
             {"conditions": StopConditions(), "max_tokens": 1, "unknown_ids": "skip"},
@@ -234,8 +241,16 @@ def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> N
 
 @pytest.mark.parametrize("source", ["text", b"bytes"])
 def test_a_source_of_text_says_what_is_expected(open_: Callable[..., Any], source: Any) -> None:
-    with pytest.raises(TypeError, match=r"outputs, not .*: expected token ids, got text$"):
+    with pytest.raises(TypeError, match=r"outputs, not .*: expected token ids, or a list of str"):
         open_(source, TOKENIZER)
+
+
+@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
+    chunks = open_([0], TOKENIZER)
+    told = rf"a {type(chunks).__name__} cannot be copied or pickled, .* its snapshot\(\) on"
+    with pytest.raises(TypeError, match=told):
+        move(chunks)
 
 
 def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:

@@ -416,13 +416,16 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
 @pytest.mark.parametrize(
     ("outputs", "problem"),
     [
-        ([[0, 1], [0]], r"so far end with \[0, 1\], but an output of 1 ids has \[0\]"),
-        ([[0, 1], [2]], r"an output of 1 ids has \[2\]"),
-        ([[0, 1], [0, 2, 1]], r"so far end with \[0, 1\], but an output of 3 ids has \[0, 2\]"),
-        ([[0, 1], []], r"an output of 0 ids has \[\]"),
-        ([0, 1], r"an output of 1 ids has \[1\]"),
-        ([sglang(0, 1), sglang(2)], r"an output of 1 ids has \[2\]"),
-        ([[*range(20)], [*range(19), 7, 7]], r"an output of 21 ids has \[.*18, 7\]"),
+        ([[0, 1], [0]], r"length 2 that ends with \[0, 1\], an output of length 1 has \[0\]"),
+        ([[0, 1], [2]], r"an output of length 1 has \[2\]"),
+        (
+            [[0, 1], [0, 2, 1]],
+            r"length 2 that ends with \[0, 1\], an output of length 3 has \[0, 2\]",
+        ),
+        ([[0, 1], []], r"an output of length 0 has \[\]"),
+        ([0, 1], r"an output of length 1 has \[1\]"),
+        ([sglang(0, 1), sglang(2)], r"an output of length 1 has \[2\]"),
+        ([[*range(20)], [*range(19), 7, 7]], r"an output of length 21 has \[.*18, 7\]"),
     ],
 )
 def test_what_does_not_only_grow_is_refused(outputs: list[Any], problem: str) -> None:

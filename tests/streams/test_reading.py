@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, get_args
 
 import anyio
@@ -248,6 +249,34 @@ async def test_tokens_on_the_hot_path_count_with_those_that_take_the_slow_path(
         assert len(await drained(chunks)) == len(ids) + 1
         due = range(MAX_TOKENS_AT_ONCE, len(ids) + 1, MAX_TOKENS_AT_ONCE)
         assert places == [*due]
+
+
+async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() -> None:
+    computed: list[int] = []
+    closed = False
+
+    def engine() -> Any:
+        nonlocal closed
+        try:
+            for number in range(2 * MAX_TOKENS_AT_ONCE):
+                time.sleep(0.01)
+                computed.append(number)
+                yield A
+        finally:
+            closed = True
+
+    async def client(scope: anyio.CancelScope) -> None:
+        while len(computed) < 3:
+            await checkpoint()
+        scope.cancel()  # it disconnects
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(client, group.cancel_scope)
+        async with stream(engine(), TOKENIZER) as chunks:
+            async for _ in chunks:
+                pass
+    assert closed
+    assert chunks.decoder.num_tokens == len(computed) < MAX_TOKENS_AT_ONCE
 
 
 async def test_a_deadline_is_kept_however_ready_the_source_is() -> None:

@@ -227,6 +227,10 @@ def test_an_echo_for_each_sample() -> None:
     [
         (openai.ChatCompletionEncoder, {**HEAD, "num_samples": 2}, "has no option 'num_samples'"),
         (openai.CompletionEncoder, {"model": "m", "created": 0}, "needs response_id="),
+        (openai.ChatCompletionEncoder, {**HEAD, "usages": True}, "include_usage, continuous_usage"),
+        (openai.ChatCompletionEncoder, {**HEAD, "include_usages": True}, "mean include_usage"),
+        (openai.CompletionEncoder, {**HEAD, "echos": "a"}, "did you mean echo"),
+        (openai.CompletionResponse, {**HEAD, "logprob": True}, "did you mean logprobs"),
         (openai.ChatResponse, {**HEAD, "prompt_token": 3}, "did you mean prompt_tokens"),
         (openai.CompletionResponse, {}, "needs response_id=, model=, created="),
         (anthropic.MessageEncoder, {**MESSAGE, "stop_sequence": ["x"]}, "mean stop_sequences"),
@@ -237,6 +241,34 @@ def test_options_that_are_unknown_or_missing_are_named(
     make: Any, options: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(TypeError, match=rf"{make.__name__}\(\) .*{what}"):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "told"),
+    [
+        (openai.ChatCompletionEncoder, {**HEAD, "response_id": 5}, "response_id must be a string"),
+        (openai.CompletionResponse, {**HEAD, "model": None}, "model must be a string, not None"),
+        (anthropic.MessageEncoder, {**MESSAGE, "response_id": 5}, "must be a string, not 5"),
+        (openai.ChatCompletionEncoder, {**HEAD, "include_usage": "false"}, "True or False, not"),
+        (
+            openai.CompletionEncoder,
+            {**HEAD, "continuous_usage_stats": 1},
+            "continuous_usage_stats must be True or False, not 1",
+        ),
+        (openai.ChatCompletionEncoder, {**HEAD, "stop_reason": None}, "stop_reason must be True"),
+        (
+            openai.ChatResponse,
+            {**HEAD, "prompt_tokens": 3, "return_token_ids": "x"},
+            "return_token_ids must be True",
+        ),
+    ],
+)
+def test_options_of_another_type_are_rejected(
+    make: Any, options: dict[str, Any], told: str
+) -> None:
+    """They would be sent to the client, or mean the opposite."""
+    with pytest.raises(TypeError, match=told):
         make(**options)
 
 

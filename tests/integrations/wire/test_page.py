@@ -393,12 +393,14 @@ def url(examples: dict[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize(("route", "n"), [("iterated", 1), ("samples", 3)])
 def test_a_route_for_openais_client(url: str, route: str, n: int) -> None:
-    texts = [""] * n
+    texts, reasons = [""] * n, [""] * n
     with OpenAI(api_key="none", base_url=f"{url}/{route}/v1", max_retries=0) as client:
         options: Any = {"model": "tiny", "messages": MESSAGES, "stop": "\nUser:"}
         for chunk in client.chat.completions.create(stream=True, n=n, **options):
             for choice in chunk.choices:
                 texts[choice.index] += choice.delta.content or ""
+                reasons[choice.index] += choice.finish_reason or ""
+    assert reasons == ["stop"] * n
     wanted = "Hello world" if route != "iterated" else "Hello world\nUser:A"
     assert texts == [wanted] * n
 
@@ -414,7 +416,7 @@ def between(*calls: object) -> str:
 @pytest.mark.parametrize(
     ("answer", "text", "calls", "reason"),
     [
-        ("No call.", "No call.", [], "length"),
+        ("No call.", "No call.", [], "stop"),
         (f"Look:{between(LOOK)}", "Look:", [LOOK], "tool_calls"),
         (f"{between(LOOK, FLY)}\nDone.", "\nDone.", [LOOK, FLY], "tool_calls"),
         (f"{between(LOOK)} and {between(FLY)}", " and ", [LOOK, FLY], "tool_calls"),
@@ -434,8 +436,8 @@ def test_tool_calls(
     async def spelled(_: Any) -> AsyncIterator[Any]:
         for byte in answer.encode():
             yield byte
-        if reason == "tool_calls":
-            yield {"token_ids": [], "finish_reason": "stop"}
+        if reason == "length":
+            yield {"token_ids": [], "finish_reason": "length"}
 
     kept, examples["engine"] = examples["engine"], spelled
     found: list[Any] = []
@@ -539,6 +541,23 @@ def test_an_engine_thread_serves_all_requests_and_ends_with_the_application() ->
         assert answer == (tick_tock(count), "length")
     assert answers[29] == ("", "stop")
     eventually(lambda: threading.active_count() <= threads)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"stop": ""}, "empty stop"),
+        ({"stop": 5}, "stop must be"),
+        ({"max_tokens": 0}, "max_tokens"),
+    ],
+)
+def test_an_engine_thread_gets_no_request_that_is_wrong(wrong: dict[str, Any], told: str) -> None:
+    names = defined_by(ENGINE_THREAD, ROOT)
+    with served(names["app"], lifespan="on") as url:
+        answer = httpx.post(f"{url}/v1/completions", json=wrong, timeout=PATIENCE)
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
+    assert next(names["numbers"]) == 0, "no request has begun"
 
 
 def tick_tock(count: int) -> str:
