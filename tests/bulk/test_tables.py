@@ -82,6 +82,20 @@ def test_pandas() -> None:
     assert [row.text for row in rows] == SAID
 
 
+@pytest.mark.parametrize("missing", ["None", "NaN", "NA"])
+def test_a_column_of_pandas_has_rows(missing: str) -> None:
+    """The values are Python's lists, or Arrow's, as in Ray's batches for pandas."""
+    pandas = pytest.importorskip("pandas", reason=REASON)
+    none = {"None": None, "NaN": float("nan"), "NA": pandas.NA}[missing]
+    rows = pandas.Series([IDS[0], none, IDS[1]], index=[2, 1, 0])
+    if missing == "NA":
+        rows = rows.astype(pandas.ArrowDtype(pa.list_(pa.int64())))
+    found = decode_rollouts(rows, BulkDecoder(str(TOKENIZER)).tokenizer)
+    assert [row.text for row in found] == [SAID[0], "", SAID[1]]
+    assert [row.token_ids for row in found] == [IDS[0], [], IDS[1]]
+    assert str(found[1].error) == "row 1 is None; expected a list of token ids"
+
+
 @pytest.mark.usefixtures("_here")
 def test_hugging_face_datasets() -> None:
     datasets = pytest.importorskip("datasets", reason=REASON)
