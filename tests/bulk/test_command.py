@@ -598,12 +598,28 @@ def test_bad_rows_are_set_aside_and_the_others_are_done(bulk: Bulk, read: str, w
 
 
 def test_lines_that_are_no_rows_are_set_aside(bulk: Bulk) -> None:
-    lines = ["{", '{"a": 1}', '{"token_ids": [0, 1.5]}', '{"token_ids": 3}', jsonl(ROWS[0]), "\xff"]
+    lines = [
+        f'{{"token_ids": [{LARGE}]}}',
+        '{"token_ids": [0, 1.5]}',
+        "{",
+        '{"a": 1}',
+        '{"token_ids": 3}',
+        jsonl(ROWS[0]),  # ends with a new line
+        "\xff",
+    ]
     Path("some.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
-    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad", "--unknown-ids=error")
     assert (result.status, result.err) == (1, "")
     assert objects("out.jsonl") == EXPECTED[:1]
-    assert sorted(row["line"] for row in objects("bad")) == [1, 2, 3, 4, 7]
+    assert [row["line"] for row in objects("bad")] == [1, 2, 3, 4, 5, 8]
+
+
+def test_bad_rows_are_told_before_an_error_ends_the_command(bulk: Bulk) -> None:
+    Path("some.jsonl").write_text('{"token_ids": [-1]}\n{\n{"text": 1, "token_ids": [0]}\n')
+    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    assert (result.status, result.out) == (1, "")
+    assert "some.jsonl: line 3: there is a column 'text' already" in result.err
+    assert [row["line"] for row in objects("bad")] == [1, 2]
 
 
 def test_the_file_of_bad_rows_is_kept_replaced_or_appended_to(bulk: Bulk) -> None:
