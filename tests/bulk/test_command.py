@@ -196,7 +196,7 @@ def test_compressed_jsonl_is_read_and_written(bulk: Bulk) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"token_ids": []}\n', "Not a gzipped file"),
+        (b'{"token_ids": []}\n', "the name ends in .gz, but the file is not compressed with"),
         (gzip.compress(b'{"token_ids": []}\n' * 999)[:-20], "ended before the end"),
         (gzip.compress(b'{"token_ids": []}\n' * 999)[:12] + b"\xff" * 99, "rror"),
     ],
@@ -209,6 +209,33 @@ def test_a_bad_compressed_file_is_named(bulk: Bulk, data: bytes, told: str) -> N
     assert told in refused.err
     assert refused.out == ""
     assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("in.jsonl.gz", "the file is compressed with gzip; give it a name that ends in .gz, or un"),
+        ("in.parquet", "the format is Parquet, not JSONL; give it a name that ends in .parquet, o"),
+        ("in.arrow", "the format is Arrow, not JSONL; "),
+        ("in.ipc", "the format is Arrow, not JSONL; "),
+    ],
+)
+def test_a_file_with_the_suffix_of_jsonl_and_another_format_is_named(
+    bulk: Bulk, name: str, told: str
+) -> None:
+    """It is not a file of bad rows."""
+    table = parquet.read_table("in.parquet")
+    Path("in.jsonl.gz").write_bytes(gzip.compress(Path("in.jsonl").read_bytes()))
+    with pa.ipc.new_file("in.arrow", table.schema) as file:
+        file.write_table(table)
+    with pa.ipc.new_stream("in.ipc", table.schema) as file:
+        file.write_table(table)
+    Path(name).rename("some.jsonl")
+    refused = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"Error: some.jsonl: {told}")
+    assert name == "in.jsonl.gz" or "or pass --input-format " in refused.err
+    assert (Path("bad").read_bytes(), Path("out.jsonl").exists()) == (b"", False)
 
 
 def test_several_files_go_into_a_folder(bulk: Bulk) -> None:
