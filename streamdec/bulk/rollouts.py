@@ -333,7 +333,7 @@ def _rows(name: str, rows: Any) -> list[Any]:
     """Return ``rows`` as a list; an array or a tensor as a list of lists."""
     if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
         rows = rows.unbind()
-    if hasattr(rows, "columns"):
+    if hasattr(rows, "columns") or isinstance(rows, Mapping):
         kind = type(rows).__name__
         raise TypeError(f"{name} must be a list of rows, not a {kind}; pass one column of it")
     if hasattr(rows, "to_pylist"):  # an array of Arrow, or one of its columns
@@ -342,7 +342,7 @@ def _rows(name: str, rows: Any) -> list[Any]:
         rows = [row if there else None for row, there in zip(rows, rows.notna(), strict=True)]
     # One dimension of objects may be a column of lists.
     is_flat = getattr(rows, "ndim", 2) < 2 and str(rows.dtype) != "object"
-    if is_flat or isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)):
+    if is_flat or isinstance(rows, (str, bytes, bytearray, AbstractSet)):
         raise TypeError(f"{name} must be a list of rows or a 2-D array, not {rows!r:.60}")
     try:
         return list(rows)

@@ -389,7 +389,14 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
         (["none", "out"], "none: no files (.parquet, .arrow, "),
-        (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
+        (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder\n"),
+        (
+            ["spark", "out", "--input-format=jsonl"],
+            (
+                "spark: no jsonl files in this folder; it has spark/part-0.json. Pass the files "
+                "themselves, with --input-format\n"
+            ),
+        ),
         (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
         (
             ["in.jsonl", "out.jsonl", "--to=token_ids"],
@@ -406,6 +413,9 @@ def test_what_is_wrong_is_told_and_nothing_is_left(
     bulk: Bulk, arguments: list[str], told: str
 ) -> None:
     Path("none").mkdir()
+    Path("spark").mkdir()
+    Path("spark/part-0.json").write_text(jsonl(*ROWS), "utf-8")
+    Path("spark/_SUCCESS").touch()
     Path("in.txt").write_text("1 2 3")
     before = sorted(Path().iterdir())
     result = bulk(*arguments)
