@@ -184,6 +184,7 @@ class _BadRows:
             )
         self.path = path
         self.count = 0
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = Path(path).open("ab" if existing == "resume" else "wb")  # noqa: SIM115
 
     def __enter__(self) -> Self:

@@ -675,5 +675,5 @@ def test_the_file_of_bad_rows_is_kept_replaced_or_appended_to(bulk: Bulk) -> Non
         assert result.status == 2
         assert f"{its}: --bad-rows is also the input or the output " in result.err
         assert Path(its).read_bytes() == before
-    assert bulk("in.jsonl", "good.jsonl", "--bad-rows=none").status == 0
-    assert Path("none").read_bytes() == b""
+    assert bulk("in.jsonl", "new/good.jsonl", "--bad-rows=logs/new/none").status == 0
+    assert Path("logs/new/none").read_bytes() == b""
