@@ -428,5 +428,7 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
         if value is not None and not isinstance(value, kind):
             told = f"{column!r} must be {_KINDS[kind]} or null, got {kind_of(value)}"
             raise BadInputError(told)
+        if isinstance(value, list) and value and isinstance(value[0], list):
+            raise BadInputError(f"{column!r} must be one list of token ids, got a list of lists")
         return value
     raise no_column(column, row)
