@@ -275,9 +275,9 @@ def _read_jsonl(
 
 
 def _lines_of(path: Path, raw: BufferedReader) -> IO[bytes]:
-    """Return ``raw``, or the decompressed file if its name says that it is compressed.
+    """Return ``raw``, or the decompressed file if its name ends in .gz.
 
-    Raises SourceError if it is not, or if the first bytes of ``raw`` are those of another format.
+    Raises SourceError if it is not compressed, or if another file begins like another format.
     """
     if is_gzip(path):
         try:

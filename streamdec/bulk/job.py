@@ -295,7 +295,7 @@ class Job:
 
 
 class _InOrder:
-    """Collects the bad rows of a block, which are found kind by kind, and tells them by number."""
+    """Passes on the bad rows of a block by number; they are found kind by kind."""
 
     def __init__(self, set_aside: SetAside) -> None:
         self._set_aside = set_aside

@@ -51,7 +51,7 @@ def how_to_make_an_array(value: object) -> str:
 
 
 def _listed(value: object) -> str | None:
-    """Return how to make a list of ``value``, called ``rows``; None if it has no rows."""
+    """Return how to make a list of ``rows``, which is ``value``; None if it has none."""
     if type(value).__name__ in ROWS:
         return "list(rows)"
     return "rows.tolist()" if hasattr(value, "tolist") else None  # a tensor

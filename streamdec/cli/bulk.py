@@ -168,7 +168,7 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
 
 
 class _BadRows:
-    """The file of ``--bad-rows``. It is complete up to the last block of rows at all times."""
+    """The file of ``--bad-rows``, which is always complete up to the last block."""
 
     def __init__(self, path: str, existing: Existing, jobs: Sequence[Job]) -> None:
         for job in jobs:
