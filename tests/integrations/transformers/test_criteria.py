@@ -155,12 +155,12 @@ def test_a_wrong_prompt_length_is_told() -> None:
 
 def test_conditions_for_other_rows_are_told() -> None:
     criteria = StopSequenceCriteria(HI, [StopConditions()] * 2, prompt_length=1)
-    with pytest.raises(ValueError, match="2 conditions, and the batch has 3 rows"):
+    with pytest.raises(ValueError, match="got 2 conditions for a batch of 3 rows"):
         criteria(torch.tensor([[0, 0]] * 3))
 
 
 def test_a_second_call_of_generate_is_told() -> None:
     criteria = StopSequenceCriteria(HI, prompt_length=1)
     criteria(torch.tensor([[0, 0]]))
-    with pytest.raises(RuntimeError, match="for one call of generate"):
+    with pytest.raises(RuntimeError, match="use a new streamer or criterion"):
         criteria(torch.tensor([[1, 1, 1]]))

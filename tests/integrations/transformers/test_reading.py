@@ -179,7 +179,7 @@ def test_a_streamer_that_is_closed_before_generate_begins_is_not_begun() -> None
     streamer = GenerateStreamer(model.tokenizer)
     streamer.close()
     assert [*streamer] == []
-    with pytest.raises(RuntimeError, match="make another one"):
+    with pytest.raises(RuntimeError, match="make a new one"):
         started(model, streamer)
 
 
