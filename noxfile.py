@@ -62,6 +62,7 @@ ENGINES = {
     "ray": ["tests/bulk", "tests/integrations/moving"],
     "rollouts": ["tests/integrations/rollouts"],
     "sglang": ["plugins/sglang/tests"],
+    "spark": ["tests/bulk/test_tables.py"],
     "vllm": ["tests/docs/test_coming_from.py", "tests/integrations/vllm"],
 }
 """The dependency groups of engines and other libraries, and the tests that need them."""

@@ -8,13 +8,24 @@ are not JSON, although Python's ``json`` reads and writes them.
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
 import re
 from collections.abc import Mapping
+from io import BufferedReader
 from typing import Any, NamedTuple, NoReturn
 
 GZIP_SUFFIX = ".gz"
 """The last suffix of a compressed file, as in ``.jsonl.gz``."""
+
+GZIP_MARK = b"\x1f\x8b"
+"""The first bytes of a compressed file."""
+IS_GZIP = (
+    f"the file is compressed with gzip; give it a name that ends in {GZIP_SUFFIX}, or unpack it "
+    "with gunzip"
+)
+TABLE_MARKS = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
+"""The first bytes of files that have tables."""
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """The first bytes of a text file in UTF-16."""
@@ -56,6 +67,17 @@ def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 _UNIQUE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def decompressed(source: BufferedReader) -> gzip.GzipFile:
+    """Return the decompressed ``source``. Raises ValueError if it is not compressed."""
+    begin = source.peek(len(GZIP_MARK))[: len(GZIP_MARK)]
+    if not GZIP_MARK.startswith(begin):
+        raise ValueError(
+            f"the name ends in {GZIP_SUFFIX}, but the file is not compressed with gzip; give it "
+            "another name"
+        )
+    return gzip.GzipFile(fileobj=source)
 
 
 def utf8_text(data: bytes) -> str:

@@ -176,7 +176,11 @@ def _is_list(kind: Any) -> bool:
 
 
 def _expected(kind: Any) -> str:
-    return f"expected lists of integers (such as list<int32>), got an array of {kind}"
+    told = f"expected lists of integers (such as list<int32>), got an array of {kind}"
+    types = pyarrow().types
+    if _is_list(kind) and (types.is_floating(kind.value_type) or types.is_string(kind.value_type)):
+        told += "; cast it to list<int64>"
+    return told
 
 
 def _check(column: Column, name_row: RowName) -> None:

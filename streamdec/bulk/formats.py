@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 
@@ -20,12 +21,16 @@ from streamdec.bulk.column import column_of
 from streamdec.bulk.json_tables import check_json, json_lines
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.jsonl import (
+    GZIP_MARK,
     GZIP_SUFFIX,
+    IS_GZIP,
     NOT_UTF_16,
+    TABLE_MARKS,
     UTF_16,
     Line,
     RepeatedNameError,
     check_is_row,
+    decompressed,
     json_text,
     kind_of,
     parse_line,
@@ -269,9 +274,27 @@ def _read_jsonl(
             yield from block(path, lines, column, 1.0)
 
 
-def _lines_of(path: Path, raw: IO[bytes]) -> IO[bytes]:
-    """Return ``raw``, or the decompressed file if it is compressed."""
-    return gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw  # type: ignore[return-value]
+def _lines_of(path: Path, raw: BufferedReader) -> IO[bytes]:
+    """Return ``raw``, or the decompressed file if its name ends in .gz.
+
+    Raises SourceError if it is not compressed, or if another file begins like another format.
+    """
+    if is_gzip(path):
+        try:
+            return decompressed(raw)  # type: ignore[return-value]
+        except ValueError as error:
+            raise SourceError(f"{path}: {error}") from error
+    begin = raw.peek(max(map(len, TABLE_MARKS)))
+    if begin.startswith(GZIP_MARK):
+        raise SourceError(f"{path}: {IS_GZIP}")
+    for mark, name in TABLE_MARKS.items():
+        if begin.startswith(mark):
+            suffix = f".{name.lower()}"
+            raise SourceError(
+                f"{path}: the format is {name}, not JSONL; give it a name that ends in {suffix}, "
+                f"or pass input_format='{name.lower()}'"
+            )
+    return raw
 
 
 def _jsonl_block(

@@ -12,6 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -183,6 +184,17 @@ class Job:
 
     def _decode(self, part: Path, progress: Callable[[Status], object]) -> Status:
         """Write the rows to ``part``."""
+        if self.set_aside is None:
+            return self._write(part, progress, None)
+        bad = _InOrder(self.set_aside)
+        try:
+            return self._write(part, progress, bad)
+        finally:
+            bad.tell()
+
+    def _write(
+        self, part: Path, progress: Callable[[Status], object], bad: _InOrder | None
+    ) -> Status:
         status = Status(0.0, 0, 0, 0)
         column = self.decoder.column
         found = self.fields
@@ -198,9 +210,12 @@ class Job:
                 self.source_format,
                 column,
                 unique=self.target_format != "jsonl",
-                set_aside=self.set_aside,
+                set_aside=bad,
             ):
-                block = self._without_bad(read, first_row) if self.set_aside else read
+                block = read
+                if bad is not None:
+                    block = self._without_bad(read, first_row, bad)
+                    bad.tell()
                 is_known = sink is not None or self.fields is not None
                 table, unknown = self._decoded(block, first_row, schema if is_known else None)
                 first_row += len(read.table)
@@ -233,18 +248,17 @@ class Job:
             part, self.target_format, schema, compressed=is_gzip(self.target), codec=codec
         )
 
-    def _without_bad(self, block: Block, first_row: int) -> Block:
+    def _without_bad(self, block: Block, first_row: int, set_aside: SetAside) -> Block:
         """Return the rows of ``block`` that can be decoded, and set the others aside."""
-        parts = [*self._good_parts(block, first_row)]
+        parts = [*self._good_parts(block, first_row, set_aside)]
         if len(parts) == 1:
             return parts[0]
         lines = None if block.lines is None else [x for part in parts for x in part.lines or ()]
         tables = [block.table.slice(0, 0), *(part.table for part in parts)]
         return Block(pyarrow().concat_tables(tables).combine_chunks(), lines, block.read)
 
-    def _good_parts(self, block: Block, first_row: int) -> Iterator[Block]:
+    def _good_parts(self, block: Block, first_row: int, set_aside: SetAside) -> Iterator[Block]:
         """Yield the parts of ``block`` between bad rows; a part that fails is divided."""
-        assert self.set_aside is not None
         count, lines = len(block.table), block.lines
         try:
             with _about(self.source):
@@ -252,13 +266,13 @@ class Job:
                 self.decoder.decode(ids, _names(lines, first_row))
         except TokenIdError as error:
             if count == 1:
-                self.set_aside(first_row if lines is None else lines[0].number, error)
+                set_aside(first_row if lines is None else lines[0].number, error)
                 return
             half = count // 2
             for start, after in ((0, half), (half, count)):
                 some = None if lines is None else lines[start:after]
                 part = Block(block.table.slice(start, after - start), some, block.read)
-                yield from self._good_parts(part, first_row + start)
+                yield from self._good_parts(part, first_row + start, set_aside)
         else:
             yield block
 
@@ -278,6 +292,22 @@ class Job:
         elif block.lines is not None:
             table = table_of(self.source, block.lines, table, schema)
         return DecodedTable(table.replace_schema_metadata(_bare(table.schema).metadata), unknown)
+
+
+class _InOrder:
+    """Passes on the bad rows of a block by number; they are found kind by kind."""
+
+    def __init__(self, set_aside: SetAside) -> None:
+        self._set_aside = set_aside
+        self._rows: list[tuple[int, StreamdecError]] = []
+
+    def __call__(self, number: int, error: StreamdecError) -> None:
+        self._rows.append((number, error))
+
+    def tell(self) -> None:
+        for number, error in sorted(self._rows, key=itemgetter(0)):
+            self._set_aside(number, error)
+        self._rows.clear()
 
 
 def place_of(path: Path) -> Path:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import OPTIONS
 
-ROWS = ("ndarray", "Series", "list", "tuple")
-"""The types of values that may be rows of ids."""
+ROWS = ("Column", "ndarray", "Series", "list", "tuple")
+"""The types of values that may be rows of ids. ``Column`` is that of datasets."""
 
 
 def how_to_make_a_table(value: object, column: str) -> str:
@@ -26,8 +26,10 @@ def how_to_make_a_table(value: object, column: str) -> str:
         return f"; write {made}"
     if kind == "Series" and is_polars:
         return f"; write pyarrow.table({{{column!r}: series.to_arrow()}})"
-    if kind in ROWS:
-        return f"; write pyarrow.table({{{column!r}: list(rows)}}), where rows is this value"
+    if (rows := _listed(value)) is not None:
+        return f"; write pyarrow.table({{{column!r}: {rows}}}), where rows is this value"
+    if isinstance(value, Iterator):
+        return "; pass decoder.batches to Spark's mapInArrow, not the decoder itself"
     asked = 'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
     return f"; write pyarrow.table(batch), or {asked}" if isinstance(value, dict) else f"; {asked}"
 
@@ -43,9 +45,16 @@ def how_to_make_an_array(value: object) -> str:
         return f"; write {one}.to_arrow()" if is_polars else f"; write pyarrow.array({one})"
     if kind == "Series" and is_polars:
         return "; write series.to_arrow()"
-    if kind in ROWS:
-        return "; write pyarrow.array(list(rows)), where rows is this value"
+    if (rows := _listed(value)) is not None:
+        return f"; write pyarrow.array({rows}), where rows is this value"
     return ""
+
+
+def _listed(value: object) -> str | None:
+    """Return how to make a list of ``rows``, which is ``value``; None if it has none."""
+    if type(value).__name__ in ROWS:
+        return "list(rows)"
+    return "rows.tolist()" if hasattr(value, "tolist") else None  # a tensor
 
 
 def unknown_bulk_option(what: str, name: str, known: Iterable[str], call: str) -> TypeError:

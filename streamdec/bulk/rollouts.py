@@ -333,14 +333,16 @@ def _rows(name: str, rows: Any) -> list[Any]:
     """Return ``rows`` as a list; an array or a tensor as a list of lists."""
     if getattr(rows, "is_nested", False):  # a tensor of rows of different lengths
         rows = rows.unbind()
-    if hasattr(rows, "columns"):
+    if hasattr(rows, "columns") or isinstance(rows, Mapping):
         kind = type(rows).__name__
         raise TypeError(f"{name} must be a list of rows, not a {kind}; pass one column of it")
     if hasattr(rows, "to_pylist"):  # an array of Arrow, or one of its columns
         rows = rows.to_pylist()
-    # One dimension of objects is a column of pandas, whose rows may be lists.
+    if hasattr(rows, "iloc"):  # a column of pandas, where None, NaN and NA are missing rows
+        rows = [row if there else None for row, there in zip(rows, rows.notna(), strict=True)]
+    # One dimension of objects may be a column of lists.
     is_flat = getattr(rows, "ndim", 2) < 2 and str(rows.dtype) != "object"
-    if is_flat or isinstance(rows, (str, bytes, bytearray, Mapping, AbstractSet)):
+    if is_flat or isinstance(rows, (str, bytes, bytearray, AbstractSet)):
         raise TypeError(f"{name} must be a list of rows or a 2-D array, not {rows!r:.60}")
     try:
         return list(rows)
@@ -354,9 +356,8 @@ def _token_ids(row: Any, place: int) -> list[Any]:
         return []
     try:
         row = as_sequence(row)
-    except TypeError:
-        told = f"row {place} must be a list, an array or a tensor of token ids, not {row!r:.60}"
-        raise TypeError(told) from None
+    except TypeError as error:
+        raise TypeError(f"row {place}: {error}") from None
     return row if type(row) is list else [*row]
 
 

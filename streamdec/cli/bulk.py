@@ -168,7 +168,7 @@ def _decoder(*arguments: object, **options: object) -> BulkDecoder:
 
 
 class _BadRows:
-    """The file of ``--bad-rows``. It is complete up to the last bad row at all times."""
+    """The file of ``--bad-rows``, which is always complete up to the last block."""
 
     def __init__(self, path: str, existing: Existing, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -184,6 +184,7 @@ class _BadRows:
             )
         self.path = path
         self.count = 0
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._file = Path(path).open("ab" if existing == "resume" else "wb")  # noqa: SIM115
 
     def __enter__(self) -> Self:

@@ -109,13 +109,16 @@ def _files(
             yield given, Path(given.name)
             continue
         found, unread = _in_folder(given, input_format, target)
+        names = ", ".join(map(str, unread[:MOST_NAMED]))
+        if len(unread) > MOST_NAMED:
+            names += f" and {len(unread) - MOST_NAMED:,} more"
         if not found:
             what = f"{input_format} files" if input_format else f"files ({SUFFIXES_SHOWN})"
-            raise CannotBeginError(f"{given}: no {what} in this folder")
+            told = f"{given}: no {what} in this folder"
+            if unread:  # such as part-0.json of Spark, which is JSONL
+                told += f"; it has {names}. Pass the files themselves, with --input-format"
+            raise CannotBeginError(told)
         if unread and input_format is None:
-            names = ", ".join(map(str, unread[:MOST_NAMED]))
-            if len(unread) > MOST_NAMED:
-                names += f" and {len(unread) - MOST_NAMED:,} more"
             say(
                 f"{given}: not reading {counted(len(unread), 'file')} with another suffix or a "
                 f"leading '_': {names}"

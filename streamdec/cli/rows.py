@@ -25,10 +25,14 @@ from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
 from streamdec.errors import StreamdecError
 from streamdec.jsonl import (
+    GZIP_MARK,
     GZIP_SUFFIX,
+    IS_GZIP,
     NOT_UTF_16,
+    TABLE_MARKS,
     UTF_16,
     check_is_row,
+    decompressed,
     json_line,
     kind_of,
     parse_line,
@@ -48,12 +52,9 @@ LONGEST_WORD = 64
 MOST_COMPLAINTS = 20
 """The most errors of lines that are shown. Further errors are only counted."""
 
-_TABLES = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
-"""The first bytes of formats that ``streamdec bulk`` reads."""
 _NUMPY = b"\x93NUMPY"
-_GZIP = b"\x1f\x8b"
 _OTHERS = {b"PK\x03\x04": "zip (.npz or .pt)", b"(\xb5/\xfd": "zstd"}
-MARKS = (*_TABLES, _NUMPY, _GZIP, *_OTHERS, *UTF_16)
+MARKS = (*TABLE_MARKS, _NUMPY, GZIP_MARK, *_OTHERS, *UTF_16)
 """The first bytes of files that are not token ids, text or JSON."""
 _JSONL_OF_NUMPY = "import numpy; print(*numpy.atleast_2d(numpy.load({!r})).tolist(), sep='\\n')"
 
@@ -163,7 +164,10 @@ class Input:
         if source.isatty():
             say("Reading from the terminal; press Ctrl-D on an empty line to end.")
         if self.name.endswith(GZIP_SUFFIX):
-            source = gzip.GzipFile(fileobj=source)
+            try:
+                source = decompressed(source)
+            except ValueError as error:
+                raise BadFileError(f"{self.name}: {error}") from error
         head: bytes | None = b""
         while chunk := self._read(source):
             if head is not None:
@@ -193,7 +197,7 @@ class Input:
             return
         context = click.get_current_context(silent=True)
         command = context.command_path if context else "streamdec"
-        for mark, name in _TABLES.items():
+        for mark, name in TABLE_MARKS.items():
             if begin.startswith(mark):
                 told = f"{self.name}: {command!r} does not read {name} files"
                 if self._plain == "text":
@@ -207,11 +211,8 @@ class Input:
                 f"{self.name}: {command!r} does not read NumPy files; write the rows as JSONL: "
                 f'python -c "{code}" > rows.jsonl'
             )
-        if begin.startswith(_GZIP):
-            raise CannotBeginError(
-                f"{self.name}: the file is compressed with gzip; give it a name that ends in "
-                f"{GZIP_SUFFIX}, or pipe it through gunzip"
-            )
+        if begin.startswith(GZIP_MARK):
+            raise CannotBeginError(f"{self.name}: {IS_GZIP}")
         if begin.startswith(UTF_16):
             raise CannotBeginError(f"{self.name}: {NOT_UTF_16}")
         for mark, name in _OTHERS.items():
@@ -427,5 +428,7 @@ def parse_row(line: bytes, column: str, kind: type) -> Any:
         if value is not None and not isinstance(value, kind):
             told = f"{column!r} must be {_KINDS[kind]} or null, got {kind_of(value)}"
             raise BadInputError(told)
+        if isinstance(value, list) and value and isinstance(value[0], list):
+            raise BadInputError(f"{column!r} must be one list of token ids, got a list of lists")
         return value
     raise no_column(column, row)

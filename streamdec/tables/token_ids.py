@@ -20,6 +20,9 @@ class UnknownTokenError(KeyError):
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 
+AT_INDEX = "the id at index"
+"""What ``decode`` calls an id; a stream calls it a token."""
+
 OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
 """The end of messages about a text in place of ids."""
 
@@ -61,7 +64,7 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
     is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
     if what == "token" and is_list:
         hint = ". Pass several ids to step_batch (of a Sequence: append_tokens), as one flat list"
-    elif what in ("token", "prompt token", "id") and isinstance(token_id, str):
+    elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):
         hint = f", and {OF_A_TEXT}"
     return (
         f"{what}{place} {problem}: {token_id!r:.24}; "
@@ -112,8 +115,9 @@ def as_sequence(
             return list(getattr(token_ids, convert)())
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
         check_dimensions(token_ids)
-        # The index of a pandas column is a label, not a position.
-        if hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc"):
+        # The index of a pandas column is a label, and objects of NumPy have no ``tolist``.
+        is_plain = hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc")
+        if is_plain and token_ids.dtype != object:
             return _ArrayView(token_ids)
     return list(token_ids)
 

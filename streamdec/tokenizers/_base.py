@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from streamdec import hooks
 from streamdec.encoding import Encoding, Special
-from streamdec.errors import EncodeError
+from streamdec.errors import EncodeError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.tokenizers._chat import ChatTokenizer
@@ -336,13 +336,21 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Decode each list of ids in ``batch`` as :meth:`decode` does.
 
         :func:`streamdec.bulk.decode_arrow` decodes columns of a dataset faster.
-        ``skip_special_tokens`` leaves special tokens out.
+        ``skip_special_tokens`` leaves special tokens out. Raises what :meth:`decode` raises; the
+        message names the row.
 
         >>> from streamdec import MockTokenizer
         >>> MockTokenizer().decode_batch([[1, 2], [3]])
         ['Hello world', 'test']
         """
-        return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in batch]
+        texts = []
+        for row, ids in enumerate(batch):
+            try:
+                texts.append(self.decode(ids, skip_special_tokens=skip_special_tokens))
+            except (StreamdecError, TypeError) as error:
+                error.args = (f"row {row}: {error}",)
+                raise
+        return texts
 
 
 def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:

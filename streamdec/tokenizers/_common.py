@@ -14,7 +14,7 @@ from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.tables.token_ids import as_sequence, check_token_id
+from streamdec.tables.token_ids import AT_INDEX, as_sequence, check_token_id
 
 __all__ = [
     "BYTE_OF_LETTER",
@@ -92,7 +92,7 @@ def listed_ids(token_ids: Iterable[int]) -> list[int]:
     """
     try:
         ids = enumerate(as_sequence(token_ids))
-        return [check_token_id(token_id, place, what="id") for place, token_id in ids]
+        return [check_token_id(token_id, place, what=AT_INDEX) for place, token_id in ids]
     except TypeError as error:
         raise error from None  # hides the error of the library
 

@@ -222,14 +222,14 @@ async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> Non
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        ([-1], "id 0 is out of range: -1; a token id is an integer from 0 to 4294967295"),
-        ([5, -1], "id 1 is out of range: -1; "),
-        ([2**32], "id 0 is out of range: 4294967296; "),
-        ([2**70], "id 0 is out of range: 11"),
-        ([1.0], "id 0 is of type float: 1.0; "),
-        (["5"], "id 0 is of type str: '5'; "),
-        ([None], "id 0 is of type NoneType: None; "),
-        ([[5]], "id 0 is of type list: [5]; "),
+        ([-1], "the id at index 0 is out of range: -1; a token id is an integer from 0 to 4294967"),
+        ([5, -1], "the id at index 1 is out of range: -1; "),
+        ([2**32], "the id at index 0 is out of range: 4294967296; "),
+        ([2**70], "the id at index 0 is out of range: 11"),
+        ([1.0], "the id at index 0 is of type float: 1.0; "),
+        (["5"], "the id at index 0 is of type str: '5'; "),
+        ([None], "the id at index 0 is of type NoneType: None; "),
+        ([[5]], "the id at index 0 is of type list: [5]; "),
         (5, "token ids must be a list or an array, not int; for one id write [5]"),
         (None, "token ids must be a list or an array, not NoneType"),
         ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
@@ -243,7 +243,7 @@ def test_what_is_no_id_is_refused(made: BaseTokenizer, bad: Any, told: str) -> N
     for skip in (True, False):
         with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
             pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
-        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+        with pytest.raises(TypeError, match=f"^row 1: {re.escape(told)}"):
             pytest.fail(f"{bad}: {made.decode_batch([[], bad], skip_special_tokens=skip)}")
 
 

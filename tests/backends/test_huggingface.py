@@ -866,6 +866,6 @@ def test_an_error_of_a_decoder_written_in_python_is_told() -> None:
 
 
 def test_ids_out_of_range_are_told() -> None:
-    with pytest.raises(TokenIdError, match=r"^id 0 is out of range: -1; ") as caught:
+    with pytest.raises(TokenIdError, match=r"^the id at index 0 is out of range: -1; ") as caught:
         HuggingFaceTokenizer(words()).decode([-1])
     assert caught.value.__suppress_context__, "the library's error is not the reason"

@@ -1,5 +1,5 @@
 """Datasets: columns, tables and files of token ids.
 
-Polars, Hugging Face datasets and Ray are tested where they are installed: ``nox -s datasets ray``
-installs them.
+Polars, Hugging Face datasets, Ray and Spark are tested where they are installed: ``nox -s datasets
+ray spark`` installs them.
 """

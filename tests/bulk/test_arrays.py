@@ -279,9 +279,9 @@ def test_much_text_is_a_large_string(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (pa.array(["text"]), "string"),
         (pa.array([1, 2]), "int64"),
-        (pa.array([[1.0]]), "list<item: double>"),
+        (pa.array([[1.0]]), "list<item: double>; cast it to list<int64>"),
         (pa.array([[True]]), "list<item: bool>"),
-        (pa.array([["1"]]), "list<item: string>"),
+        (pa.array([["1"]]), "list<item: string>; cast it to list<int64>"),
         (pa.array([[[1]]]), "list<item: list<item: int64>>"),
         (pa.array([{"a": 1}]), "struct<a: int64>"),
     ],
@@ -293,6 +293,9 @@ def test_what_is_no_list_of_integers_is_told(array: Any, kind: str) -> None:
     assert str(caught.value) == (
         f"expected lists of integers (such as list<int32>), got an array of {kind}"
     )
+    if "cast" in kind:
+        ids = array.cast(pa.list_(pa.int64()))
+        assert decode_arrow(ids, TOKENIZER).to_pylist() == [TOKENIZER.decode([1])]
 
 
 @pytest.mark.parametrize("bad", [-1, 2**32, 2**63 - 1])
@@ -360,6 +363,17 @@ class PolarsSeries(list[Any]):
         return pa.array(list(self))
 
 
+class Tensor:
+    """The part of a tensor that the code uses."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.tolist = lambda: rows
+
+
+class Column(list[Any]):
+    """The part of a column of datasets that the code uses."""
+
+
 Frame.__name__ = PolarsFrame.__name__ = "DataFrame"
 PolarsSeries.__name__ = "Series"
 
@@ -370,6 +384,8 @@ PolarsSeries.__name__ = "Series"
         ("rows", [[1]]),
         ("rows", ([1],)),
         ("rows", np.array([[1]])),
+        ("rows", Tensor([[1]])),
+        ("rows", Column([[1]])),
         ("table", pa.table({"token_ids": [[1]]})),
         ("table", pa.record_batch({"token_ids": [[1]]})),
         ("frame", Frame(token_ids=[[1]])),

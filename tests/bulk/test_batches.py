@@ -205,6 +205,12 @@ def test_batches_take_no_table() -> None:
             BulkDecoder(TOKENIZER).batches(given)
 
 
+def test_the_error_says_what_to_pass_to_spark() -> None:
+    """It calls what it gets with an iterator of batches."""
+    with pytest.raises(TypeError, match=r"got map; pass decoder.batches to Spark's mapInArrow, "):
+        BulkDecoder(TOKENIZER)(map(str, []))
+
+
 def test_the_error_says_how_libraries_pass_tables() -> None:
     told = 'pass batch_format="pyarrow" in Ray, or use .with_format("arrow") in datasets'
     for given in ({"token_ids": IDS}, MappingProxyType({"token_ids": IDS})):

@@ -196,7 +196,7 @@ def test_compressed_jsonl_is_read_and_written(bulk: Bulk) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"token_ids": []}\n', "Not a gzipped file"),
+        (b'{"token_ids": []}\n', "the name ends in .gz, but the file is not compressed with"),
         (gzip.compress(b'{"token_ids": []}\n' * 999)[:-20], "ended before the end"),
         (gzip.compress(b'{"token_ids": []}\n' * 999)[:12] + b"\xff" * 99, "rror"),
     ],
@@ -209,6 +209,33 @@ def test_a_bad_compressed_file_is_named(bulk: Bulk, data: bytes, told: str) -> N
     assert told in refused.err
     assert refused.out == ""
     assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("in.jsonl.gz", "the file is compressed with gzip; give it a name that ends in .gz, or un"),
+        ("in.parquet", "the format is Parquet, not JSONL; give it a name that ends in .parquet, o"),
+        ("in.arrow", "the format is Arrow, not JSONL; "),
+        ("in.ipc", "the format is Arrow, not JSONL; "),
+    ],
+)
+def test_a_file_with_the_suffix_of_jsonl_and_another_format_is_named(
+    bulk: Bulk, name: str, told: str
+) -> None:
+    """It is not a file of bad rows."""
+    table = parquet.read_table("in.parquet")
+    Path("in.jsonl.gz").write_bytes(gzip.compress(Path("in.jsonl").read_bytes()))
+    with pa.ipc.new_file("in.arrow", table.schema) as file:
+        file.write_table(table)
+    with pa.ipc.new_stream("in.ipc", table.schema) as file:
+        file.write_table(table)
+    Path(name).rename("some.jsonl")
+    refused = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"Error: some.jsonl: {told}")
+    assert name == "in.jsonl.gz" or "or pass --input-format " in refused.err
+    assert (Path("bad").read_bytes(), Path("out.jsonl").exists()) == (b"", False)
 
 
 def test_several_files_go_into_a_folder(bulk: Bulk) -> None:
@@ -362,7 +389,14 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["in.txt", "out.jsonl"], "in.txt: unknown suffix; expected .parquet"),
         (["in.jsonl", "in.parquet", "in.txt"], "in.txt is a file; several files go into a folder"),
         (["none", "out"], "none: no files (.parquet, .arrow, "),
-        (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder"),
+        (["none", "out", "--input-format=arrow"], "none: no arrow files in this folder\n"),
+        (
+            ["spark", "out", "--input-format=jsonl"],
+            (
+                "spark: no jsonl files in this folder; it has spark/part-0.json. Pass the files "
+                "themselves, with --input-format\n"
+            ),
+        ),
         (["in.jsonl", "in.jsonl", "--overwrite"], "the input and the output are the same file"),
         (
             ["in.jsonl", "out.jsonl", "--to=token_ids"],
@@ -379,6 +413,9 @@ def test_what_is_wrong_is_told_and_nothing_is_left(
     bulk: Bulk, arguments: list[str], told: str
 ) -> None:
     Path("none").mkdir()
+    Path("spark").mkdir()
+    Path("spark/part-0.json").write_text(jsonl(*ROWS), "utf-8")
+    Path("spark/_SUCCESS").touch()
     Path("in.txt").write_text("1 2 3")
     before = sorted(Path().iterdir())
     result = bulk(*arguments)
@@ -598,12 +635,28 @@ def test_bad_rows_are_set_aside_and_the_others_are_done(bulk: Bulk, read: str, w
 
 
 def test_lines_that_are_no_rows_are_set_aside(bulk: Bulk) -> None:
-    lines = ["{", '{"a": 1}', '{"token_ids": [0, 1.5]}', '{"token_ids": 3}', jsonl(ROWS[0]), "\xff"]
+    lines = [
+        f'{{"token_ids": [{LARGE}]}}',
+        '{"token_ids": [0, 1.5]}',
+        "{",
+        '{"a": 1}',
+        '{"token_ids": 3}',
+        jsonl(ROWS[0]),  # ends with a new line
+        "\xff",
+    ]
     Path("some.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
-    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad", "--unknown-ids=error")
     assert (result.status, result.err) == (1, "")
     assert objects("out.jsonl") == EXPECTED[:1]
-    assert sorted(row["line"] for row in objects("bad")) == [1, 2, 3, 4, 7]
+    assert [row["line"] for row in objects("bad")] == [1, 2, 3, 4, 5, 8]
+
+
+def test_bad_rows_are_told_before_an_error_ends_the_command(bulk: Bulk) -> None:
+    Path("some.jsonl").write_text('{"token_ids": [-1]}\n{\n{"text": 1, "token_ids": [0]}\n')
+    result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
+    assert (result.status, result.out) == (1, "")
+    assert "some.jsonl: line 3: there is a column 'text' already" in result.err
+    assert [row["line"] for row in objects("bad")] == [1, 2]
 
 
 def test_the_file_of_bad_rows_is_kept_replaced_or_appended_to(bulk: Bulk) -> None:
@@ -622,5 +675,5 @@ def test_the_file_of_bad_rows_is_kept_replaced_or_appended_to(bulk: Bulk) -> Non
         assert result.status == 2
         assert f"{its}: --bad-rows is also the input or the output " in result.err
         assert Path(its).read_bytes() == before
-    assert bulk("in.jsonl", "good.jsonl", "--bad-rows=none").status == 0
-    assert Path("none").read_bytes() == b""
+    assert bulk("in.jsonl", "new/good.jsonl", "--bad-rows=logs/new/none").status == 0
+    assert Path("logs/new/none").read_bytes() == b""

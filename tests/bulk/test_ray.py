@@ -30,9 +30,8 @@ ROWS = [{"id": i, "token_ids": LIBRARY.encode(text).ids} for i, text in enumerat
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    # Two actors that take a processor each starve the readers of a cluster with two.
     environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     yield
     ray.shutdown()
 
@@ -62,12 +61,7 @@ def test_the_example_of_the_page(folder: Path) -> None:
     code = code.replace('"./model"', repr(str(folder)))
     session: dict[str, Any] = {}
     exec(code.replace('"answers.parquet"', repr(str(folder / "answers"))), session)
-    check(session["rows"])
-
-
-def test_a_decoder_itself_is_sent_to_tasks(folder: Path) -> None:
-    rows = ray.data.read_parquet(str(folder / "answers"))
-    check(rows.map_batches(BulkDecoder(folder).__call__, batch_format="pyarrow"))
+    check(session["texts"])
 
 
 def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None:
@@ -91,6 +85,7 @@ def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None
         batch_format="pyarrow",
         batch_size=10,
         compute=ray.data.ActorPoolStrategy(size=2),
+        num_cpus=0.5,  # two actors with a processor each would leave none for the readers
     )
     check(rows)
     assert mark.exists()

@@ -404,12 +404,14 @@ def test_a_bad_prompt_ends_its_row_alone() -> None:
 
 def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     rows = {"rows": [[0, 1], [2]]}
-    yield {"rows": [0, 1]}, TypeError, "row 0 must be a list, an array or a tensor of token ids"
+    yield {"rows": [0, 1]}, TypeError, "row 0: token ids must be a list or an array, not int"
+    yield {"rows": [np.array([[0]])]}, TypeError, "row 0: an array of token ids must have one dim"
     yield {"rows": "text"}, TypeError, "rows must be a list of rows or a 2-D array, not 'text'"
     yield {"rows": pa.table({"a": [[0]]})}, TypeError, "not a Table; pass one column of it"
+    yield {"rows": {"a": [[0]]}}, TypeError, "rows must be a list of rows, not a dict; pass one col"
     yield {"rows": 5}, TypeError, "rows must be a list of rows or a 2-D array, not 5"
     yield {"rows": np.array([1, 2])}, TypeError, "rows must be a list of rows or a 2-D array"
-    yield {"rows": ["text"]}, TypeError, "row 0 must be a list"
+    yield {"rows": ["text"]}, TypeError, "row 0: token ids must be a list or an array, not str; "
     yield {**rows, "conditions": "stop"}, TypeError, "conditions must be StopConditions, or one"
     yield {**rows, "conditions": [STOP]}, ValueError, "conditions has 1 rows, and there are 2 rows"
     yield {**rows, "mask": [[1, 1]]}, ValueError, "mask has 1 rows, and there are 2 rows of ids"
@@ -444,7 +446,7 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {**rows, "tokenizer": STOP}, TypeError, "a tokenizer must have a method decode(token_ids"
 
 
-@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(22))
+@pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(24))
 def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
         decode_rollouts(**{"tokenizer": TOKENIZER, **given})

@@ -1,9 +1,9 @@
-"""Tables of other libraries: ``nox -s datasets``."""
+"""Tables of other libraries: ``nox -s datasets spark``. Spark needs Java."""
 
 from __future__ import annotations
 
-import ast
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from streamdec.bulk import BulkDecoder, decode_rollouts
 from tests.cli.running import LIBRARY, TOKENIZER, run
-from tests.support.pages import Page
+from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/how-to/decode-a-dataset.md")
 SAID = [f"Row {i} is an owl 🦉." for i in range(50)]
@@ -34,10 +34,9 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     parquet.write_table(TABLE, "rollouts/1.parquet")
 
 
-def session(kind: str) -> dict[str, Any]:
+def session(kind: str, **found: Any) -> dict[str, Any]:
     """What the block of this kind leaves behind."""
     (code,) = PAGE.of_kind(f"python {kind}")
-    found: dict[str, Any] = {}
     exec(compile(code, f"the page, {kind}", "exec"), found)
     return found
 
@@ -80,6 +79,20 @@ def test_pandas() -> None:
     assert [row.text for row in rows] == SAID
 
 
+@pytest.mark.parametrize("missing", ["None", "NaN", "NA"])
+def test_a_column_of_pandas_has_rows(missing: str) -> None:
+    """The values are Python's lists, or Arrow's, as in Ray's batches for pandas."""
+    pandas = pytest.importorskip("pandas", reason=REASON)
+    none = {"None": None, "NaN": float("nan"), "NA": pandas.NA}[missing]
+    rows = pandas.Series([IDS[0], none, IDS[1]], index=[2, 1, 0])
+    if missing == "NA":
+        rows = rows.astype(pandas.ArrowDtype(pa.list_(pa.int64())))
+    found = decode_rollouts(rows, BulkDecoder(str(TOKENIZER)).tokenizer)
+    assert [row.text for row in found] == [SAID[0], "", SAID[1]]
+    assert [row.token_ids for row in found] == [IDS[0], [], IDS[1]]
+    assert str(found[1].error) == "row 1 is None; expected a list of token ids"
+
+
 @pytest.mark.usefixtures("_here")
 def test_hugging_face_datasets() -> None:
     datasets = pytest.importorskip("datasets", reason=REASON)
@@ -115,12 +128,26 @@ def test_polars() -> None:
     assert lazy.collect()["text"].to_list() == SAID[::-1]
 
 
+@pytest.mark.filterwarnings("ignore")  # Spark's own
+@pytest.mark.usefixtures("_here")
+def test_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of 64 and of 32 bits. A schema with the other type is an error of Spark."""
+    reason = "not installed: nox -s spark"
+    sql = pytest.importorskip("pyspark.sql", reason=reason)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    builder = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    with builder.getOrCreate() as spark:
+        for kind in (pa.int64(), pa.int32()):
+            ids = TABLE.column("token_ids").cast(pa.list_(kind))
+            parquet.write_table(TABLE.set_column(1, "token_ids", ids), "answers.parquet")
+            texts = session("spark", spark=spark)["texts"]
+            assert sorted((row.id, row.text) for row in texts.collect()) == [*enumerate(SAID)]
+
+
 @pytest.mark.usefixtures("_here")
 def test_record_batches_one_after_another_as_spark_gives_them() -> None:
     """What ``mapInArrow`` calls: an iterator of batches in, an iterator out, lazily."""
-    (code,) = PAGE.of_kind("python spark")
-    ast.parse(code)
-    assert "mapInArrow(decode.batches," in code
     batches = iter(TABLE.to_batches(max_chunksize=7))
     found = BulkDecoder("./model").batches(batches)
     first = next(found)

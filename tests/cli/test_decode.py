@@ -212,6 +212,7 @@ BAD_LINES = {
     "7": "got a number",
     '{"ids": [1]}': "no column 'token_ids'; the columns are: 'ids'; choose one with --column",
     '{"token_ids": 3}': "'token_ids' must be a list of token ids or null, got a number",
+    '{"token_ids": [[1]]}': "'token_ids' must be one list of token ids, got a list of lists\n",
     '{"token_ids": [1], "a": NaN}': "not JSON that can be read: NaN is not a number of JSON; ",
     "[1, true]": "True",
     "[1, 2.0]": "2.0",

@@ -274,7 +274,7 @@ NPY = b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"
         ("a.ids", b"\xff\xff\xff\xff\x10", "{command} does not read Arrow files; "),
         ("a.npy", NPY, "{command} does not read NumPy files; write the rows as JSONL: python -c"),
         ("a.ids", GZIPPED, "compressed with gzip; give it a name that ends in .gz"),
-        ("a.jsonl.gz", b"[1]\n", "Not a gzipped file"),
+        ("a.jsonl.gz", b"[1]\n", "the name ends in .gz, but the file is not compressed with gzip"),
         ("a.jsonl.gz", GZIPPED[:14], "ended before the end-of-stream"),
         ("a.npz", b"PK\x03\x04", "this is a zip (.npz or .pt) file; expected token ids"),
         ("a.jsonl", b"(\xb5/\xfd", "this is a zstd file; expected a JSON value in each"),

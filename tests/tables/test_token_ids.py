@@ -84,6 +84,7 @@ def test_lists_and_tuples_are_not_copied() -> None:
         array.array("I", [1, 2, 3]),
         np.array([1, 2, 3]),
         np.array([1, 2, 3], dtype=np.uint32),
+        np.array([1, 2, 3], dtype=object),
         memoryview(bytes([1, 2, 3])),
         pa.array([1, 2, 3]),
         pa.chunked_array([[1], [2, 3]]),

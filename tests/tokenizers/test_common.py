@@ -47,7 +47,7 @@ def test_ids_are_those_that_fit_into_32_bits() -> None:
         expected = [1, 2] if not hasattr(given, "__len__") else list(given)
         assert checked_ids(given).tolist() == expected
     for bad in ([-1], [2**32], ["1"], [1.0], [None]):
-        with pytest.raises(TokenIdError, match=r"^id 0 is o.*; a token id is an integer from 0 to"):
+        with pytest.raises(TokenIdError, match=r"^the id at index 0 is o.*; a token id is an int"):
             checked_ids(bad)  # type: ignore[arg-type]
 
 
