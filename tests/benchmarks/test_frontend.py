@@ -192,7 +192,7 @@ def test_a_wrong_text_of_an_answer_fails(
     assert measured(frontend, "first-token").failures
 
 
-def test_each_case_begins_with_tokenizers_that_have_seen_nothing(frontend: Frontend) -> None:
+def test_each_case_begins_with_cold_tokenizers(frontend: Frontend) -> None:
     met: list[Frontend] = []
 
     def case(prepared: Frontend, effort: str, _: Report) -> None:

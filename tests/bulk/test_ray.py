@@ -70,7 +70,7 @@ def test_a_decoder_itself_is_sent_to_tasks(folder: Path) -> None:
     check(rows.map_batches(BulkDecoder(folder).__call__, batch_format="pyarrow"))
 
 
-def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None:
+def test_each_row_is_returned_once_although_a_worker_is_killed(folder: Path) -> None:
     """One of two actors dies by SIGKILL with a batch in its hands."""
     mark = folder / "killed"
 

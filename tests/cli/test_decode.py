@@ -290,7 +290,7 @@ def test_every_bad_id_is_named_and_left_out(decode: Decoding) -> None:
     assert result.status == 1
 
 
-def test_a_stream_of_nothing_but_mistakes_gives_nothing(decode: Decoding) -> None:
+def test_a_stream_of_bad_ids_has_no_text(decode: Decoding) -> None:
     result = decode("hello world\n")
     assert result.out == ""
     assert result.status == 1

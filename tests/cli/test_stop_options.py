@@ -60,7 +60,7 @@ def words(ids: list[int], separator: str = " ") -> str:
         ("'\"%{}", "'\"%{}"),
     ],
 )
-def test_escapes_are_read_and_all_else_is_itself(spelled: str, stop: str) -> None:
+def test_escapes_are_read_and_other_text_is_unchanged(spelled: str, stop: str) -> None:
     assert parse_stop(spelled) == stop
 
 
@@ -353,7 +353,9 @@ def test_the_last_object_of_a_stream_says_why_it_ended(decode: Decoding) -> None
     assert result.err == ""
 
 
-def test_a_stream_that_ran_out_has_no_reason_and_gives_what_was_withheld(decode: Decoding) -> None:
+def test_a_stream_without_a_stop_has_no_reason_and_outputs_the_withheld_text(
+    decode: Decoding,
+) -> None:
     given = words(LIBRARY.encode("Yes.\nUse").ids)
     assert decode(given, r"--stop=\nUser:") == Run(0, "Yes.\nUse\n", "")
     assert objects(decode(given, r"--stop=\nUser:", "--output=jsonl")) == [
@@ -362,7 +364,7 @@ def test_a_stream_that_ran_out_has_no_reason_and_gives_what_was_withheld(decode:
     ]
 
 
-def test_nothing_but_mistakes_is_nothing_with_stops_too(decode: Decoding) -> None:
+def test_a_stream_of_bad_ids_has_no_text_with_stops_too(decode: Decoding) -> None:
     result = decode("hello\n", "--stop=x", "--output=jsonl")
     assert (result.out, result.status) == ("", 1)
 
@@ -403,7 +405,7 @@ def test_a_live_stream_ends_while_its_input_stays_open(option: str, output: str)
             os.write(process.stdin.fileno(), b"1 ")
 
 
-def test_a_live_stream_goes_on_as_long_as_the_stop_is_not_complete() -> None:
+def test_a_live_stream_continues_until_the_stop_is_complete() -> None:
     count = length_with("\nUser:", IDS)
     process = subprocess.Popen(
         command("decode", "--tokenizer", TOKENIZER, r"--stop=\nUser:"),

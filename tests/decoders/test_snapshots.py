@@ -31,7 +31,7 @@ def test_there_is_an_old_snapshot_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_old_snapshot_restores_and_says_what_it_said(name: str) -> None:
+def test_an_old_snapshot_restores_to_the_same_stream(name: str) -> None:
     kind, old = KINDS[name], OLD[name]
     stream = DecodeStream.restore(kind.tokenizer, old["snapshot"])
     assert stream.num_tokens == len(kind.before)
@@ -99,7 +99,7 @@ def test_another_tokenizer_is_named() -> None:
     assert another.fingerprint in str(raised.value)
 
 
-def test_an_equal_tokenizer_will_do() -> None:
+def test_an_equal_tokenizer_is_accepted() -> None:
     twin = MockTokenizer.from_tokens(BYTES, special_ids=[5])
     stream = DecodeStream.restore(twin, OLD["inside a character"]["snapshot"])
     assert stream.tokenizer is twin
@@ -145,7 +145,7 @@ def test_small_tokenizers_that_differ_in_one_id_are_told_apart() -> None:
     assert snapshots.fingerprint(Windowed()) != snapshots.fingerprint(Other())
 
 
-def test_a_fingerprint_is_the_tokenizers_own_or_told_from_what_it_decodes() -> None:
+def test_a_fingerprint_is_the_tokenizers_own_or_made_from_its_decode() -> None:
     assert snapshots.fingerprint(RAW) == RAW.fingerprint
     digits = snapshots.fingerprint(Windowed())
     assert digits == snapshots.fingerprint(Windowed())
@@ -163,7 +163,7 @@ def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
     assert snapshots.fingerprint(Later("one")) != snapshots.fingerprint(Later("other"))
 
 
-def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
+def test_a_raw_tokenizer_that_panics_has_a_fingerprint() -> None:
     assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
 
 
@@ -239,7 +239,7 @@ def explained(held: bytes, ids: list[int], options: dict[str, Any]) -> str:
 
 
 @given(snapshot=st.dictionaries(st.one_of(texts, numbers, st.none()), values, max_size=4))
-def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any]) -> None:
+def test_any_mapping_restores_or_raises_snapshot_error(snapshot: dict[Any, Any]) -> None:
     head = {key: OLD["fresh"]["snapshot"][key] for key in ("format", "machine", "tokenizer")}
     refused(snapshot)
     if snapshot.keys() - DecodeStream(RAW).snapshot().keys() - {"options"}:
@@ -247,7 +247,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any])
 
 
 @pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
-def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
+def test_an_object_that_is_not_a_mapping_is_rejected(snapshot: object) -> None:
     assert "a snapshot must be a dict" in refused(snapshot)
 
 

@@ -66,7 +66,7 @@ def pieces(text: str, cuts: Sequence[int]) -> list[str]:
 
 
 @given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6), st.booleans())
-def test_each_piece_leaves_what_its_characters_leave_as_tokens(
+def test_a_piece_of_text_equals_one_token_for_each_character(
     conditions: StopConditions, text: str, cuts: list[int], moves: bool
 ) -> None:
     oracle = StopSequenceDecoder(TOKENIZER, conditions)
@@ -89,7 +89,7 @@ def test_each_piece_leaves_what_its_characters_leave_as_tokens(
 
 
 @given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6))
-def test_a_fork_and_a_copy_go_on_alone(
+def test_a_fork_and_a_copy_are_independent(
     conditions: StopConditions, text: str, cuts: list[int]
 ) -> None:
     decoder = TextStopDecoder(conditions)

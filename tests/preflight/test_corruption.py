@@ -42,7 +42,7 @@ def _write_corrupted(base: str | Path, changes: list[tuple[Any, ...]], folder: P
 
 @pytest.mark.filterwarnings("ignore:.*may stop on more ids than these")
 @given(st.deferred(lambda: st.sampled_from(_bases())), corruptions)
-def test_whatever_was_done_to_a_folder_there_is_a_report(
+def test_every_corrupted_folder_has_a_report(
     base: str | Path, changes: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -209,7 +209,9 @@ ROLES = ("user", "assistant", "system", "tool")
         ("{{ messages | length }}", {}),
     ],
 )
-def test_what_messages_begin_with(template: str, expected: dict[str, tuple[str, ...]]) -> None:
+def test_the_beginnings_of_messages_are_found(
+    template: str, expected: dict[str, tuple[str, ...]]
+) -> None:
     names = ("start", "message", "call", "return", "end", "usual", *ROLES)
     markers = {f"<|{name}|>": i for i, name in enumerate(names)}
     assert openers(template, {}, markers) == expected
@@ -295,7 +297,7 @@ def test_the_class_that_loads(
     assert found.resolved is (said != {"tokenizer_class": None})
 
 
-def test_what_is_no_version_is_refused(tmp_path: Path) -> None:
+def test_a_malformed_version_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the version must be numbers"):
         effective_tokenizer_class(control().write(tmp_path), "newest")
 
@@ -390,7 +392,7 @@ def test_any_json_is_summarised_in_one_line(value: Any) -> None:
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def test_what_is_no_folder_is_one_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     for path in (file, tmp_path / "missing"):
@@ -431,7 +433,7 @@ def test_every_question_is_documented_with_an_example() -> None:
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
 @settings(max_examples=10)
-def test_whatever_was_done_to_a_folder_every_question_is_answered(
+def test_every_question_about_a_corrupted_folder_is_answered(
     name: str, changes: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -62,7 +62,7 @@ def snapshot(
         ("transformers", " ".join(GIVEN), "", ""),
     ],
 )  # fmt: skip
-def test_each_engine_sorts_them_out(
+def test_each_engine_accepts_or_drops_keyword_arguments(
     tmp_path: Path, engine: str, kept: str, dropped: str, refused: str
 ) -> None:
     found = effective_template_kwargs(snapshot(tmp_path), engine, GIVEN)
@@ -143,7 +143,7 @@ def test_tools_choose_the_template_that_is_named_for_them(tmp_path: Path) -> Non
     assert effective_template_kwargs(folder, "vllm", given, with_tools=True).kept == {"a": 1}
 
 
-def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
+def test_malformed_arguments_are_rejected(tmp_path: Path) -> None:
     folder = snapshot(tmp_path)
     with pytest.raises(ValueError, match="engine must be one of vllm, sglang, transformers"):
         effective_template_kwargs(folder, "smg", {})

@@ -119,7 +119,7 @@ def test_a_value_of_another_type_is_not_the_default(server: Served, name: str, v
 
 
 @pytest.mark.parametrize("name", IGNORED_ONCE)
-def test_the_real_client_is_told(client: OpenAI, name: str) -> None:
+def test_openais_client_gets_the_error(client: OpenAI, name: str) -> None:
     extra = {name: IGNORED_ONCE[name]}
     with pytest.raises(openai.BadRequestError) as chat:
         client.chat.completions.create(model="tiny", messages=HI, extra_body=extra)

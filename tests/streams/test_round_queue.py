@@ -245,7 +245,7 @@ async def test_without_on_error_an_error_is_logged(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.anyio
-async def test_nothing_that_was_put_is_lost_when_the_block_ends() -> None:
+async def test_no_round_is_lost_when_the_block_ends() -> None:
     """The engine ends its requests, and its thread returns at once."""
     sinks = {name: SlowReader() for name in "abc"}
     pool = pool_with(**sinks)
@@ -311,7 +311,7 @@ async def test_a_block_that_is_cancelled_ends_the_engine_and_its_requests() -> N
 
 
 @pytest.mark.anyio
-async def test_put_returns_requests_however_they_ended() -> None:
+async def test_put_returns_requests_that_ended_in_any_way() -> None:
     pool = pool_with(**{name: SlowReader() for name in "abcd"})
     rounds = RoundQueue(pool)
     rounds.put({"a": [ST, OP], "b": A, "c": A, "d": A})
@@ -402,7 +402,7 @@ async def test_withheld_text_of_a_request_without_a_sink_is_reported() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_on_error_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_on_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def failing(*_: Any) -> None:
         raise BoomError
 

@@ -170,7 +170,7 @@ def test_sequences_in_sequences_may_be_deep() -> None:
         HuggingFaceTokenizer(document(decoder=stage))
 
 
-def test_what_grows_less_is_loaded() -> None:
+def test_a_file_with_smaller_growth_is_loaded() -> None:
     stages = [literal("a", "aa")] * 4
     tokenizer = HuggingFaceTokenizer(document(**sequence("decoder", *stages)))
     assert tokenizer.decode([0, 1]) == "a" * MAX_DECODED + "b"

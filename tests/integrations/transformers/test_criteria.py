@@ -98,7 +98,7 @@ def test_an_encoder_decoder_begins_after_its_start_token() -> None:
     assert model.num_passes == len(model.rows[0])
 
 
-def test_it_stands_beside_other_criteria() -> None:
+def test_the_criterion_works_with_other_criteria() -> None:
     model = Model("gpt2", [spelled("gpt2", "x" * 99)])
     inputs = prompts("gpt2", ["one"])
     width = inputs["input_ids"].shape[1]
@@ -141,25 +141,27 @@ HI = MockTokenizer.from_tokens([b"Hi"])
         ({"prompt_length": 1, "eos_token_ids": "x"}, TypeError, "eos_token_ids"),
     ],
 )
-def test_wrong_options_are_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
+def test_wrong_options_are_reported(
+    given: dict[str, Any], kind: type[Exception], told: str
+) -> None:
     with pytest.raises(kind) as caught:
         StopSequenceCriteria(HI, **given)
     assert told in str(caught.value)
 
 
-def test_a_wrong_prompt_length_is_told() -> None:
+def test_a_wrong_prompt_length_is_reported() -> None:
     criteria = StopSequenceCriteria(HI, prompt_length=5)
     with pytest.raises(ValueError, match="prompt_length is 5, and generate gave 2 ids"):
         criteria(torch.tensor([[0, 0]]))
 
 
-def test_conditions_for_other_rows_are_told() -> None:
+def test_conditions_for_other_rows_are_reported() -> None:
     criteria = StopSequenceCriteria(HI, [StopConditions()] * 2, prompt_length=1)
     with pytest.raises(ValueError, match="2 conditions, and the batch has 3 rows"):
         criteria(torch.tensor([[0, 0]] * 3))
 
 
-def test_a_second_call_of_generate_is_told() -> None:
+def test_a_second_call_of_generate_is_reported() -> None:
     criteria = StopSequenceCriteria(HI, prompt_length=1)
     criteria(torch.tensor([[0, 0]]))
     with pytest.raises(RuntimeError, match="for one call of generate"):

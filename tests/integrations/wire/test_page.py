@@ -491,7 +491,7 @@ def test_log_probabilities(examples: dict[str, Any]) -> None:
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
 
 
-def test_by_hand(examples: dict[str, Any]) -> None:
+def test_an_encoder_can_be_called_directly(examples: dict[str, Any]) -> None:
     sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
     assert sent.count(b"data: ") == 5
     assert b'"content":" world"' in sent
