@@ -210,6 +210,11 @@ def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prom
         DecodeStream(tokenizer, prompt)
 
 
+def test_the_error_for_a_prompt_of_lists_says_to_pass_one_list(tokenizer: MockTokenizer) -> None:
+    with pytest.raises(TokenIdError, match="Pass the ids of the prompt as one flat list"):
+        DecodeStream(tokenizer, [[0, 1]])  # type: ignore[list-item]
+
+
 def test_a_prompt_of_any_kind_is_taken(tokenizer: MockTokenizer) -> None:
     for prompt in ((A, LEAD), iter([A, LEAD]), np.array([A, LEAD]), range(A, LEAD + 1)):
         assert DecodeStream(tokenizer, prompt).held == b"\xe4"

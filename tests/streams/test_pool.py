@@ -26,6 +26,7 @@ from streamdec import (
     UnknownRequestError,
 )
 from streamdec.errors import RewriteError
+from streamdec.integrations.logprobs import LogprobTracker
 from tests.stop_reference import Features, Situation, situations
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
@@ -338,6 +339,9 @@ def test_objects_that_cannot_be_adopted_are_rejected() -> None:
         pool.adopt("a", other)
     with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
         pool.adopt("a", "x")  # type: ignore[arg-type]
+    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, CONDITIONS))
+    with pytest.raises(TypeError, match="step it yourself, beside the pool"):
+        pool.adopt("a", tracker)  # type: ignore[arg-type]
     assert len(pool) == 0
 
 

@@ -316,7 +316,7 @@ def test_missing_and_wrong_log_probabilities_are_named() -> None:
     assert e.value.chunk.text == "A"  # type: ignore[attr-defined]
     assert tracker.step(66).text == "B"
     with pytest.raises(
-        ValueError, match="token 2: expected a log probability of the id 65, got none"
+        ValueError, match="token 2: expected a log probability of the id 65, got none; call put"
     ):
         tracker.step(65)
     with pytest.raises(TokenIdError, match="token 2"):
@@ -326,7 +326,7 @@ def test_missing_and_wrong_log_probabilities_are_named() -> None:
             tracker.put([TokenLogprob(65, wrong)])
         with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
-    with pytest.raises(ValueError, match="expected a decoder without tokens"):
+    with pytest.raises(ValueError, match="needs a decoder without tokens; make the tracker before"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))
