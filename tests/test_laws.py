@@ -181,7 +181,7 @@ def test_law_1_and_2_emission_of_bytes(made: Subject, data: st.DataObject) -> No
 
 
 @given(data=st.data(), skip=skipping())
-def test_laws_3_5_6_7_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
+def test_laws_3_5_6_7_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     laws.whole_decode(subject, ids, skip_special_tokens=skip, **exact(subject))
 

@@ -713,7 +713,7 @@ def exact(subject: Subject) -> dict[str, Any]:
 
 
 @given(data=st.data(), skip=st.booleans())
-def test_law_6_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
+def test_law_6_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
     options = {"skip_special_tokens": skip, **exact(subject)}
     setup, ids = draw_setup(data, subject, prompt=False, **options)
     conditions = replace(setup.conditions, visible_stop=())

@@ -630,7 +630,7 @@ def test_no_text_after_a_stop_is_output_for_any_cut() -> None:
         ("(" * 2_000 + "a" + ")" * 2_000, "too deeply"),
     ],
 )
-def test_bad_patterns_are_refused_when_conditions_are_made(pattern: str, why: str) -> None:
+def test_bad_patterns_are_rejected_when_conditions_are_made(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as raised:
         StopConditions(stop_regex=pattern)
     assert "stop_regex" in str(raised.value)
@@ -674,7 +674,7 @@ def test_good_patterns_are_served(pattern: str) -> None:
         ({"stop": "a", "max_match_length": 2}, ValueError),
     ],
 )
-def test_bad_arguments_are_refused(given_: dict[str, Any], kind: type[Exception]) -> None:
+def test_bad_arguments_are_rejected(given_: dict[str, Any], kind: type[Exception]) -> None:
     with pytest.raises(kind):
         StopConditions(**given_)
 
@@ -732,7 +732,7 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c"])
-def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
+def test_hostile_tails_are_rejected_or_harmless(pattern: str) -> None:
     tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
     conditions = StopConditions(stop_regex=pattern, max_match_length=5)
     decoder = StopSequenceDecoder(tokenizer, conditions)
@@ -791,7 +791,7 @@ def states(pattern: str, text: str) -> tuple[StopSequenceDecoder, dict[str, Any]
         ("(?<=-)ab+c", "-ab", ["ab", [0, [0, "2"], [4, "4"]]]),  # "-" was not the last letter
     ],
 )
-def test_a_state_that_the_pattern_cannot_have_is_refused(
+def test_a_state_that_the_pattern_cannot_have_is_rejected(
     pattern: str, text: str, tail: list[Any]
 ) -> None:
     decoder, snapshot, right = states(pattern, text)
@@ -822,7 +822,7 @@ def test_a_snapshot_has_a_digit_for_four_ages() -> None:
         {"max_match_length": 1},
     ],
 )
-def test_hostile_conditions_are_refused(conditions: dict[str, Any]) -> None:
+def test_hostile_conditions_are_rejected(conditions: dict[str, Any]) -> None:
     tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
     snapshot = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a")).snapshot()
     with pytest.raises(SnapshotError):

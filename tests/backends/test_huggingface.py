@@ -805,7 +805,7 @@ def test_a_copy_skips_what_was_special_before() -> None:
     assert copy.fingerprint == given.fingerprint
 
 
-def test_a_copy_with_other_ids_is_refused() -> None:
+def test_a_copy_with_other_ids_is_rejected() -> None:
     given = moving()
     assert given.token_to_id("<new>") == 5
     assert Tokenizer.from_str(given.to_str()).token_to_id("<new>") == 2
@@ -821,7 +821,7 @@ def test_a_tokenizer_whose_ids_json_would_change_encodes_without_limits() -> Non
     assert HuggingFaceTokenizer(given).encode("<new>b<new>").ids == (5, 4, 5)
 
 
-def test_other_parts_for_encoding_than_the_given_ones_are_refused(
+def test_other_parts_for_encoding_than_the_given_ones_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(HuggingFaceTokenizer, "_as_added", lambda *_: [])

@@ -586,7 +586,7 @@ def test_a_pickle_keeps_the_result_of_the_comparison(fast: FastMode) -> None:
 
 
 @needs_fastokens
-def test_a_path_that_is_no_utf_8(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_loaded(tmp_path: Path) -> None:
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
     try:
         Path(folder).mkdir()

@@ -89,7 +89,7 @@ def test_decode_is_the_library_where_all_bytes_make_characters(
 
 
 @given(data=st.data(), text=st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
-def test_what_is_encoded_is_decoded_as_the_library_does(
+def test_encoded_text_is_decoded_as_by_the_library(
     name: str, data: st.DataObject, text: str
 ) -> None:
     ours, theirs = both(name)
@@ -146,7 +146,7 @@ def test_special_tokens_in_a_text() -> None:
 
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+def test_a_lone_surrogate_is_not_text(special: Special) -> None:
     with pytest.raises(EncodeError, match="DC00"):
         both("llama")[0].encode("a\udc00", special=special)
 

@@ -130,7 +130,7 @@ def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
 
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+def test_a_lone_surrogate_is_not_text(special: Special) -> None:
     with pytest.raises(EncodeError, match="D800"):
         OURS.encode("a\ud800", special=special)
 

@@ -224,7 +224,7 @@ def test_a_case_of_the_other_suite_is_named(path: str, capsys: pytest.CaptureFix
     assert "no case of the suite frontend: lone (its cases: load, " in capsys.readouterr().err
 
 
-def test_without_fastokens_there_is_nothing_to_compare(
+def test_without_fastokens_no_comparison_is_made(
     path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)

@@ -105,7 +105,7 @@ def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
     assert bulk("data", "some", "--input-format=parquet").out.startswith("36 rows of 1 file ")
 
 
-def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
+def test_outputs_within_the_input_folder_are_not_inputs(bulk: Bulk) -> None:
     Path("data").mkdir()
     Path("in.jsonl").rename("data/in.jsonl")
     assert bulk("data", "data/out").out.startswith("36 rows of 1 file ")
@@ -436,7 +436,7 @@ def test_unknown_ids_are_counted(bulk: Bulk, policy: str, suffix: str) -> None:
     assert [row["text"] for row in objects("texts.jsonl")] == [SAID[0], head + shown + tail, shown]
 
 
-def test_unknown_ids_of_rows_with_stops_are_counted_as_far_as_they_are_read(bulk: Bulk) -> None:
+def test_unknown_ids_of_rows_with_stops_are_counted_up_to_the_stop(bulk: Bulk) -> None:
     Path("ids.jsonl").write_text(jsonl(*UNKNOWN[:2], [*IDS[2], 77_777_777]), "utf-8")
     done = bulk("ids.jsonl", "out.jsonl", "--stop", r"\nUser:")
     assert done.out.endswith("; 1 unknown id\n")

@@ -543,7 +543,7 @@ print(render_isolated("a", {}, profile="classic")[0])
     assert (run.stdout, run.stderr, run.returncode) == ("a\n", "", 0)
 
 
-def test_a_fork_starts_children_of_its_own(pool: ChildPool) -> None:
+def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
     rendered(pool, "a")
     (mine,) = pool.idle
     fork = os.fork()

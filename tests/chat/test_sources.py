@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_named(
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_template_that_is_no_text_or_too_long_is_named(tmp_path: Path) -> None:
+def test_a_template_that_is_not_text_or_too_long_is_named(tmp_path: Path) -> None:
     path = tmp_path / "chat_template.jinja"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja.*codec can't decode"):

@@ -92,7 +92,7 @@ def test_output_that_is_not_text_raises_a_template_error(value: str, isolate: bo
     assert raised.value.code != "CHAT_TEMPLATE_CHILD_DIED"
 
 
-def test_one_of_several_is_told_by_its_name() -> None:
+def test_one_of_several_templates_is_named_in_the_error() -> None:
     with pytest.raises(ChatTemplateError, match="the chat template 'tool_use', line 1"):
         ChatTemplate({"default": "", "tool_use": "{{ x.y }}"}).render(USER, tools=[])
     with pytest.raises(ChatTemplateError, match="given for this rendering, line 1"):
@@ -125,7 +125,7 @@ def test_a_long_message_is_cut() -> None:
         ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
     ],
 )
-def test_a_bad_option_is_refused(options: dict[str, Any], told: str) -> None:
+def test_a_bad_option_is_rejected(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         ChatTemplate("", **options)
 
@@ -187,7 +187,7 @@ def test_the_hardened_profile_rejects_a_message_that_is_not_a_dict() -> None:
         ({"chat_template": 7}, "chat_template must be a name or a text, not int"),
     ],
 )
-def test_bad_arguments_are_refused(options: dict[str, Any], told: str) -> None:
+def test_bad_arguments_are_rejected(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ChatTemplateError, match=told):
         ChatTemplate("x").render(USER, **options)
 
@@ -347,7 +347,7 @@ def test_threads_share_a_template_and_its_spans_are_their_own() -> None:
         assert all(pool.map(work, [1, 2, 3, 4]))
 
 
-def test_a_rendering_within_a_rendering_has_spans_of_its_own() -> None:
+def test_a_rendering_within_a_rendering_has_its_own_spans() -> None:
     inner = ChatTemplate("ab{% generation %}c{% endgeneration %}")
     found: list[Any] = []
 
@@ -478,7 +478,7 @@ def test_importing_streamdec_does_not_import_jinja2() -> None:
     assert json.loads(run.stdout) is False
 
 
-def test_an_old_jinja2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_jinja2_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import jinja2
 
     from streamdec.chat import _jinja

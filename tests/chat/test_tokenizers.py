@@ -105,7 +105,7 @@ def test_the_options_are_those_of_render(tmp_path: Path) -> None:
     assert literal == "L1"
 
 
-def test_options_for_tensors_are_refused_and_not_given_to_the_template(tmp_path: Path) -> None:
+def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{{ return_dict is defined }}")
     assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
     with pytest.raises(TypeError, match="'return_tensors' is not supported"):
@@ -139,7 +139,7 @@ def test_a_misspelled_option_is_a_warning(
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_variable_of_the_template_is_no_misspelled_option(tmp_path: Path) -> None:
+def test_a_variable_of_the_template_is_not_a_misspelled_option(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{{ tool }}")
     options: Any = {"tool": 7, "enable_thinking": True, "date": 1, "template_kwargs": {"docs": 1}}
     assert tokenizer.apply_chat_template(USER, **options) == "7"

@@ -32,7 +32,7 @@ IDS = LIBRARY.encode(DEMO_TEXT).ids
 # --- the text -------------------------------------------------------------------------------------
 
 
-def test_the_engine_would_go_on_after_the_stop() -> None:
+def test_the_engine_would_continue_after_the_stop() -> None:
     assert "\nAssistant:" in UNREAD
 
 
@@ -245,7 +245,7 @@ def test_a_bad_rate_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, rate: str) -
 
 
 @pytest.mark.parametrize("shown", ["something else", SHOWN[:-1], SHOWN + STOP, DEMO_TEXT])
-def test_a_stream_that_differed_from_the_whole_decode_would_fail(
+def test_a_stream_that_differed_from_the_full_decode_would_fail(
     monkeypatch: pytest.MonkeyPatch, shown: str
 ) -> None:
     monkeypatch.setattr(sys.modules["streamdec.cli.demo"], "_play", lambda *_: shown)

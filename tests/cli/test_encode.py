@@ -83,7 +83,7 @@ def test_a_tokenizer_in_place_of_file_gets_a_hint(
     assert result.status == 2
 
 
-def test_a_mark_at_the_beginning_is_no_text(encode: Encoding) -> None:
+def test_a_byte_order_mark_at_the_beginning_is_not_text(encode: Encoding) -> None:
     assert plain_ids(encode("\ufeff" + TEXT)) == [ids_of(TEXT)]
 
 

@@ -68,7 +68,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) -> None:
+def test_verify_counts_rows_and_prints_errors_on_their_own_lines(rows: Path) -> None:
     told = written("verify", "--tokenizer", TOKENIZER, rows)
     shown, complaint = told.split(f"{rows}: line 3: ")
     assert f"{WIPED}1 row, 0 differing{WIPED}2 rows, 0 differing" in shown
@@ -102,7 +102,7 @@ def test_reading_from_the_terminal_is_announced() -> None:
     assert told.endswith(f"{LIBRARY.decode([20, 21])}\r\n")
 
 
-def test_text_is_utf_8_whatever_the_locale_is() -> None:
+def test_text_is_utf_8_in_any_locale() -> None:
     told = written("demo", "--rate=0", environment={"PYTHONIOENCODING": "ascii"}, out=True)
     assert "\U0001f44b" in told
     assert "Ended by the stop" in told

@@ -85,14 +85,14 @@ def test_every_text_can_be_spelled(stop: str) -> None:
         (r"\x41", r"\x"),
     ],
 )
-def test_another_escape_is_refused(spelled: str, escape: str) -> None:
+def test_another_escape_is_rejected(spelled: str, escape: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_stop(spelled)
     assert str(caught.value).startswith(f"{escape} is not an escape; ")
 
 
 @pytest.mark.parametrize("spelled", [r"\ud83e", r"\udd89\ud83e", r"\ud83ex\udd89", "\udcff"])
-def test_a_lone_surrogate_is_refused(spelled: str) -> None:
+def test_a_lone_surrogate_is_rejected(spelled: str) -> None:
     with pytest.raises(ValueError, match=r"^not Unicode: lone surrogate U\+D"):
         parse_stop(spelled)
 
@@ -144,7 +144,7 @@ def test_a_row_s_own_finish_reason_is_kept_beside_ours(
 
 
 @pytest.mark.parametrize("stop", ["Users", "\nUse", "🦉", "e", "\n", "Use it,\nUsers!\nUser", "zz"])
-def test_the_text_is_the_whole_decode_s_before_the_stop(decode: Decoding, stop: str) -> None:
+def test_the_text_is_the_full_decode_s_before_the_stop(decode: Decoding, stop: str) -> None:
     rows = [IDS, IDS[3:], LIBRARY.encode(DEMO_TEXT).ids]
     result = decode.rows(jsonl(*rows), f"--stop={stop}", "--output=jsonl")
     for ids, got in zip(rows, objects(result), strict=True):
@@ -180,7 +180,7 @@ def ends(decode: Decoding, ids: list[int], *options: str) -> tuple[object, ...]:
     return row["text"], row["finish_reason"], row["stop_reason"], row["unread_tokens"]
 
 
-def test_of_several_stops_the_first_that_is_complete_ends_the_text(decode: Decoding) -> None:
+def test_the_first_complete_of_several_stops_ends_the_text(decode: Decoding) -> None:
     options = [r"--stop=\nUser:", "--stop=!", "--stop=zz"]
     assert ends(decode, IDS, *options)[:3] == ("One. 🦉\nUse it,\nUsers", "stop", "!")
 

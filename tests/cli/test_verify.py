@@ -172,7 +172,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
     assert "# verdict" in traced.out
 
 
-def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_of_many_differences_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     monkeypatch.setattr(verify_module, "MOST_SHOWN", 2)
     result = verified(monkeypatch, TOKENIZER, stdin=jsonl(*[ROWS[0] * 3] * 5))

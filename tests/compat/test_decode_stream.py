@@ -284,7 +284,7 @@ def test_tokens_that_are_added_between_streams_are_known(tokenizer: Tokenizer, s
     assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == expected
 
 
-def test_a_stream_goes_on_with_a_tokenizer_that_decodes_alike_and_with_no_other(
+def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
     tokenizer: Tokenizer,
 ) -> None:
     ids = tokenizer.encode("😀").ids

@@ -127,7 +127,7 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
-def test_a_step_with_two_ids_is_refused_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
+def test_a_step_with_two_ids_is_rejected_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TypeError, match=r"^step\(\) takes "):
         DecodeStream(tokenizer).step(LEAD, SPECIAL)  # type: ignore[call-arg]
 

@@ -301,7 +301,7 @@ def text_of(out: Any) -> str:
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_release_outputs_an_unfinished_character_and_the_stream_goes_on(place: int) -> None:
+def test_release_outputs_an_unfinished_character_and_the_stream_continues(place: int) -> None:
     stream = machines()[place]
     assert stream.feed([A, LEAD]).text == "a"
     assert text_of(stream.release()) == "\ufffd"

@@ -277,7 +277,7 @@ def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_charact
 
 
 @pytest.mark.parametrize("restores", [False, True])
-def test_a_character_after_a_release_is_no_part_of_a_marker_before_it(restores: bool) -> None:
+def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
     tokenizer = Windowed(FALLBACK)
     decoder = SectionDecoder(tokenizer, sections={"r": (4, 9)})
     chunks = []
@@ -472,7 +472,7 @@ def test_the_errors_for_bad_options_say_what_to_write(
         {"more": 1},
     ],
 )
-def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
+def test_hostile_snapshots_are_rejected(change: dict[str, Any]) -> None:
     decoder = SectionDecoder(TOKENIZER, sections=ONE)
     decoder.step_batch([3, 4, 8])
     snapshot = decoder.snapshot()
@@ -503,7 +503,7 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
         ("marker", 1),
     ],
 )
-def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
+def test_hostile_ids_in_a_snapshot_are_rejected(field: str, value: Any) -> None:
     decoder = SectionDecoder(TOKENIZER, StopConditions("a<t>b"), sections=IDS)
     decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
     snapshot = decoder.snapshot()

@@ -134,7 +134,7 @@ def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
 # --- fingerprints ---------------------------------------------------------------------------------
 
 
-def test_small_tokenizers_that_differ_in_one_id_are_told_apart() -> None:
+def test_small_tokenizers_that_differ_in_one_id_have_other_fingerprints() -> None:
     class Other(Windowed):
         __qualname__ = Windowed.__qualname__
 
@@ -152,7 +152,7 @@ def test_a_fingerprint_is_the_tokenizers_own_or_made_from_its_decode() -> None:
     assert len(digits) == 16
 
 
-def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
+def test_tokenizers_that_differ_only_in_later_ids_have_other_fingerprints() -> None:
     class Later:
         def __init__(self, word: str) -> None:
             self.word = word
@@ -210,7 +210,7 @@ def mutants(draw: st.DrawFn, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 @given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
 @pytest.mark.parametrize("name", KINDS)
-def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:
     tokenizer = KINDS[name].tokenizer
@@ -275,7 +275,7 @@ def test_an_object_that_is_not_a_mapping_is_rejected(snapshot: object) -> None:
         (7, 7),
     ],
 )
-def test_a_field_that_cannot_be_right_is_refused(field: Any, value: object) -> None:
+def test_a_field_that_cannot_be_right_is_rejected(field: Any, value: object) -> None:
     assert refused(DecodeStream(RAW).snapshot() | {field: value})
 
 
@@ -290,7 +290,7 @@ FIELDS = ["format", "machine", "tokenizer", "num_tokens", "end", "state", "spans
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_deep_value_is_refused(field: str) -> None:
+def test_a_deep_value_is_rejected(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
         deep: Any = nested(depth)
@@ -299,11 +299,11 @@ def test_a_deep_value_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["format", "machine", "tokenizer"])
-def test_a_number_too_long_to_print_is_refused(field: str) -> None:
+def test_a_number_too_long_to_print_is_rejected(field: str) -> None:
     assert refused(DecodeStream(RAW).snapshot() | {field: 10**5000})
 
 
-def test_options_that_the_route_cannot_honour_are_refused() -> None:
+def test_options_that_the_route_cannot_honour_are_rejected() -> None:
     for options in (
         {"byte_fallback": "exact"},
         {"unknown_ids": "replace"},
@@ -313,7 +313,7 @@ def test_options_that_the_route_cannot_honour_are_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
-def test_spans_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
+def test_spans_that_are_not_of_this_stream_are_rejected(change: dict[str, Any]) -> None:
     snapshot = DecodeStream(RAW, spans=True).snapshot()
     assert refused(snapshot | {"spans": snapshot["spans"] | change})
 
@@ -345,7 +345,7 @@ def test_spans_are_integers(field: str, row: int | None, place: int) -> None:
 
 @pytest.mark.parametrize("field", ["at", "open", "settled"])
 @pytest.mark.parametrize("change", [[1], []])
-def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
+def test_spans_have_a_fixed_number_of_integers(field: str, change: list[int]) -> None:
     snapshot = with_spans()
     numbers = snapshot["spans"][field]
     row = numbers if field == "at" else numbers[0]
@@ -380,7 +380,7 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
         {"open": [SPANS["open"][0], [2, 2, 2**40, -1, -1, -1, -1]]},
     ],
 )
-def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:
+def test_spans_that_no_stream_of_this_length_has_are_rejected(change: dict[str, Any]) -> None:
     snapshot = with_spans()
     assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
     snapshot["spans"] |= change

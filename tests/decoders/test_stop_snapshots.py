@@ -149,7 +149,7 @@ def refused(snapshot: Any, tokenizer: Any = RAW) -> str:
 
 @given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
 @pytest.mark.parametrize("name", KINDS)
-def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:
     mutant = data.draw(mutants(KINDS[name].stream().snapshot()))
@@ -319,7 +319,7 @@ def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> Non
 
 
 @pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-def test_a_pool_refuses_deeply_nested_lists(depth: int) -> None:
+def test_a_pool_rejects_deeply_nested_lists(depth: int) -> None:
     pool = DecoderPool(RAW)
     pool.add("one", USER)
     usual = json.loads(json.dumps(pool.snapshot()))

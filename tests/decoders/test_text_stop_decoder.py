@@ -137,7 +137,7 @@ def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
         ({"stop": "x", "ignore_stops_between": ("<", 7)}, "id 7"),
     ],
 )
-def test_conditions_of_tokens_are_refused_by_name(arguments: dict[str, Any], named: str) -> None:
+def test_conditions_of_tokens_are_rejected_by_name(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         TextStopDecoder(StopConditions(**arguments))
 
@@ -176,7 +176,7 @@ for _ in range(480):
 
 @pytest.mark.parametrize("wrong", [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True])
 @pytest.mark.parametrize("name", ["format", "machine", "conditions", "size", "matching", "end"])
-def test_a_snapshot_with_one_wrong_field_is_refused(name: str, wrong: Any) -> None:
+def test_a_snapshot_with_one_wrong_field_is_rejected(name: str, wrong: Any) -> None:
     snapshot = {**_snapshot(), name: wrong}
     if (name, wrong) in (("end", None), ("matching", None), ("conditions", [])):
         return  # as if the field were left out; see below

@@ -414,7 +414,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The leading space equals that of the full decode": (
         the_leading_space,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "No text is taken back or output twice": (
         nothing_is_taken_back,
@@ -509,15 +509,15 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # ends
     "Pending bytes are flushed at the end": (
         pending_bytes,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Text that shares a token with pending bytes is flushed": (
         text_beside_an_open_character,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Withheld text is flushed at the end": (
         what_was_withheld_comes_out,
-        "tests/test_stop_laws.py::test_law_6_whole_decode",
+        "tests/test_stop_laws.py::test_law_6_full_decode",
     ),
     "Which stop matched": (
         which_stop_and_where,
@@ -604,7 +604,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Equal to the full decode: stated and tested": (
         laws_are_stated,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Property tests or fuzzing in the repository": (
         "tests/fuzz/test_targets.py::test_the_law_holds_for_every_seed",

@@ -130,7 +130,7 @@ def test_a_marker_in_the_prompt_does_not_wake_stops(tokenizer: Any) -> None:
     assert decoder.step_batch(answer).finish_reason is None
 
 
-def test_steps_after_the_end_are_refused(tokenizer: Any) -> None:
+def test_steps_after_the_end_are_rejected(tokenizer: Any) -> None:
     says("the loop calls step after a chunk with a finish_reason")
     decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=1))
     decoder.step(41)

@@ -78,7 +78,7 @@ def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", DRAWN[:20])
-def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+def test_a_stream_gives_the_full_decode(row: dict[str, Any], tmp_path: Path) -> None:
     tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
     ids = [*map(int, row["added"]), *tokenizer.encode(FACTS["text"]).ids]
     stream = DecodeStream(tokenizer)

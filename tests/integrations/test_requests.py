@@ -333,7 +333,7 @@ def test_the_id_0_is_a_value(read: Reader, dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
-def test_every_foreign_key_is_refused(read: Reader, dialect: Dialect) -> None:
+def test_every_foreign_key_is_rejected(read: Reader, dialect: Dialect) -> None:
     for key in {*STRANGERS, *WRAPPERS, *dialect.refused} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=5"):
             read({key: 5})

@@ -85,7 +85,7 @@ def test_no_error_is_taken_for_the_end_of_a_loop(end: BaseException) -> None:
 
 
 @pytest.mark.parametrize("error", [None, BoomError()])
-def test_after_closing_there_is_nothing(error: Exception | None) -> None:
+def test_after_closing_iteration_stops(error: Exception | None) -> None:
     feed = RowFeed()
     feed.put({0: Chunk("a")})
     feed.close()

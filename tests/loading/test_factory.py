@@ -53,9 +53,7 @@ def test_other_tokenizers_take_the_windowed_route(name: str, tmp_path: Path) -> 
     assert route_of(load_tokenizer(tmp_path / "t")) == "window"
 
 
-def test_a_table_that_differs_is_told_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_differs_warns_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the library had changed its rules: its decode is no longer what the table says."""
     decode = HuggingFaceTokenizer.decode
 

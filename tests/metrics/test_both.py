@@ -179,7 +179,7 @@ def test_failed_loads_do_not_use_up_the_label_limit(
     assert not any(OTHER in labels.values() for labels in bound)
 
 
-def test_a_path_that_is_no_utf_8_can_be_exported() -> None:
+def test_a_path_that_is_not_utf_8_can_be_exported() -> None:
     with counted() as made:
         for hook in hooks.installed:
             hook.loaded(Loaded("gguf", os.fsdecode(b"./mod\xe8le"), "gguf", 0.1, 500, None))
@@ -188,7 +188,7 @@ def test_a_path_that_is_no_utf_8_can_be_exported() -> None:
             assert [dict(labels)["tokenizer"] for labels in found] == ["./mod\\udce8le"]
 
 
-def test_a_second_hook_where_one_counts_is_refused() -> None:
+def test_a_second_hook_where_one_counts_is_rejected() -> None:
     """OpenTelemetry would else take its histograms, and leave out its counters."""
     registry = prometheus_client.CollectorRegistry()
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)

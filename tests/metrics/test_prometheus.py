@@ -151,7 +151,7 @@ def test_buckets_are_those_of_the_table(ran: Run) -> None:
 # --- registries -----------------------------------------------------------------------------------
 
 
-def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
+def test_two_in_one_registry_are_rejected_and_the_first_continues() -> None:
     registry = prometheus_client.CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     with pytest.raises(ValueError, match="already has metrics with these names"):

@@ -102,7 +102,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("index", "token_id", "name"), [(2, 258, "<|im_end|>"), (0, 256, "<|endoftext|>")]
 )
-def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
+def test_a_visible_drift_of_the_flag_is_severe(
     index: int, token_id: int, name: str, tmp_path: Path
 ) -> None:
     """One is a stop id, the other does not exist."""
@@ -277,6 +277,6 @@ def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("engines", [(), ("vlllm",), ("vllm@new",), ("vllm@",)])
-def test_an_engine_that_is_not_known_is_refused(engines: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_engine_that_is_not_known_is_rejected(engines: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"engine|vllm"):
         inspect(control().write(tmp_path), engines=engines)

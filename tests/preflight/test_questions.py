@@ -149,7 +149,7 @@ def test_a_marker_that_closes_begins_nothing(tmp_path: Path, template: str | Non
 @pytest.mark.parametrize(
     ("written", "line"), [("'<|im_' ~ 'start|>'", ""), ("'<|im_start|>'", ":2")]
 )
-def test_a_marker_that_begins_is_told_with_its_line(
+def test_a_marker_that_begins_is_reported_with_its_line(
     tmp_path: Path, written: str, line: str
 ) -> None:
     template = "{%- for m in messages %}\n{{ " + written + " + m.role + m.content }}{%- endfor %}"
@@ -225,7 +225,7 @@ def test_files_that_agree_give_nothing(tmp_path: Path) -> None:
     assert cross_ref_files(control().write(tmp_path)) == []
 
 
-def test_files_that_differ_are_told_the_gravest_first(tmp_path: Path) -> None:
+def test_files_that_differ_are_reported_by_severity(tmp_path: Path) -> None:
     def change(parts: Parts) -> None:
         parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
         parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}

@@ -94,7 +94,7 @@ def test_code_of_the_snapshot_loses_more_before_0_11_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", [None, "{% for", "{{ 9 ** (9 ** 9) }}" * 20_000])
-def test_without_a_template_that_can_be_read_vllm_refuses(
+def test_without_a_template_that_can_be_read_vllm_rejects(
     tmp_path: Path, template: str | None
 ) -> None:
     found = effective_template_kwargs(snapshot(tmp_path, template), "vllm", {"a": 1})

@@ -345,7 +345,7 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
     assert parse_engine(name).rules_of == rules_of
 
 
-def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     message = r"^'': expected the folder of a model, got an empty path"

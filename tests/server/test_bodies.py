@@ -175,7 +175,7 @@ def test_a_body_becomes_an_object_of_bounded_size() -> None:
         assert peak < 16 * limits.body_bytes, kind
 
 
-def test_requests_are_refused_unread_if_too_many_are_prepared() -> None:
+def test_requests_are_rejected_unread_if_too_many_are_prepared() -> None:
     limits = ServerLimits(concurrent=1, waiting=1)
 
     async def main() -> None:

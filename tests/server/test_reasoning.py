@@ -179,7 +179,7 @@ def test_options_that_would_show_left_out_reasoning_are_rejected(
 
 
 @pytest.mark.parametrize("includes", [False, True])
-def test_the_withheld_reasoning_of_an_aborted_answer_is_no_content(
+def test_the_withheld_reasoning_of_an_aborted_answer_is_not_content(
     tokenizer: Any, includes: bool
 ) -> None:
     """It is withheld because it may become the marker."""
@@ -454,7 +454,7 @@ def test_blocks_of_a_message_are_not_compared_with_one_another() -> None:
     assert list(map(id, message["content"])) == [id(blocks[0]), id(blocks[3]), id(blocks[4])]
 
 
-def test_a_server_without_markers_refuses_to_separate(server: Served) -> None:
+def test_a_server_without_markers_rejects_separate_reasoning(server: Served) -> None:
     hi = [{"role": "user", "content": "Hi"}]
     chat = {"messages": hi, "separate_reasoning": True}
     error = server.post("/v1/chat/completions", **chat).json()["error"]
@@ -513,7 +513,7 @@ def test_bad_markers_raise_before_the_first_request(
         (["", "a"], "empty"),
     ],
 )
-def test_the_command_refuses_bad_markers(given: list[str], told: str) -> None:
+def test_the_command_rejects_bad_markers(given: list[str], told: str) -> None:
     result = CliRunner().invoke(commands, ["serve", "--reasoning-markers", *given])
     assert result.exit_code == 2
     assert told in result.output

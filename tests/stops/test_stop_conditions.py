@@ -77,7 +77,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
         ({"a": 1}, TypeError, r" must be a string or a list of strings, not \{'a': 1\}"),
     ],
 )
-def test_bad_strings_are_refused(
+def test_bad_strings_are_rejected(
     name: str, given: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=rf"^{name}{message}$"):
@@ -103,7 +103,7 @@ def test_bad_strings_are_refused(
         (np.array([[3]]), TokenIdError, r"is of type list: \[3\]"),
     ],
 )
-def test_bad_ids_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_ids_are_rejected(name: str, given: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=rf"^{name} {message}; a token id is an integer from 0 to"):
         StopConditions(**{name: given})
 
@@ -124,7 +124,7 @@ def test_bad_ids_are_refused(name: str, given: Any, kind: type[Exception], messa
         ([{1, 2}], TypeError, r"stop_token_sequences: a sequence is a list of ids, not \{1, 2\}"),
     ],
 )
-def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_sequences_are_rejected(given: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StopConditions(stop_token_sequences=given)
 
@@ -142,7 +142,7 @@ def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: s
         (b"a", TypeError, ": a marker must be a text or a token id, got b'a'"),
     ],
 )
-def test_bad_markers_are_refused(
+def test_bad_markers_are_rejected(
     name: str, given: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{name}{message}"):
@@ -163,7 +163,9 @@ def test_bad_markers_are_refused(
         (-1, ValueError, "must be at least [01], not -1"),
     ],
 )
-def test_bad_counts_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_counts_are_rejected(
+    name: str, given: Any, kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=f"^{name} {message}"):
         StopConditions(**{name: given})
 
@@ -187,7 +189,7 @@ def test_bad_counts_are_refused(name: str, given: Any, kind: type[Exception], me
         ),
     ],
 )
-def test_bad_numbers_and_flags_are_refused(
+def test_bad_numbers_and_flags_are_rejected(
     given: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}$"):
@@ -403,7 +405,7 @@ def test_json_has_only_what_differs_from_the_default() -> None:
     }
 
 
-def test_unknown_conditions_are_refused_by_name() -> None:
+def test_unknown_conditions_are_rejected_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"^unknown stop conditions: limits, stops; expected stop, "
     ):

@@ -59,7 +59,7 @@ def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer)
     assert stops.read(stops.first, "stop <a> stop").hit is None
 
 
-def test_text_without_the_first_letter_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:
+def test_text_without_a_beginning_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:
     stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
     first = stops.first
     for text in ("Hello", " world.", "é"):

@@ -265,7 +265,7 @@ async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> Non
         ([A, "text"], 1),
     ],
 )
-async def test_the_engine_is_told_to_stop_unless_it_ended_by_itself(
+async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
     outputs: list[Any], calls: int
 ) -> None:
     order: list[str] = []

@@ -471,7 +471,7 @@ def test_ids_gets_each_output_as_it_is(read: Callable[..., list[Chunk]], item: A
     assert all(map(operator.is_, given, outputs))
 
 
-def test_ids_may_say_that_there_are_none() -> None:
+def test_ids_may_return_none() -> None:
     outputs = [{"heartbeat": 1}, {"token_ids": [0]}]
     chunks = iter_chunks(outputs, TOKENIZER, ids=lambda output: output.get("token_ids"))
     assert [chunk.text for chunk in chunks] == ["a", ""]

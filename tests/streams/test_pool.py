@@ -440,7 +440,7 @@ def test_a_restored_pool_may_cover_ids() -> None:
     assert restored.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
-def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
+def test_a_pool_of_another_tokenizer_is_rejected_by_name() -> None:
     with pytest.raises(SnapshotError, match="request 'a': the snapshot is of another tok"):
         DecoderPool.restore(MockTokenizer(), pool_of("a").snapshot())
 
@@ -483,7 +483,7 @@ def test_an_object_that_is_not_a_snapshot_is_rejected(value: Any) -> None:
         DecoderPool.restore(TOKENIZER, value)
 
 
-def test_a_snapshot_of_an_ended_request_is_refused() -> None:
+def test_a_snapshot_of_an_ended_request_is_rejected() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
     decoder.step(STOP)
     with pytest.raises(FinishedError):

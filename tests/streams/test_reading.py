@@ -267,7 +267,7 @@ async def test_a_deadline_is_kept_with_a_source_that_never_waits() -> None:
 # --- one reader -----------------------------------------------------------------------------------
 
 
-async def test_a_second_reader_is_refused_and_the_first_is_not_disturbed() -> None:
+async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> None:
     started, go_on = anyio.Event(), anyio.Event()
 
     async def before_pull(count: int) -> None:
@@ -295,7 +295,7 @@ async def test_a_second_reader_is_refused_and_the_first_is_not_disturbed() -> No
     assert got == ["a", "b", ""]
 
 
-async def test_two_readers_that_took_turns_are_told_apart_when_they_meet() -> None:
+async def test_two_readers_that_took_turns_raise_when_they_read_at_once() -> None:
     """Both hold the iterator before either waits."""
     go_on = anyio.Event()
 

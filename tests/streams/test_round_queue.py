@@ -138,14 +138,14 @@ async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_closed_queue_refuses_rounds() -> None:
+async def test_a_closed_queue_rejects_rounds() -> None:
     rounds = RoundQueue(pool_with(a=SlowReader()))
     rounds.close()
     with pytest.raises(FinishedError, match="it was closed"):
         rounds.put({"a": A})
 
 
-def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None:
+def test_an_event_loop_that_is_closed_rejects_rounds(anyio_backend: str) -> None:
     async def main() -> RoundQueue:
         return RoundQueue(pool_with(a=SlowReader()))
 

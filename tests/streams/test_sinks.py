@@ -397,7 +397,7 @@ def test_an_error_in_is_behind_ends_the_request() -> None:
     assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
 
 
-def test_a_method_is_behind_is_refused() -> None:
+def test_a_method_is_behind_is_rejected() -> None:
     """It would count as true, so that no text would be sent before the end."""
 
     class Forgotten:

@@ -296,7 +296,7 @@ async def test_many_readers_are_woken_by_one_call(
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> None:
+async def test_a_loop_that_was_begun_in_one_thread_may_continue_in_another() -> None:
     """As in a plain function that starts its engine, and leaves the loop to a thread."""
     loop, feed, found = asyncio.new_event_loop(), TokenQueue(), []
     loop.set_debug(True)  # it complains of calls from outside, and would hear of no other
@@ -569,7 +569,7 @@ async def test_closing_drops_unread_ids_and_can_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("ends", ["at its end", "at a stop", "by a break"])
-async def test_a_second_stream_on_a_queue_is_refused(ends: str) -> None:
+async def test_a_second_stream_on_a_queue_is_rejected(ends: str) -> None:
     """Its answer would be empty, as if the engine had generated nothing."""
     feed = TokenQueue()
     feed.put([65, 66, 67])
@@ -595,7 +595,7 @@ async def test_a_reader_raises_if_others_close_its_queue() -> None:
     assert reading.finish_reason is None
 
 
-async def test_a_second_reader_is_refused() -> None:
+async def test_a_second_reader_is_rejected() -> None:
     feed = TokenQueue()
     async with anyio.create_task_group() as group:
         group.start_soon(drained, stream(feed, TOKENIZER))
@@ -674,7 +674,7 @@ def test_a_loop_that_ends_before_it_answers() -> None:
         reader.close()
 
 
-async def test_a_loop_that_takes_no_more_calls_ends_what_it_was_told_to_end() -> None:
+async def test_a_loop_that_takes_no_more_calls_still_wakes_its_readers() -> None:
     """It is trio's last breath: it still answers, but does not look again."""
     feeds = [TokenQueue(), TokenQueue()]
     async with anyio.create_task_group() as group:

@@ -180,7 +180,7 @@ def test_a_malformed_state_is_rejected(
 
 
 @pytest.mark.parametrize("state", [["evil", ""], ["", "evil"], [" a", "b"], ["a", "a"]])
-def test_an_open_end_that_no_suffix_leaves_is_refused(state: list[str]) -> None:
+def test_an_open_end_that_no_suffix_leaves_is_rejected(state: list[str]) -> None:
     table = Table(BPESuffix(), "a")
     with pytest.raises(ValueError):
         table.machine.load(state)

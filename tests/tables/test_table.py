@@ -147,7 +147,7 @@ def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
     assert other.step(1).stop_reason == 1
 
 
-def test_a_named_id_stops_within_a_character() -> None:
+def test_a_named_id_stops_inside_a_character() -> None:
     tokenizer = tokenizer_of()
     for _ in range(2):
         assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"

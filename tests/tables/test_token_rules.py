@@ -51,7 +51,7 @@ def test_the_byte_alphabet_has_every_byte_once() -> None:
     assert text_bytes(b"\xff") == b"\xff"
 
 
-def test_a_skipped_special_within_a_character_contributes_nothing() -> None:
+def test_a_skipped_special_inside_a_character_contributes_nothing() -> None:
     table = Table(RawBytes(), b"\xe4", b"<s>", b"\xbd\xa0", special=[b"<s>"])
     table.check(b"\xe4", b"", b"\xbd\xa0", b"")
 
@@ -145,7 +145,7 @@ RULES: list[DecodingRule | TextRules] = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_long_prompt_is_looked_at_from_its_end_only_as_far_as_needed(
+def test_only_the_needed_end_of_a_long_prompt_is_read(
     rule: DecodingRule | TextRules,
 ) -> None:
     table = Table(rule, "a", "b", special=["<s>"])

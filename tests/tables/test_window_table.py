@@ -42,7 +42,7 @@ class SlowTokenizer:
 SENTENCE = [7, 1, 2, 4, 5, 7, 2, 3]
 
 
-def test_a_slow_tokenizer_streams_and_is_told_not_to_clean_up() -> None:
+def test_a_slow_tokenizer_streams_with_its_clean_up_off() -> None:
     tokenizer = SlowTokenizer()
     stream = DecodeStream(tokenizer)
     assert stream.route == "window"
@@ -152,7 +152,7 @@ def test_the_windowed_route_equals_decode_on_ordinary_text(
         Options(unknown_ids="error"),
     ],
 )
-def test_options_that_need_a_table_are_refused(options: Options) -> None:
+def test_options_that_need_a_table_are_rejected(options: Options) -> None:
     with pytest.raises(ValueError, match="windowed route"):
         WindowTable(SlowTokenizer(), options)
 
@@ -205,7 +205,7 @@ def test_text_that_flush_would_reject_is_not_held() -> None:
     assert not stream.finished
 
 
-def test_bad_ids_are_refused_before_decode_sees_them() -> None:
+def test_bad_ids_are_rejected_before_decode_sees_them() -> None:
     stream = DecodeStream(SlowTokenizer())
     for bad in (-1, True, "1", 2**32):
         with pytest.raises(TokenIdError):
@@ -239,7 +239,7 @@ class NoOptions:
         return ""
 
 
-def test_a_decode_without_skip_special_tokens_is_refused() -> None:
+def test_a_decode_without_skip_special_tokens_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
         DecodeStream(NoOptions())  # type: ignore[arg-type]
 

@@ -318,7 +318,7 @@ def test_an_object_that_is_not_a_tokenizer_is_rejected() -> None:
         checks(tokenizers={"mine": 1})
 
 
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
         checks(tokenizers={"mine": tmp_path})
 
@@ -336,7 +336,7 @@ def test_an_object_that_cannot_be_called_is_rejected(make: Any) -> None:
         check_detokenizer(make)
 
 
-def test_a_run_without_examples_is_refused() -> None:
+def test_a_run_without_examples_is_rejected() -> None:
     with pytest.raises(ValueError, match="max_examples must be at least 1, not 0"):
         checks(max_examples=0)
 

@@ -54,7 +54,7 @@ def test_without_hypothesis_the_error_has_the_install_line() -> None:
     assert last == f"streamdec.errors.MissingExtraError: {said}"
 
 
-def test_streamdec_itself_imports_nothing_of_the_kit() -> None:
+def test_streamdec_does_not_import_the_kit() -> None:
     names = {"hypothesis", "pytest", "streamdec.testing"}
     code = f"import sys, streamdec; print({names} & {{*sys.modules}})"
     command = [sys.executable, "-c", code]

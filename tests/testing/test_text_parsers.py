@@ -246,7 +246,7 @@ def test_objects_that_are_not_parsers_or_texts_are_rejected(arguments: Any, mess
 
 
 @pytest.mark.parametrize("texts", [[], {}, [""], [[]], [["a", ""]]])
-def test_empty_texts_are_refused(texts: Any) -> None:
+def test_empty_texts_are_rejected(texts: Any) -> None:
     with pytest.raises(ValueError, match="empty"):
         check_text_parser(Whole, texts)
 

@@ -102,7 +102,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("parts", HOSTILE.values(), ids=HOSTILE)
-def test_a_file_that_makes_texts_too_long_is_refused(parts: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_that_makes_texts_too_long_is_rejected(
+    parts: dict[str, Any], tmp_path: Path
+) -> None:
     part = next(iter(parts))
     said = rf"the {part} (has|may) .*"
     path = tmp_path / "tokenizer.json"

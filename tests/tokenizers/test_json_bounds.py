@@ -24,7 +24,7 @@ def document(*pieces: str, **parts: Any) -> str:
 
 
 @pytest.mark.parametrize("letter", ["a", '"', "\\", "0", ",", " ", "ü"])
-def test_a_piece_that_is_too_long_is_refused(letter: str) -> None:
+def test_a_piece_that_is_too_long_is_rejected(letter: str) -> None:
     said = f"JSON text: it has a string of .*, and at most {MAX_STRING} are allowed"
     with pytest.raises(TokenizerLoadError, match=said):
         HuggingFaceTokenizer(document("b", letter * 200_000, "c"))
@@ -69,7 +69,7 @@ def test_the_nodes_of_a_trie_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("key", ["normalizer", "decoder", "added_tokens"])
-def test_a_key_that_occurs_often_is_refused(key: str) -> None:
+def test_a_key_that_occurs_often_is_rejected(key: str) -> None:
     value = "[]" if key == "added_tokens" else "{}"
     many = "{" + ",".join([f'"{key}": {value}'] * 20) + "}"
     with pytest.raises(TokenizerLoadError, match=r"JSON text: it has more than \d+ .* named"):

@@ -177,9 +177,7 @@ def test_text_that_would_do_harm_is_shown(page: Browser) -> None:
     assert page.run("return document.images.length") == 0
 
 
-def test_letters_that_are_no_unicode_and_an_end_inside_a_character(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_lone_surrogates_and_an_end_inside_a_character(chromium: Browser, tmp_path: Path) -> None:
     trace = trace_of(stop=False)
     lone = replace(trace.tokens[0], piece="a\ud800", text="\udfff")
     chromium.open(page_of(replace(trace, tokens=(lone, *trace.tokens[1:])), tmp_path))

@@ -81,7 +81,7 @@ def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
     assert may_become([1], stop_regex=patterns) == (r"(?<!a)b.", "^bc", "bX")
 
 
-def test_a_sequence_is_no_reason_to_name_patterns() -> None:
+def test_a_possible_sequence_does_not_name_patterns() -> None:
     assert may_become(
         [0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_match_length=9
     ) == ((0, 0),)

@@ -91,13 +91,13 @@ def test_a_pattern_is_what_text_may_become() -> None:
     assert tracer.trace().tokens[-1].may_become == (r"\nU\w{5}",)
 
 
-def test_a_special_token_that_is_shown_is_no_skipped_one() -> None:
+def test_a_special_token_that_is_shown_is_not_a_skipped_one() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
     assert tracer.step(13) == "<end>"
     assert tracer.trace().tokens[0].kind == "special"
 
 
-def test_an_error_is_the_decoders_and_the_stream_goes_on() -> None:
+def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
     tracer = Tracer(DecodeStream(tokenizer()))
     with pytest.raises(TokenIdError) as caught:
         tracer.step_batch([0, 1, -1, 2])
@@ -288,7 +288,7 @@ def test_a_stream_takes_only_tracers_of_stop_decoders() -> None:
         stream([0], tokenizer(), decoder=Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
 
 
-def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
+def test_a_stream_of_a_tracer_continues_from_its_snapshot() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     chunks = wrap([3, 4], tracer, return_token_ids=True)
 
@@ -321,7 +321,7 @@ RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]
 
 
 @given(ids=st.lists(st.sampled_from(range(len(RUNS))), max_size=12), data=st.data())
-def test_runs_of_bad_bytes_are_no_difference_and_lost_text_is_one(
+def test_runs_of_bad_bytes_are_not_a_difference_and_lost_text_is_one(
     ids: list[int], data: st.DataObject
 ) -> None:
     made = MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")

@@ -107,7 +107,7 @@ def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
 
 
 @given(situation=SITUATIONS, cut=st.integers(0, 16), group=st.integers(1, 4))
-def test_a_decoder_restored_under_way_is_traced_as_one_that_went_on(
+def test_a_restored_decoder_is_traced_as_one_that_continued(
     situation: Situation, cut: int, group: int
 ) -> None:
     """Also in the middle of a character, of a stop, of a sequence, of a gate's marker."""

@@ -209,7 +209,7 @@ def test_padding_after_the_end_of_a_row_is_not_text(name: str) -> None:
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
 
 
-def test_rows_go_on_without_an_end_of_sequence_and_are_not_read() -> None:
+def test_rows_continue_without_an_end_of_sequence_and_are_not_read() -> None:
     """Without one generate does not pad: it continues with the ids of the model."""
     model = Model("gpt2", [spelled("gpt2", "ab.cdef"), spelled("gpt2", "abcdef.")])
     streamer = GenerateStreamer(model.tokenizer, stop=".")
@@ -330,7 +330,7 @@ def test_several_tokens_at_a_time_are_read_one_by_one() -> None:
     assert streamer.decoders[0].num_tokens == len("one two three. fo")
 
 
-def test_beams_are_refused() -> None:
+def test_beams_are_rejected() -> None:
     model = Model("gpt2", ["one"])
     with pytest.raises(ValueError, match="cannot be used with beam search"):
         read(model, GenerateStreamer(model.tokenizer), **prompts("gpt2", ["one"]), num_beams=2)
@@ -378,7 +378,7 @@ def test_each_prompt_has_its_own_padding_in_all_its_sequences() -> None:
     assert texts_of(found, 4) == ["fox", "fox", " fox", " fox"]
 
 
-def test_the_mask_of_an_encoder_hides_nothing_of_the_decoders_prompt() -> None:
+def test_the_mask_of_an_encoder_does_not_hide_the_decoders_prompt() -> None:
     """They may be of one length."""
     model = Model("t5", [encoded("t5", "two")])
     begun = [model.pad, *encoded("t5", "one"), model.pad]
@@ -511,7 +511,7 @@ def test_arguments_that_generate_does_not_take_are_named(kwargs: Any, message: s
         GenerateStreamer(model.tokenizer).start(model, **prompts("gpt2", ["one"]), **kwargs)
 
 
-def test_stop_strings_of_a_config_are_refused_as_well() -> None:
+def test_stop_strings_of_a_config_are_rejected_as_well() -> None:
     model = Model("gpt2", ["one"])
     config = transformers.GenerationConfig(stop_strings=["a"])
     with pytest.raises(TypeError, match="the generation_config has stop_strings"):
@@ -572,7 +572,7 @@ def test_conditions_must_divide_the_batch() -> None:
         read(model, streamer, **prompts("gpt2", ["one"] * 3))
 
 
-def test_a_row_with_a_bad_id_ends_and_the_others_go_on() -> None:
+def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
     unknown = 500
     model = Model("gpt2", [[*spelled("gpt2", "ab"), unknown, 30], spelled("gpt2", "abcdef")])
     streamer = GenerateStreamer(model.tokenizer, unknown_ids="error")

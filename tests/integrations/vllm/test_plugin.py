@@ -244,7 +244,7 @@ def test_log_probabilities_are_cut_with_the_ids(library: Tokenizer) -> None:
     assert len(found[1][2]) == len(found[1][1]) < len(ids)
 
 
-def test_streaming_input_goes_on_after_the_end_of_a_part(library: Tokenizer) -> None:
+def test_streaming_input_continues_after_the_end_of_a_part(library: Tokenizer) -> None:
     """At the end of a part all text is output; a stop in a part does not end the request."""
     parts = [library.encode(text).ids for text in ("one tw", "o three", " stop here", " two")]
     found = []

@@ -160,7 +160,7 @@ def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_task_that_is_cancelled_is_no_error_of_the_engine(n: int) -> None:
+def test_a_task_that_is_cancelled_is_not_an_error_of_the_engine(n: int) -> None:
     """As servers cancel, without a scope."""
 
     async def main() -> None:
@@ -196,9 +196,7 @@ def test_a_response_that_ends_has_its_end(loop: str) -> None:
 
 @both_loops
 @pytest.mark.parametrize("is_slow", ["at the end", "always"])
-def test_nothing_is_kept_alive_while_a_slow_client_takes_what_there_is(
-    loop: str, is_slow: str
-) -> None:
+def test_no_keep_alive_is_sent_while_a_slow_client_reads(loop: str, is_slow: str) -> None:
     """And nothing follows the end: servers raise for that."""
 
     class Slow(Client):

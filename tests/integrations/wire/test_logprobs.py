@@ -258,7 +258,7 @@ def test_after_a_prompt_that_ends_inside_a_character() -> None:
     assert [(each.data, each.text_offset) for each in placed] == [(b"\xa9", 0), (b"A", 1)]
 
 
-def test_the_space_that_is_stripped_is_no_byte_of_the_first_token() -> None:
+def test_the_space_that_is_stripped_is_not_a_byte_of_the_first_token() -> None:
     text, placed, _, _ = tracked(SPACED, [0, 1, 2])
     assert text == "Hello you!"
     assert [each.data for each in placed] == [b"Hello", b" you", b"!"]

@@ -269,7 +269,7 @@ def test_a_parameter_that_changes_nothing_is_accepted(client: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{bad", b"[]", b"5", '{"model": "ä"}'.encode("latin-1")])
-def test_an_app_rejects_a_body_that_is_no_object(app_url: str, body: bytes) -> None:
+def test_an_app_rejects_a_body_that_is_not_an_object(app_url: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     response = httpx.post(f"{app_url}{PATH}", content=body, headers=headers)
     assert response.status_code == 400
