@@ -1,4 +1,4 @@
-"""Copies of decoders, also of subclasses that have attributes of their own."""
+"""Copies of decoders, with the attributes that a subclass has set."""
 
 from __future__ import annotations
 
