@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support.files import is_shared
+from tests.support.files import is_shared, remove_unpacked
 
 COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
@@ -44,6 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if callspec and any(map(is_shared, callspec.params.values())):
             item.add_marker("thorough")
     items.sort(key=lambda item: item.path.name not in LAWS)
+
+
+def pytest_sessionfinish() -> None:
+    """Removes what the tests put into the folder for temporary files."""
+    remove_unpacked()
 
 
 @given(st.none())

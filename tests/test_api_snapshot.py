@@ -27,7 +27,7 @@ def test_the_public_api_is_that_of_the_snapshot() -> None:
     assert not difference, "\n".join([advice, *difference])
 
 
-def test_it_has_every_name_of_the_reference() -> None:
+def test_the_snapshot_has_every_name_of_the_reference() -> None:
     """The pages and the snapshot have the same public names."""
     written = re.compile(r"^(?:\w+ )*(streamdec[\w.]*)", re.MULTILINE)
     known = set(written.findall(SNAPSHOT.read_text("utf-8")))
@@ -138,6 +138,6 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("streamdec_example", None)
 
 
-def test_all_that_users_can_reach_is_written(example: str) -> None:
+def test_every_reachable_public_name_is_in_the_snapshot(example: str) -> None:
     writer = SCRIPT["Writer"]()
     assert writer.module(example) + writer.options() + writer.aliases() == WRITTEN

@@ -31,13 +31,13 @@ def test_the_buffer_is_read_only() -> None:
 
 
 @pytest.mark.parametrize("ids", [[-1], [2**32]])
-def test_what_is_no_id_is_refused(ids: list[int]) -> None:
+def test_objects_that_are_not_ids_are_rejected(ids: list[int]) -> None:
     with pytest.raises(OverflowError):
         Encoding(ids)
 
 
 @pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
-def test_bytes_that_are_no_ids_are_refused(data: bytes) -> None:
+def test_bytes_that_are_not_ids_are_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=f"a multiple of four bytes, got {len(data)}"):
         Encoding(data)
 
@@ -66,7 +66,7 @@ def test_offsets_of_a_text_that_the_tokens_do_not_spell() -> None:
         assert MockTokenizer().encode("Hello, wide world").offsets
 
 
-def test_what_it_says_of_itself() -> None:
+def test_the_repr_has_the_first_ids() -> None:
     assert repr(Encoding(range(9))) == "Encoding([0, 1, 2, 3, 4, 5, 6, 7, …])"
     assert repr(Encoding([])) == "Encoding([])"
     assert Encoding([1]) != (1,)

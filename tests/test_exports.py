@@ -63,7 +63,7 @@ def test_names_are_imported_from_where_type_checkers_see_them() -> None:
     assert {name: seen[name] for name in streamdec.__all__} == homes
 
 
-def test_nothing_is_imported_before_it_is_used() -> None:
+def test_modules_are_imported_on_first_use() -> None:
     """A process that imports streamdec has not imported the libraries that it may use."""
     code = "import sys, streamdec; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -89,7 +89,7 @@ def test_lent_names_are_in_the_all_of_their_module() -> None:
         assert names <= set(names_of(module))
 
 
-def test_every_exported_name_can_be_had() -> None:
+def test_every_exported_name_exists() -> None:
     assert [name for name in streamdec.__all__ if not hasattr(streamdec, name)] == []
 
 

@@ -181,7 +181,7 @@ def test_law_1_and_2_emission_of_bytes(made: Subject, data: st.DataObject) -> No
 
 
 @given(data=st.data(), skip=skipping())
-def test_laws_3_5_6_7_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
+def test_laws_3_5_6_7_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     laws.whole_decode(subject, ids, skip_special_tokens=skip, **exact(subject))
 
@@ -369,7 +369,7 @@ def test_a_law_that_fails_shows_what_it_compared(monkeypatch: pytest.MonkeyPatch
         laws.whole_decode(subject_named("mock_words"), [1])
 
 
-def test_subjects_are_what_the_laws_are_about() -> None:
+def test_the_subjects_have_special_unknown_and_partial_ids() -> None:
     """The draws reach partial characters, specials and unknown ids where a tokenizer has them."""
     assert all(subject_named(name).unknown for name in [*MOCKS, *ZOO])
     byte_level = subject_named("byte_level")
@@ -377,7 +377,7 @@ def test_subjects_are_what_the_laws_are_about() -> None:
     assert byte_level.special != byte_level.usual[:1]
 
 
-def test_most_subjects_are_judged_exactly() -> None:
+def test_most_subjects_have_an_exact_oracle() -> None:
     """Of the small tokenizers only those are not in which patterns are searched for."""
     unjudged = {name for name in [*MOCKS, *ZOO] if not subject_named(name).is_foreseeable}
     searching = {
@@ -397,5 +397,5 @@ def test_every_compiled_tokenizer_takes_the_bytes_route() -> None:
 
 
 @windowed
-def test_what_is_not_compiled_takes_the_windowed_route(subject: Subject) -> None:
+def test_other_tokenizers_take_the_windowed_route(subject: Subject) -> None:
     assert laws.stream_of(subject).route == "window"

@@ -318,7 +318,7 @@ def test_a_read_of_a_private_attribute_is_found() -> None:
     ]
 
 
-def test_every_module_begins_with_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         name for name, source in read_sources().items() if not ast.get_docstring(ast.parse(source))
     ]

@@ -39,7 +39,7 @@ def test_the_citation_is_of_this_version_and_licence() -> None:
     assert citation["title"].startswith(project["name"])
 
 
-def test_the_changelog_has_this_version_and_the_kinds_of_changes_that_there_are() -> None:
+def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
     headings = re.findall(r"^## \[(.+?)\](?: - (.+))?$", CHANGELOG.text, re.MULTILINE)
     assert headings[0] == ("Unreleased", "")
     assert headings[1][0] == PROJECT["project"]["version"]
@@ -54,7 +54,7 @@ def test_the_changelog_has_each_command(monkeypatch: pytest.MonkeyPatch) -> None
     assert re.findall(r"`(\w+)`", listed) == re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
 
 
-def test_what_is_installed_is_this_version() -> None:
+def test_the_installed_version_is_this_one() -> None:
     assert version("streamdec") == PROJECT["project"]["version"]
 
 
@@ -77,14 +77,14 @@ def _exists(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", [CHANGELOG, CONTRIBUTING, POLICY], ids=lambda page: page.path)
-def test_the_names_of_python_that_a_page_has_are_there(page: Page) -> None:
+def test_the_python_names_of_a_page_exist(page: Page) -> None:
     names = set(re.findall(r"`(streamdec(?:\.\w+)+)`", page.text))
     assert names
     assert [name for name in sorted(names) if not _exists(name)] == []
 
 
 @pytest.mark.parametrize("name", [CONTRIBUTING.path, "RELEASING.md", "SECURITY.md", POLICY.path])
-def test_the_paths_that_a_page_has_are_there(name: str) -> None:
+def test_the_paths_of_a_page_exist(name: str) -> None:
     text = Page(name).text
     top = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     paths = set(re.findall(rf"(?:^|[`\s(])((?:{top})/[\w./-]*\w)", text))
@@ -101,7 +101,7 @@ def _name_of(decorator: ast.Call) -> str:
     return str(ast.literal_eval(names[0])) if names else ""
 
 
-def test_the_sessions_that_are_told_of_are_those_that_there_are() -> None:
+def test_the_guide_lists_the_sessions_of_nox() -> None:
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
     defined = {
         _name_of(decorator) or function.name
@@ -133,7 +133,7 @@ def test_the_lowest_versions_that_are_tested_are_those_of_the_extras() -> None:
         assert bounds[re.split(r"[<>=~]", each)[0]] == each
 
 
-def test_what_the_sdist_is_to_have_is_there() -> None:
+def test_the_files_of_the_sdist_exist() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert [path for path in included if not (ROOT / path).exists()] == []
     beside = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "noxfile.py"}
@@ -200,7 +200,7 @@ def test_the_guide_names_each_script_whose_output_is_tested() -> None:
     assert {path for path in paths if not (ROOT / path).exists()} == set()
 
 
-def test_the_bug_case_of_the_guide_is_one() -> None:
+def test_the_bug_case_of_the_guide_is_valid() -> None:
     (row,) = map(json.loads, CONTRIBUTING.of_kind("json"))
     tokens = [bytes.fromhex(token) for token in row.pop("tokens")]
     case = BugCase(tokens=tuple(tokens), **row)

@@ -57,7 +57,7 @@ def test_the_examples_have_ten_lines_at_most() -> None:
         assert len(example.splitlines()) <= 10
 
 
-def test_the_first_screen_has_what_convinces() -> None:
+def test_the_first_screen_has_the_guarantees_and_the_examples() -> None:
     first, *_ = README.text.split("\n## ")
     assert len(first.splitlines()) <= 45
     assert "**Alpha:**" in first
@@ -150,7 +150,7 @@ COLUMNS = {
 """The columns of the comparison, and those of the page of features."""
 
 
-def test_what_others_do_not_do_is_what_the_page_of_features_says() -> None:
+def test_the_comparison_agrees_with_the_page_of_features() -> None:
     (table,) = re.findall(r"^\| \| \*\*streamdec.*\n(?:\|.*\n)+", README.text, re.MULTILINE)
     head, _, *body = map(_cells, table.splitlines())
     assert head[1:] == [*COLUMNS]
@@ -167,7 +167,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip()[1:-1].split("|")]
 
 
-def test_what_formats_need_is_an_extra_and_what_the_page_of_formats_says() -> None:
+def test_the_table_of_formats_agrees_with_the_page_of_formats() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     formats = Page("docs/explanation/formats.md").text
     rows = re.findall(r"^\| .+ \| `pip install '\.\[(.+)\]'` \|$", README.text, re.MULTILINE)
@@ -201,7 +201,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", it).strip().lower().replace(" ", "-") for it in headings}
 
 
-def test_what_the_readme_links_to_is_there() -> None:
+def test_the_links_of_the_readme_exist() -> None:
     for link in {*_links(README.text)}:
         path, _, anchor = link.partition("#")
         page = ROOT / (path or README.path)

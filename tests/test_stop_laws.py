@@ -608,7 +608,7 @@ def test_law_0_cache_state(situation: Situation, max_entries: int) -> None:
 
 
 @given(situation=situations(FEATURES))
-def test_law_0_at_once(situation: Situation) -> None:
+def test_law_0_one_call_for_all_ids(situation: Situation) -> None:
     laws.at_once(laws.setup_of(situation), situation.ids)
 
 
@@ -649,7 +649,7 @@ def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]
 
 
 @given(situation=situations(replace(FEATURES, unknown_ids=False, exact_runs=False)))
-def test_positions_what_an_engine_may_keep(situation: Situation) -> None:
+def test_tokens_before_a_match_are_those_an_engine_may_keep(situation: Situation) -> None:
     laws.what_an_engine_may_keep(laws.setup_of(situation), situation.ids)
 
 
@@ -713,7 +713,7 @@ def exact(subject: Subject) -> dict[str, Any]:
 
 
 @given(data=st.data(), skip=st.booleans())
-def test_law_6_whole_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
+def test_law_6_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
     options = {"skip_special_tokens": skip, **exact(subject)}
     setup, ids = draw_setup(data, subject, prompt=False, **options)
     conditions = replace(setup.conditions, visible_stop=())
@@ -782,7 +782,7 @@ TABLES = (MockTokenizer.from_tokens(WITHHELD, [12]), Window.from_tokens(WITHHELD
     clean_up=st.booleans(),
     data=st.data(),
 )
-def test_ids_where_text_is_rewritten_or_comes_by_windows(
+def test_ids_with_replaced_text_or_windows(
     tokenizer: MockTokenizer, ids: list[int], clean_up: bool, data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(1, min(3, len(ids))))

@@ -161,7 +161,7 @@ def test_as_the_reference(situation: Situation) -> None:
 
 
 @given(situation=situations(), data=st.data())
-def test_groups_snapshots_forks_and_resets_change_nothing(
+def test_the_result_does_not_depend_on_groups_snapshots_forks_and_resets(
     situation: Situation, data: st.DataObject
 ) -> None:
     places = data.draw(cuts(situation.ids))
@@ -169,7 +169,9 @@ def test_groups_snapshots_forks_and_resets_change_nothing(
 
 
 @given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
-def test_small_caches_change_nothing(situation: Situation, max_entries: int) -> None:
+def test_the_result_does_not_depend_on_the_size_of_caches(
+    situation: Situation, max_entries: int
+) -> None:
     laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
 
 
@@ -191,7 +193,9 @@ def dead_ends() -> st.SearchStrategy[str]:
 
 
 @given(situation=situations(dead_ends()))
-def test_dead_ends_may_be_withheld_but_nothing_is_given_out_too_early(situation: Situation) -> None:
+def test_impossible_matches_may_be_withheld_and_nothing_is_output_too_early(
+    situation: Situation,
+) -> None:
     setup = laws.setup_of(situation)
     expected = reference(
         situation.table, situation.conditions, situation.prompt, situation.ids, situation.options
@@ -541,7 +545,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(case: Case) -> None:
+def test_each_case_outputs_the_expected_texts(case: Case) -> None:
     tokens = [token.encode() if isinstance(token, str) else token for token in case.tokens]
     tokenizer = MockTokenizer.from_tokens(tokens)
     decoder = StopSequenceDecoder(tokenizer, StopConditions(**case.conditions))
@@ -562,7 +566,7 @@ def test_case(case: Case) -> None:
         assert decoder.finish_reason == "stop"
 
 
-def test_more_than_the_stop_is_never_given_out_however_the_text_is_cut() -> None:
+def test_no_text_after_a_stop_is_output_for_any_cut() -> None:
     text, pattern = "He said:\n\nUser 12: hi", r"\n+(?i:user) \d{1,3}:"
     conditions = StopConditions(stop_regex=pattern, max_match_length=20)
     for size in range(1, len(text) + 1):
@@ -637,7 +641,7 @@ def test_errors_show_a_pattern_as_it_is_written() -> None:
         ("(" * 2_000 + "a" + ")" * 2_000, "too deeply"),
     ],
 )
-def test_bad_patterns_are_refused_when_conditions_are_made(pattern: str, why: str) -> None:
+def test_bad_patterns_are_rejected_when_conditions_are_made(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as raised:
         StopConditions(stop_regex=pattern)
     assert "stop_regex" in str(raised.value)
@@ -681,7 +685,7 @@ def test_good_patterns_are_served(pattern: str) -> None:
         ({"stop": "a", "max_match_length": 2}, ValueError),
     ],
 )
-def test_bad_arguments_are_refused(given_: dict[str, Any], kind: type[Exception]) -> None:
+def test_bad_arguments_are_rejected(given_: dict[str, Any], kind: type[Exception]) -> None:
     with pytest.raises(kind):
         StopConditions(**given_)
 
@@ -712,7 +716,7 @@ def test_conditions_with_regexes_are_data() -> None:
     assert replace(conditions, max_match_length=4).max_match_length == 4
 
 
-def test_max_match_length_is_said_beside_a_request_that_has_none() -> None:
+def test_the_error_for_a_request_says_to_set_max_match_length() -> None:
     request = {"stop_regex": "a+b", "max_new_tokens": 9}
     with pytest.raises(ValueError, match="set max_match_length"):
         from_sglang(request)
@@ -739,7 +743,7 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c"])
-def test_hostile_tails_are_refused_or_harmless(pattern: str) -> None:
+def test_hostile_tails_are_rejected_or_harmless(pattern: str) -> None:
     tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
     conditions = StopConditions(stop_regex=pattern, max_match_length=5)
     decoder = StopSequenceDecoder(tokenizer, conditions)
@@ -798,7 +802,7 @@ def states(pattern: str, text: str) -> tuple[StopSequenceDecoder, dict[str, Any]
         ("(?<=-)ab+c", "-ab", ["ab", [0, [0, "2"], [4, "4"]]]),  # "-" was not the last letter
     ],
 )
-def test_a_state_that_the_pattern_cannot_have_is_refused(
+def test_a_state_that_the_pattern_cannot_have_is_rejected(
     pattern: str, text: str, tail: list[Any]
 ) -> None:
     decoder, snapshot, right = states(pattern, text)
@@ -829,7 +833,7 @@ def test_a_snapshot_has_a_digit_for_four_ages() -> None:
         {"max_match_length": 1},
     ],
 )
-def test_hostile_conditions_are_refused(conditions: dict[str, Any]) -> None:
+def test_hostile_conditions_are_rejected(conditions: dict[str, Any]) -> None:
     tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
     snapshot = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a")).snapshot()
     with pytest.raises(SnapshotError):

@@ -78,7 +78,7 @@ def make_with_a_wrong_variable() -> None:
         lambda: DecoderPool(library()).add("a"),
     ],
 )
-def test_it_points_to_the_caller(call: Callable[[], None]) -> None:
+def test_a_warning_points_to_the_caller(call: Callable[[], None]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, joined
 from streamdec.decoders import snapshots
+from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
 from streamdec.decoders.mistakes import check_restoring
-from streamdec.decoders.state import ENDED, FIELDS, copy_attributes, own_attributes
+from streamdec.decoders.state import ENDED, FIELDS
 from streamdec.decoders.step import feed_function, step_function
 from streamdec.decoders.walk import Walk
 from streamdec.errors import StreamdecError
@@ -31,7 +32,7 @@ from streamdec.tables.token_ids import as_sequence
 from streamdec.tables.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 
 
-class Machine(Walk):
+class Machine(Copyable, Walk):
     """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
 
     __slots__ = ()
@@ -226,11 +227,6 @@ class Machine(Walk):
         other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
         copy_attributes(self, other)
         return other
-
-    __copy__ = fork
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)

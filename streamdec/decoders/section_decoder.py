@@ -328,8 +328,6 @@ class SectionDecoder(StopSequenceDecoder):
         other._reader, other._known = self._reader.fork(), self._known
         return other
 
-    __copy__ = fork
-
     def snapshot(self) -> dict[str, Any]:
         """Return the stream as JSON, for ``restore``. See StopSequenceDecoder."""
         self._note_jailed()

@@ -7,9 +7,9 @@ from typing import Any, Never, Self, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders import snapshots
+from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.mistakes import check_restoring, unknown_decoder_option
-from streamdec.decoders.state import copy_attributes, own_attributes
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 from streamdec.tables.decode_options import ByteFallbackMode, Options, Route, UnknownIds
@@ -21,7 +21,7 @@ FIRST_LOOK_BACK = 64
 """How many tokens before a cut are stepped again to know its offsets, at first."""
 
 
-class Sequence:
+class Sequence(Copyable):
     """A list of token ids with its text; ids can be appended and cut off at the end.
 
     It is a DecodeStream that keeps all ids and the text of each. It has no ``flush``, so the bytes
@@ -329,11 +329,6 @@ class Sequence:
         other._unknown_before = self._unknown_before
         copy_attributes(self, other)
         return other
-
-    __copy__ = fork
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)

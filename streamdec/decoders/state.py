@@ -9,7 +9,6 @@ the states of the stops (:mod:`streamdec.stops.stop_set`), the marks of withheld
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import MemberDescriptorType
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, StopMatch
@@ -20,12 +19,7 @@ from streamdec.stops.marks import Marks, linked, newest
 from streamdec.stops.sequences import Candidate, Checkpoint
 from streamdec.stops.stop_set import Matching, StopSet
 from streamdec.stops.stop_sets import stop_set_for
-from streamdec.tables.counting import (
-    TOKEN,
-    Counters,
-    counted,
-    size_of,
-)
+from streamdec.tables.counting import TOKEN, Counters, counted, size_of
 from streamdec.tables.provenance import BEFORE, State
 from streamdec.tables.spans import Recorder
 from streamdec.tables.table import Row, Table
@@ -167,14 +161,13 @@ class StreamState(Counters):
 
     def _checkpoint(self) -> Checkpoint:
         """The stream as it is now."""
-        count = self._count
         return Checkpoint(
             self._table.state(self._row),
             self._matching.cached,
             self._jailed_text,
             self._exact_marks(self._matching.size),
             self._shield,
-            count,
+            self._count,
         )
 
     @property
@@ -187,37 +180,3 @@ FIELDS = tuple(
     each for each in (*Counters.__slots__, *StreamState.__slots__) if each != "__weakref__"
 )
 """The names of all fields of a stream."""
-
-
-def own_attributes(decoder: object) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
-    """Return the attributes that a subclass has set, in the form of a pickle.
-
-    The first dict has those in ``__dict__``, except one in place of a method, because it may be
-    bound to ``decoder``. The second has those in ``__slots__``. None if there are no attributes.
-    """
-    kind = type(decoder)
-    bases = [base for base in kind.__mro__ if not base.__module__.startswith("streamdec.")]
-    if bases == [object]:
-        return None
-    in_dict = {
-        name: value
-        for name, value in getattr(decoder, "__dict__", {}).items()
-        if not callable(getattr(kind, name, None))
-    }
-    in_slots = {
-        name: getattr(decoder, name)
-        for base in bases
-        for name, slot in vars(base).items()
-        if isinstance(slot, MemberDescriptorType) and hasattr(decoder, name)
-    }
-    return (in_dict or None, in_slots) if in_dict or in_slots else None
-
-
-def copy_attributes(decoder: object, copy: object) -> None:
-    """Set these attributes on the ``copy`` of ``decoder`` too."""
-    if own := own_attributes(decoder):
-        in_dict, in_slots = own
-        if in_dict:
-            copy.__dict__.update(in_dict)
-        for name, value in in_slots.items():
-            setattr(copy, name, value)

@@ -42,10 +42,11 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
     """
 
     def step(self: Walk, token_id: SupportsIndex) -> Any:  # noqa: D417 (no argument is missing)
-        r"""Return the text that ``token_id`` completes: a str or a Chunk.
+        r"""Take ``token_id``, and return the text that it completes.
 
-        Both may be without text. A chunk may be shared with other streams; it is immutable. A chunk
-        with a ``finish_reason`` is the last one: stop the engine, and do not call ``flush``.
+        A DecodeStream returns a str, any other decoder a Chunk; both may be without text. A chunk
+        may be shared with other streams; it is immutable. A chunk with a ``finish_reason`` is the
+        last one: stop the engine, and do not call ``flush``.
 
         Args:
             token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
@@ -58,10 +59,11 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         After an error the stream is as it was before the token.
 
-        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
-        >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
-        >>> stream.step(0)
-        'caf'
+        >>> from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder, TokenIdError
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream, decoder = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer)
+        >>> stream.step(0), decoder.step(0)
+        ('caf', Chunk(text='caf'))
         >>> try:
         ...     stream.step(-1)
         ... except TokenIdError as error:

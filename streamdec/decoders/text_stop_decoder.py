@@ -14,7 +14,7 @@ from streamdec.chunks import (
     chunk_of,
 )
 from streamdec.decoders import snapshots
-from streamdec.decoders.state import copy_attributes, own_attributes
+from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
 from streamdec.errors import FinishedError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
@@ -47,7 +47,7 @@ def _checked(conditions: StopConditions) -> StopConditions:
     return conditions
 
 
-class TextStopDecoder:
+class TextStopDecoder(Copyable):
     r"""End a stream of text at a stop; never outputs a part of a hidden stop.
 
     Use it for text without token ids, such as in a proxy in front of an API without ``stop``.
@@ -216,11 +216,6 @@ class TextStopDecoder:
             setattr(other, name, getattr(self, name))
         copy_attributes(self, other)
         return other
-
-    __copy__ = fork
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.fork()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).restore, (self.snapshot(),), own_attributes(self)

@@ -145,7 +145,10 @@ class LogprobTracker:
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:
-            raise ValueError(f"expected a decoder without tokens, got {machine!r:.80}")
+            raise ValueError(
+                "a LogprobTracker needs a decoder without tokens; make the tracker before the "
+                f"first step, not for {machine!r:.80}"
+            )
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Machine = decoder
@@ -196,7 +199,8 @@ class LogprobTracker:
         if not self._waiting or self._waiting[0].token_id != number:
             found = f"one of the id {self._waiting[0].token_id}" if self._waiting else "none"
             raise ValueError(
-                f"token {place}: expected a log probability of the id {number}, got {found}"
+                f"token {place}: expected a log probability of the id {number}, got {found}; call "
+                "put() with the log probability of each token before its step"
             )
         chunk = self._step(token_id)
         logprob = self._waiting.popleft()

@@ -130,10 +130,6 @@ class Place:
         """Release everything, because the answer begins. A second call does nothing."""
         self._admission.end(self)
 
-    def needs_to_wait(self, size: int) -> bool:
-        """Return whether ``hold`` would wait for room for ``size`` more bytes."""
-        return self._admission.is_waiting(self, size)
-
     async def hold(self, size: int) -> None:
         """Take room for ``size`` more bytes of a large body; wait if necessary."""
         await self._admission.hold(self, size)

@@ -348,11 +348,6 @@ class Front:
         if not self._answering and self._all_ended is not None:
             self._all_ended.set()
 
-    @property
-    def num_answering(self) -> int:
-        """How many requests are being answered."""
-        return len(self._answering)
-
     async def shut_down(self, grace: float) -> None:
         """Reject new requests, and end the running ones.
 

@@ -182,7 +182,9 @@ class DecoderPool:
         """
         self._check_new(request_id)
         if not isinstance(decoder, StopSequenceDecoder):
-            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
+            wraps_one = isinstance(getattr(decoder, "decoder", None), StopSequenceDecoder)
+            hint = "; step it yourself, beside the pool" if wraps_one else ""
+            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}{hint}")
         if decoder.tokenizer is not self.tokenizer:
             raise ValueError(
                 f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make the "

@@ -50,7 +50,7 @@ def saved(folder: Path, tokenizer: Tokenizer, **beside: Any) -> Path:
     return folder
 
 
-def test_specials_that_the_normalizer_changes() -> None:
+def test_special_tokens_that_the_normalizer_changes_are_listed() -> None:
     end = AddedToken("</S>", special=True, normalized=True)
     safe = AddedToken("<S>", special=True, normalized=False)
     same = AddedToken("<s>", special=True, normalized=True)
@@ -95,7 +95,7 @@ def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path
     assert "tokenizer.json': added tokens whose letters stand" in str(told[0].message)
 
 
-def test_the_loader_is_quiet_where_only_others_read_it_wrongly(tmp_path: Path) -> None:
+def test_the_loader_does_not_warn_if_only_other_libraries_are_wrong(tmp_path: Path) -> None:
     config = {"eos_token": "<end>", "clean_up_tokenization_spaces": True}
     folder = saved(tmp_path, words(), tokenizer_config=config)
     tokenizer = load_tokenizer(folder)  # a warning would be an error here
@@ -115,13 +115,13 @@ def test_a_bare_file_lacks_what_is_named_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", [False, None, "yes"])
-def test_clean_up_is_what_is_asked_for(setting: Any, tmp_path: Path) -> None:
+def test_clean_up_depends_on_the_option(setting: Any, tmp_path: Path) -> None:
     config = {"clean_up_tokenization_spaces": setting}
     folder = saved(tmp_path, words(), tokenizer_config=config)
     assert caveats_of(load_tokenizer(folder)) == ()
 
 
-def test_ids_that_are_not_honoured_are_told_of_a_copy_too(tmp_path: Path) -> None:
+def test_a_copy_also_reports_ids_that_are_not_honoured(tmp_path: Path) -> None:
     data = json.loads(words(AddedToken("<x>", normalized=False)).to_str())
     data["added_tokens"][0]["id"] = 77
     (tmp_path / "tokenizer.json").write_text(json.dumps(data), "utf-8")
@@ -141,7 +141,7 @@ def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))
-def test_what_is_said_of_text_is_so(name: str) -> None:
+def test_the_caveats_list_the_tokens_with_other_text(name: str) -> None:
     """The decoder gives the listed tokens other text, and no other token of a byte-level one."""
     library = ZOO[name]()
     found = caveats_of(HuggingFaceTokenizer(library))
@@ -157,11 +157,11 @@ def test_what_is_said_of_text_is_so(name: str) -> None:
         assert odd == others
 
 
-def test_what_is_no_tokenizer_json_has_none() -> None:
+def test_other_formats_have_no_caveats() -> None:
     assert caveats_of(MockTokenizer.from_tokens([b"a"])) == ()
 
 
-def test_it_reads_as_a_sentence() -> None:
+def test_a_caveat_is_printed_as_a_sentence() -> None:
     tokens = dict(enumerate("abcd"))
     told = str(Caveat("X", "odd tokens", "They do nothing.", tokens))
     assert told == "odd tokens (4): 'a' (0), 'b' (1), 'c' (2), …. They do nothing."

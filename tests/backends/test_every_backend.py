@@ -141,7 +141,7 @@ def offsets_of(encoding: Encoding) -> Any:
 
 
 @pytest.mark.thorough
-def test_four_threads_sharing_one_tokenizer_say_what_one_says(
+def test_four_threads_that_share_a_tokenizer_get_the_results_of_one(
     make: Callable[[], BaseTokenizer],
 ) -> None:
     expected = {text: everything(make(), text) for text in TEXTS}
@@ -158,7 +158,7 @@ def test_four_threads_sharing_one_tokenizer_say_what_one_says(
 
 
 @pytest.mark.asyncio
-async def test_the_event_loop_gets_what_encode_gives(made: BaseTokenizer) -> None:
+async def test_aencode_returns_what_encode_returns(made: BaseTokenizer) -> None:
     long = "the quick Größe " * 600
     assert len(long) > made.inline_chars or type(made).__name__ == "HybridTokenizer"
     texts = [*TEXTS, long]
@@ -176,7 +176,7 @@ async def test_the_event_loop_gets_what_encode_gives(made: BaseTokenizer) -> Non
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
 @pytest.mark.parametrize("size", [1, 10_000])
 @pytest.mark.asyncio
-async def test_a_lone_surrogate_is_named_at_every_door(
+async def test_every_method_that_encodes_names_a_lone_surrogate(
     made: BaseTokenizer, special: Special, size: int
 ) -> None:
     text = "é" * size + "\ud800"
@@ -195,7 +195,9 @@ async def test_a_lone_surrogate_is_named_at_every_door(
 
 
 @pytest.mark.asyncio
-async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> None:
+async def test_every_method_that_encodes_names_an_object_that_is_not_a_str(
+    made: BaseTokenizer,
+) -> None:
     bad: Any = b"the"
     wrong: Any
     for wrong in (bad, None, 5, ["the"]):
@@ -239,7 +241,7 @@ async def test_what_is_no_str_is_named_at_every_door(made: BaseTokenizer) -> Non
         (np.float32(3), "an array of token ids must have one dimension, not 0"),
     ],
 )
-def test_what_is_no_id_is_refused(made: BaseTokenizer, bad: Any, told: str) -> None:
+def test_decode_rejects_objects_that_are_not_ids(made: BaseTokenizer, bad: Any, told: str) -> None:
     for skip in (True, False):
         with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
             pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
@@ -278,7 +280,9 @@ def panicking() -> HuggingFaceTokenizer:
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
 @pytest.mark.asyncio
-async def test_a_panic_while_encoding_is_an_error_of_ours_at_every_door(special: Special) -> None:
+async def test_every_method_that_encodes_turns_a_panic_into_a_library_error(
+    special: Special,
+) -> None:
     broken = panicking()
     for text in ("aa", "a" * 5_000):
         with pytest.raises(TokenizerLibraryError, match="Panic"):
@@ -385,7 +389,7 @@ Alike where one vocabulary is there in several formats, as Llama 2's and Qwen's.
 """
 
 
-def test_the_laws_are_tried_on_every_folder() -> None:
+def test_the_laws_are_tested_on_every_folder() -> None:
     assert set(FOLDERS) <= {*test_laws.FORMATS, *test_laws.SHARED}
 
 
@@ -448,7 +452,7 @@ def test_a_copy_is_known_to_encode_alike(made: BaseTokenizer) -> None:
 
 
 @pytest.mark.parametrize("name", ["tiktoken", "tekken", "sentencepiece", "gguf"])
-def test_a_copy_tells_how_it_was_loaded(name: str) -> None:
+def test_a_copy_reports_how_it_was_loaded(name: str) -> None:
     original = BACKENDS[name]()
     original.report = TokenizerReport("a", "now", "default", "b", "because")
     assert pickle.loads(pickle.dumps(original)).report == original.report
@@ -498,7 +502,7 @@ async def test_a_long_text_that_is_cached_needs_no_thread(monkeypatch: pytest.Mo
         await tokenizer.aencode(text)
 
 
-def test_parts_written_in_python_are_told_from_all_others() -> None:
+def test_a_part_written_in_python_makes_the_fingerprint_unique() -> None:
     class Splitter:
         def pre_tokenize(self, text: Any) -> None:
             text.split(lambda _, part: list(part.split(" ", "isolated")))

@@ -156,7 +156,7 @@ def test_tokens_with_another_end_are_another_tokenizer(make: Callable[..., Token
     refuses(make(one, SPECIAL), make(other, SPECIAL))
 
 
-def test_a_nul_in_a_token_is_no_end(gguf: Callable[..., Tokenizer]) -> None:
+def test_a_nul_in_a_token_does_not_end_it(gguf: Callable[..., Tokenizer]) -> None:
     """Hashing puts one between tokens."""
     one, other = ((*pair, *TOKENS[2:]) for pair in (("a\0", "b"), ("a", "\0b")))
     refuses(gguf(one, SPECIAL), gguf(other, SPECIAL))
@@ -197,13 +197,15 @@ def added(*tokens: str | AddedToken) -> LibraryTokenizer:
         lambda: library((*TOKENS[:300], "more", *TOKENS[300:])),
     ],
 )
-def test_a_given_tokenizer_is_told_from_others(changed: Callable[[], LibraryTokenizer]) -> None:
+def test_a_tokenizer_object_has_its_own_fingerprint(
+    changed: Callable[[], LibraryTokenizer],
+) -> None:
     for taken_with in (HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)):
         refuses(taken_with, HuggingFaceTokenizer(changed()))
         refuses(HuggingFaceTokenizer(changed()), taken_with)
 
 
-def test_a_given_tokenizer_is_that_of_its_file() -> None:
+def test_a_tokenizer_object_has_the_fingerprint_of_its_file() -> None:
     """It lacks the hash of the file, so only what both have is compared."""
     given, loaded = HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)
     assert loaded.fingerprint.startswith(f"{given.fingerprint}-")
@@ -213,7 +215,7 @@ def test_a_given_tokenizer_is_that_of_its_file() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", ["", "-", None, 3, ["a"], "0" * 16])
-def test_a_part_of_a_fingerprint_is_none(tokenizer: object) -> None:
+def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None:
     loaded = huggingface(TOKENS, SPECIAL)
     snapshot = DecodeStream(loaded).snapshot()
     cut = [loaded.fingerprint[:8], f"{loaded.fingerprint[:16]}-", f"{loaded.fingerprint}-"]

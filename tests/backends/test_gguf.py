@@ -61,7 +61,7 @@ def test_all_bytes_are_decoded_at_once(tmp_path: Path, ids: list[int]) -> None:
     assert "".join(stream.step_batch(ids)) + stream.flush() == expected
 
 
-def test_special_tokens(tmp_path: Path) -> None:
+def test_special_tokens_are_skipped_unless_they_are_asked_for(tmp_path: Path) -> None:
     ours = made(tmp_path)
     ids = [IDS[text] for text in ("<s>", "▁hello", "<unk>", "<tool>", "<unused>", "</s>")]
     assert ours.decode(ids) == "hello<tool>"
@@ -208,7 +208,9 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
         ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token has the unknown type 7"),
     ],
 )
-def test_what_is_wrong_is_named(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_malformed_file_is_named_with_its_fault(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(TokenizerLoadError, match=rf"file\.gguf': .*{message}"):
         made(tmp_path, **changes)
 
@@ -232,7 +234,7 @@ def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_damaged_files_end_in_an_error_of_ours(tmp_path: Path, data: st.DataObject) -> None:
+def test_damaged_files_raise_tokenizer_load_error(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(small_gguf())
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

@@ -38,7 +38,7 @@ def read(content: bytes, path: Path, wanted: str = "") -> dict[str, Any]:
     st.sampled_from("<>"),
     st.sampled_from([2, 3]),
 )
-def test_what_is_written_is_read(
+def test_written_values_are_read_unchanged(
     tmp_path: Path, values: dict[str, Any], order: str, version: int
 ) -> None:
     content = gguf(values.items(), order, version) + b"tensors"
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(
 
 
 @given(st.data())
-def test_a_part_or_another_file_is_an_error_and_never_more(
+def test_a_truncated_file_or_another_file_raises_only_tokenizer_load_error(
     tmp_path: Path, data: st.DataObject
 ) -> None:
     content = bytearray(gguf([("a", "text"), ("b", [1, 2, 3]), ("c", ["x", "yy"]), ("d", True)]))
@@ -94,7 +94,9 @@ DEEP = b"".join(struct.pack("<IQ", 9, 1) for _ in range(100_000))
         (head() + LIST + DEEP, "deep|contains lists"),
     ],
 )
-def test_lies_are_named(content: bytes, reason: str, wanted: str, tmp_path: Path) -> None:
+def test_malformed_values_are_named(
+    content: bytes, reason: str, wanted: str, tmp_path: Path
+) -> None:
     with pytest.raises(TokenizerLoadError, match=reason) as caught:
         read(content, tmp_path, wanted)
     assert len(str(caught.value)) < 400
@@ -114,17 +116,17 @@ def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.Mo
             read(gguf([("a", ["x"] * 4), ("b", ["x"] * 5)]), tmp_path, wanted)
 
 
-def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
     assert read(gguf([("a", ["\udcff", "b"])]), tmp_path) == {"a": ["\udcff", "b"]}
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_raises_tokenizer_load_error(tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match="No such file"):
         read_metadata(tmp_path / "none", bool)
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.parent.name) for p in shared("*/*.gguf")])
-def test_real_files(path: Path) -> None:
+def test_real_files_have_a_vocabulary(path: Path) -> None:
     found = read_metadata(path, lambda key: key.startswith("tokenizer.ggml."))
     tokens, types = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
     assert len(tokens) == len(types) > 30_000

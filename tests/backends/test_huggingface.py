@@ -96,7 +96,7 @@ rebuilt_once = cache(rebuilt)
 
 @pytest.mark.parametrize("name", ZOO)
 @given(data=st.data())
-def test_rules_pieces_and_skipped_ids_are_all_that_decode_depends_on(
+def test_decode_depends_only_on_rules_pieces_and_skipped_ids(
     name: str, data: st.DataObject
 ) -> None:
     tokenizer = wrapped(name)
@@ -298,7 +298,7 @@ def test_every_id_with_the_text_of_a_special_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("name", ["byte_fallback_silent_special", "ctc", "metaspace_always"])
-def test_a_token_without_text_of_its_own_is_asked_about_among_others(name: str) -> None:
+def test_a_token_without_its_own_text_is_decoded_among_others(name: str) -> None:
     """The three hold a special whose decode is empty, skipped or not."""
     tokenizer = wrapped(name)
     silent = {"byte_fallback_silent_special": "<s>", "ctc": "<pad>", "metaspace_always": LOW}[name]
@@ -396,7 +396,7 @@ def test_the_sample_has_every_byte() -> None:
     assert {*map(level.token_to_id, alphabet)} <= {*level.sample_ids()}
 
 
-def test_of_very_many_added_tokens_the_sample_has_some() -> None:
+def test_the_sample_has_some_of_very_many_added_tokens() -> None:
     tokenizer = words()
     tokenizer.add_tokens([f"<{i}>" for i in range(2000)])
     sample = HuggingFaceTokenizer(tokenizer).sample_ids()
@@ -421,7 +421,7 @@ def test_vocab_size_of_real_files(path: Path) -> None:
     assert tokenizer.vocab_size == max(library.get_vocab(with_added_tokens=True).values()) + 1
 
 
-def test_an_id_far_away_costs_nothing() -> None:
+def test_a_very_large_id_takes_no_memory() -> None:
     far = Tokenizer(models.WordLevel({"a": 0, "b": 2**32 - 2}, unk_token="a"))
     tokenizer = HuggingFaceTokenizer(far)
     assert tokenizer.vocab_size == 2**32 - 1
@@ -491,7 +491,7 @@ def test_a_lone_surrogate_is_named() -> None:
         HuggingFaceTokenizer(words()).encode("a \ud83d b")
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_encode_rejects_objects_that_are_not_text() -> None:
     with pytest.raises(TypeError, match="str, not bytes"):
         HuggingFaceTokenizer(words()).encode(b"a")  # type: ignore[arg-type]
 
@@ -545,7 +545,7 @@ def test_a_special_token_that_is_a_word_of_the_model_as_well() -> None:
 
 @pytest.mark.parametrize("path", SHARED)
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-def test_no_text_of_strangers_gives_a_special_token(path: Path) -> None:
+def test_untrusted_text_never_encodes_to_a_special_token(path: Path) -> None:
     ours = HuggingFaceTokenizer(path)
     special = {ours.token_to_id(name): name for name in ours.special_tokens.all}
     unknown = {*ours.encode("\U0010fffd\ufdd0", special="text")}
@@ -643,7 +643,7 @@ def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
         HuggingFaceTokenizer(text)
 
 
-def test_a_key_of_that_name_elsewhere_in_the_file_is_nobodys_token() -> None:
+def test_a_key_of_that_name_elsewhere_in_the_file_declares_no_token() -> None:
     data = json.loads(words().to_str())
     data["model"]["added_tokens"] = ["a", 5, {"content": 7}]
     with warnings.catch_warnings():
@@ -702,7 +702,7 @@ def test_a_file_of_any_name(name: str, kind: type[str | Path], tmp_path: Path) -
     assert repr(str(tmp_path / name)) in repr(tokenizer)
 
 
-def test_a_folder(tmp_path: Path) -> None:
+def test_a_folder_is_loaded_by_its_tokenizer_json(tmp_path: Path) -> None:
     words().save(str(tmp_path / "tokenizer.json"))
     assert HuggingFaceTokenizer(str(tmp_path)).decode([1, 2]) == "a b"
 
@@ -718,7 +718,7 @@ def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", " \r\n\t", "\ufeff", "\ufeff\n"])
-def test_json_text(before: str, tmp_path: Path) -> None:
+def test_the_json_text_of_a_tokenizer_is_loaded(before: str, tmp_path: Path) -> None:
     text = before + words().to_str()
     assert HuggingFaceTokenizer(text).decode([1, 2]) == "a b"
     (tmp_path / "t.json").write_text(text, "utf-8")
@@ -773,7 +773,7 @@ def test_a_bad_file_is_named_with_the_reason(content: str, tmp_path: Path) -> No
         HuggingFaceTokenizer(path)
 
 
-def test_bad_json_text() -> None:
+def test_bad_json_text_raises_tokenizer_load_error() -> None:
     with pytest.raises(TokenizerLoadError, match="JSON text: not a tokenizer"):
         HuggingFaceTokenizer('{"model": "\ud800"}')
 
@@ -805,7 +805,7 @@ def test_a_copy_skips_what_was_special_before() -> None:
     assert copy.fingerprint == given.fingerprint
 
 
-def test_a_copy_with_other_ids_is_refused() -> None:
+def test_a_copy_with_other_ids_is_rejected() -> None:
     given = moving()
     assert given.token_to_id("<new>") == 5
     assert Tokenizer.from_str(given.to_str()).token_to_id("<new>") == 2
@@ -821,7 +821,7 @@ def test_a_tokenizer_whose_ids_json_would_change_encodes_without_limits() -> Non
     assert HuggingFaceTokenizer(given).encode("<new>b<new>").ids == (5, 4, 5)
 
 
-def test_other_parts_for_encoding_than_the_given_ones_are_refused(
+def test_other_parts_for_encoding_than_the_given_ones_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(HuggingFaceTokenizer, "_as_added", lambda *_: [])
@@ -833,7 +833,7 @@ def test_it_is_a_tokenizer() -> None:
     assert isinstance(wrapped("byte_level"), TokenizerProtocol)
 
 
-def test_what_it_says_of_itself() -> None:
+def test_the_repr_names_the_source() -> None:
     assert repr(wrapped("ctc")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', CTC)"
     assert repr(wrapped("strip_stop")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', windowed)"
 
@@ -850,12 +850,12 @@ def test_a_panic_becomes_an_ordinary_error() -> None:
     assert not isinstance(caught.value.__cause__, Exception)
 
 
-def test_specials_are_found_where_nothing_at_all_panics() -> None:
+def test_special_tokens_are_found_for_a_decoder_that_strips_both_ends() -> None:
     tokenizer = wrapped("strip_stop")
     assert {"<s>", "</s>", "<pad>"} <= {*skipped_tokens(tokenizer)}
 
 
-def test_an_error_of_a_decoder_written_in_python_is_told() -> None:
+def test_an_error_of_a_decoder_written_in_python_is_reported() -> None:
     class Broken:
         def decode_chain(self, tokens: list[str]) -> list[str]:
             raise KeyError("no such thing")
@@ -865,7 +865,7 @@ def test_an_error_of_a_decoder_written_in_python_is_told() -> None:
         tokenizer.decode([1])
 
 
-def test_ids_out_of_range_are_told() -> None:
+def test_ids_out_of_range_are_reported() -> None:
     with pytest.raises(TokenIdError, match=r"^the id at index 0 is out of range: -1; ") as caught:
         HuggingFaceTokenizer(words()).decode([-1])
     assert caught.value.__suppress_context__, "the library's error is not the reason"

@@ -77,7 +77,7 @@ slow = cache(lambda: HuggingFaceTokenizer(byte_level()))
 
 @needs_fastokens
 @given(TEXTS, st.booleans(), st.sampled_from(["parse", "text"]))
-def test_ids_are_the_slow_ones(text: str, add: bool, special: Special) -> None:
+def test_ids_are_those_of_the_slow_encoder(text: str, add: bool, special: Special) -> None:
     assert hybrid().report.active == "fastokens"
     found = hybrid().encode(text, add_special_tokens=add, special=special)
     assert found == slow().encode(text, add_special_tokens=add, special=special)
@@ -87,7 +87,7 @@ def test_ids_are_the_slow_ones(text: str, add: bool, special: Special) -> None:
 
 @needs_fastokens
 @given(st.lists(TEXTS, max_size=5))
-def test_batches_are_the_slow_ones(texts: list[str]) -> None:
+def test_batches_are_those_of_the_slow_encoder(texts: list[str]) -> None:
     assert hybrid().encode_batch(texts) == slow().encode_batch(texts)
 
 
@@ -95,7 +95,7 @@ def test_batches_are_the_slow_ones(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 )
-def test_ids_of_real_files_are_the_slow_ones(path: Path) -> None:
+def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
     ours, theirs = HybridTokenizer(path, fast="now"), HuggingFaceTokenizer(path)
 
     @given(TEXTS)
@@ -200,7 +200,7 @@ def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("fast", ["now", "background"])
-def test_what_cannot_be_trusted_is_encoded_slowly_and_said(
+def test_untrusted_files_are_encoded_slowly_with_a_reason(
     change: Callable[[dict[str, Any]], None],
     reason: str,
     fast: FastMode,
@@ -267,7 +267,7 @@ def test_other_ways_of_encoding_are_compared_on_some_texts(
 
 
 @needs_fastokens
-def test_a_text_alone_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_texts_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fastokens encodes one text with another function than a batch."""
     monkeypatch.setattr(FastEncoder, "ids_alone", lambda *_: [0])
     tokenizer = HybridTokenizer(byte_level(), fast="now")
@@ -300,7 +300,7 @@ def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> N
 
 
 @needs_fastokens
-def test_a_failure_later_on_drops_no_request(
+def test_a_later_failure_drops_no_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tokenizer = HybridTokenizer(byte_level(), fast="now")
@@ -316,7 +316,7 @@ def test_a_failure_later_on_drops_no_request(
     assert "no more threads" in caplog.text
 
 
-def test_without_fastokens_the_other_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fastokens_the_slow_encoder_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     assert tokenizer.report.active == "huggingface"
@@ -390,7 +390,7 @@ def test_a_library_that_fails_on_a_probe_is_not_trusted(monkeypatch: pytest.Monk
 
 
 @needs_fastokens
-def test_a_process_that_is_forked_too_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_before_the_build_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     may_go_on = threading.Event()
     honest = FastEncoder.__init__
 
@@ -409,7 +409,7 @@ def test_a_process_that_is_forked_too_early_is_told(monkeypatch: pytest.MonkeyPa
 
 
 @needs_fastokens
-def test_in_the_background_the_other_serves_until_it_is_ready(
+def test_the_slow_encoder_is_used_until_the_background_build_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_go_on = threading.Event()
@@ -461,7 +461,7 @@ def test_bad_options_are_named(option: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("fast", ["off", "background", None])
-def test_strict_needs_to_know_while_loading(fast: Any) -> None:
+def test_strict_mode_compares_while_loading(fast: Any) -> None:
     with pytest.raises(ValueError, match="strict=True needs fast='now', got"):
         HybridTokenizer(byte_level(), strict=True, fast=fast)
 
@@ -493,7 +493,7 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
 
 
 @needs_fastokens
-def test_no_thread_is_no_error(
+def test_an_error_to_start_a_thread_is_not_raised(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when there are too many, or when the interpreter is about to end."""
@@ -521,7 +521,7 @@ def test_a_trusted_file_has_no_difference(text: str) -> None:
 
 @needs_fastokens
 @given(TEXTS, st.text(st.sampled_from("abck fe"), min_size=1), TEXTS)
-def test_the_smallest_difference_is_a_difference_and_has_none_in_it(
+def test_the_smallest_difference_contains_no_smaller_one(
     before: str, between: str, after: str
 ) -> None:
     data = json.loads(byte_level())
@@ -575,7 +575,7 @@ def test_it_is_a_tokenizer_that_streams() -> None:
 
 
 @pytest.mark.parametrize("fast", ["off", "now", "background"])
-def test_it_is_pickled_with_what_was_found_out(fast: FastMode) -> None:
+def test_a_pickle_keeps_the_result_of_the_comparison(fast: FastMode) -> None:
     tokenizer = HybridTokenizer(byte_level(), fast=fast)
     for again in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
         assert again.report.sha256 == tokenizer.report.sha256
@@ -586,7 +586,7 @@ def test_it_is_pickled_with_what_was_found_out(fast: FastMode) -> None:
 
 
 @needs_fastokens
-def test_a_path_that_is_no_utf_8(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_loaded(tmp_path: Path) -> None:
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
     try:
         Path(folder).mkdir()

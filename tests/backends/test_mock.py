@@ -30,7 +30,7 @@ from tests.support.zoo import BYTE_PIECES, PIECES
 # --- eight words ----------------------------------------------------------------------------------
 
 
-def test_the_words_of_the_router() -> None:
+def test_the_default_words_are_those_of_the_router() -> None:
     names = {1: "Hello", 2: "world", 3: "test", 4: "token", 5: " ", 6: ".", 999: "<eos>"}
     tokenizer = MockTokenizer()
     for token_id, name in {**names, 1000: "<bos>"}.items():
@@ -168,7 +168,9 @@ def test_a_rule_decodes_as_the_library(
 @pytest.mark.parametrize(
     ("rule", "chain"), [(rule, chain) for rule, chain in EVERY_RULE if chain is not None]
 )
-def test_what_is_done_to_the_whole_text(rule: DecodingRule, chain: list[decoders.Decoder]) -> None:
+def test_changes_of_the_whole_text_are_streamed(
+    rule: DecodingRule, chain: list[decoders.Decoder]
+) -> None:
     rules = TextRules(rule, (" ", 2), (LiteralReplace("l", "xx"), LiteralReplace("xxx", "")))
     after = [decoders.Replace("l", "xx"), decoders.Replace("xxx", "")]
     check(rules, [*chain, decoders.Fuse(), decoders.Strip(" ", 2, 0), *after])
@@ -186,7 +188,7 @@ def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
 
 
 @given(st.text(max_size=20))
-def test_what_is_encoded_decodes_to_the_same(text: str) -> None:
+def test_encoded_text_decodes_to_itself(text: str) -> None:
     single = [bytes([byte]) for byte in range(256)]
     tokenizer = MockTokenizer.from_tokens([*single, "你".encode(), b"ab"])
     assert tokenizer.decode(tokenizer.encode(text).ids) == text

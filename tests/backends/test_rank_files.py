@@ -15,7 +15,7 @@ from tests.support.files import SHARED, rank_file
 
 
 @given(st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(0, 2**24 - 1), min_size=1))
-def test_what_is_written_is_read(by_token: dict[bytes, int]) -> None:
+def test_written_values_are_read_unchanged(by_token: dict[bytes, int]) -> None:
     ranks = {token: rank for rank, token in {r: t for t, r in by_token.items()}.items()}
     assert parse_ranks(rank_file(ranks)) == ranks
 
@@ -44,14 +44,14 @@ def test_empty_lines_and_other_line_ends() -> None:
         (b"\x00" * 5000, "line 1"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(content: bytes, message: str) -> None:
+def test_a_malformed_line_is_named_with_its_number(content: bytes, message: str) -> None:
     with pytest.raises(TokenizerLoadError, match=f"^my file.*{message}") as caught:
         parse_ranks(content, "my file")
     assert len(str(caught.value)) < 250
 
 
 @given(st.binary(max_size=60))
-def test_anything_is_ranks_or_an_error(content: bytes) -> None:
+def test_any_bytes_are_ranks_or_a_tokenizer_load_error(content: bytes) -> None:
     try:
         ranks = parse_ranks(content)
     except TokenizerLoadError:

@@ -89,7 +89,7 @@ def test_decode_is_the_library_where_all_bytes_make_characters(
 
 
 @given(data=st.data(), text=st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
-def test_what_is_encoded_is_decoded_as_the_library_does(
+def test_encoded_text_is_decoded_as_by_the_library(
     name: str, data: st.DataObject, text: str
 ) -> None:
     ours, theirs = both(name)
@@ -100,7 +100,7 @@ def test_what_is_encoded_is_decoded_as_the_library_does(
         assert ours.decode(ids) == theirs.DecodeIds(list(ids))
 
 
-def test_bad_bytes() -> None:
+def test_each_byte_of_an_invalid_run_is_a_replacement_character() -> None:
     ours, theirs = both("llama")
     ids = [theirs.PieceToId(f"<0x{byte:02X}>") for byte in b"\xe4\xbd\xa0\xff"]
     assert theirs.DecodeIds(ids) == reference.text_of(b"\xe4\xbd\xa0\xff", per_byte=True)
@@ -146,12 +146,12 @@ def test_special_tokens_in_a_text() -> None:
 
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+def test_a_lone_surrogate_is_not_text(special: Special) -> None:
     with pytest.raises(EncodeError, match="DC00"):
         both("llama")[0].encode("a\udc00", special=special)
 
 
-def test_offsets_do_not_count_the_space_that_is_put_before() -> None:
+def test_offsets_do_not_count_the_space_that_the_model_adds() -> None:
     ours, _ = both("llama")
     text = "the café 😀"
     encoding = ours.encode(text)
@@ -197,7 +197,7 @@ def test_names_go_both_ways(name: str) -> None:
     assert ours.id_to_token(ours.vocab_size) is None
 
 
-def test_roles() -> None:
+def test_roles_are_those_of_the_model() -> None:
     llama, surface = both("llama")[0].special_tokens, both("surface")[0].special_tokens
     assert (llama.bos_token, llama.eos_token, llama.unk_token) == ("<s>", "</s>", "<unk>")
     assert (llama.pad_token, llama.additional_special_tokens) == (None, ("[INST]",))
@@ -227,7 +227,7 @@ def test_fingerprints_tell_models_apart() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"", b"\n", b"hello", b"\n\x05\n\x03abc"[:-2], b"\xff" * 100])
-def test_what_is_no_model_is_named(bad: bytes) -> None:
+def test_a_file_that_is_not_a_model_is_named(bad: bytes) -> None:
     with pytest.raises(TokenizerLoadError, match="'my file': not a SentencePiece model"):
         SentencePieceTokenizer.from_content(bad, "my file")
 
@@ -257,14 +257,16 @@ print("done")
 """
 
 
-def test_damaged_models_end_in_an_error_of_ours() -> None:
+def test_damaged_models_raise_tokenizer_load_error() -> None:
     """In its own process: the library is written in C++."""
     command = [sys.executable, "-c", HOSTILE]
     found = subprocess.run(command, input=content("llama"), capture_output=True, check=False)
     assert found.stdout.decode().strip() == "done", found.stderr.decode()[-2000:]
 
 
-def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[sentencepiece\]'"):
         SentencePieceTokenizer.from_content(b"")

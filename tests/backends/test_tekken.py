@@ -57,7 +57,7 @@ def test_special_tokens_have_the_first_ids() -> None:
     assert (OURS.special_tokens.bos_token, OURS.special_tokens.pad_token) == ("<s>", None)
 
 
-def test_what_is_beyond_the_size_is_not_used() -> None:
+def test_tokens_beyond_the_size_are_not_used() -> None:
     assert OURS.vocab_size == 10 + len(ALL)
     assert OURS.piece(10 + len(ALL)) is None
     assert OURS.token_to_id(b"beyond 1") is None
@@ -112,7 +112,7 @@ def entry(rank: Any, token: str) -> dict[str, Any]:
         ({"special_tokens": 5}, "not iterable"),
     ],
 )
-def test_what_is_wrong_is_named(changes: dict[str, Any], message: str) -> None:
+def test_a_malformed_file_is_named_with_its_fault(changes: dict[str, Any], message: str) -> None:
     content = json.dumps(tekken(None, NAMES, 10) | changes).encode()
     with pytest.raises(TokenizerLoadError, match=f"'my file': not a Tekken file: .*{message}"):
         TekkenTokenizer.from_tekken(content, "my file")
@@ -148,13 +148,13 @@ def test_a_late_version_must_name_its_special_tokens() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"a":' * 100_000, b"5"])
-def test_what_is_no_json_object(content: bytes) -> None:
+def test_a_file_that_is_not_a_json_object_raises_tokenizer_load_error(content: bytes) -> None:
     with pytest.raises(TokenizerLoadError, match="not a Tekken file"):
         TekkenTokenizer.from_tekken(content)
 
 
 @pytest.mark.parametrize("path", shared("mistral-nemo-tekken/*.xz"))
-def test_a_real_file(path: Path) -> None:
+def test_a_real_file_encodes_and_decodes(path: Path) -> None:
     tokenizer = TekkenTokenizer.from_tekken(lzma.decompress(path.read_bytes()))
     assert tokenizer.vocab_size == 131_072
     assert tokenizer.id_to_token(3) == "[INST]"

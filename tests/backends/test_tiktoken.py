@@ -81,7 +81,7 @@ def test_pieces_are_the_bytes_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("ids", [[-1], [2**32], ["a"], [1.5]])
-def test_what_is_no_id_is_an_error_of_ours(ids: list[Any]) -> None:
+def test_an_object_that_is_not_an_id_raises_token_id_error(ids: list[Any]) -> None:
     with pytest.raises(TokenIdError):
         OURS.decode(ids)
 
@@ -130,12 +130,12 @@ def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
 
 
 @pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_no_text(special: Special) -> None:
+def test_a_lone_surrogate_is_not_text(special: Special) -> None:
     with pytest.raises(EncodeError, match="D800"):
         OURS.encode("a\ud800", special=special)
 
 
-def test_special_tokens_are_added_where_the_encoding_adds_some() -> None:
+def test_special_tokens_are_added_if_the_encoding_adds_them() -> None:
     assert OURS.encode("he", add_special_tokens=True).ids == OURS.encode("he").ids
     begins = small(begins_with=("<b>", "<a>"))
     found = begins.encode("he", add_special_tokens=True)
@@ -164,7 +164,7 @@ def cut_plainly(text: str, most: int, run: int) -> Iterator[str]:
 
 
 @given(st.text("a \n\x1c\u3000é", max_size=60))
-def test_where_long_texts_are_cut(text: str) -> None:
+def test_long_texts_are_cut_as_by_the_plain_algorithm(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_encodings, "_MAX_CHARS", 17)
         patch.setattr(rank_encodings, "_MAX_RUN", 3)
@@ -196,7 +196,7 @@ def test_names_go_both_ways() -> None:
 @pytest.mark.parametrize(
     "name", ["none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"]
 )
-def test_names_of_nothing(name: str | bytes) -> None:
+def test_unknown_names_have_no_id(name: str | bytes) -> None:
     assert OURS.token_to_id(name) is None
 
 
@@ -274,7 +274,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
 
 
 @pytest.mark.usefixtures("known")
-def test_one_file_serves_three(tmp_path: Path) -> None:
+def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
     (tmp_path / "ranks").write_bytes(rank_file())
     assert TiktokenTokenizer(tmp_path / "ranks").special_tokens.all == ("<a>", "<b>", "<a> b")
     assert TiktokenTokenizer(tmp_path / "ranks", encoding="edit").vocab_size == 301
@@ -302,7 +302,7 @@ def test_one_file_serves_three(tmp_path: Path) -> None:
         (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
     ],
 )
-def test_what_cannot_be_loaded_is_named(
+def test_a_file_that_cannot_be_loaded_is_named(
     content: bytes, encoding: Any, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "ranks").write_bytes(content)
@@ -358,7 +358,7 @@ def test_an_unknown_rank_file_names_the_code_with_its_regex(tmp_path: Path) -> N
         TiktokenTokenizer(tmp_path / "x.tiktoken")
 
 
-def test_a_role_without_an_id_is_none(tmp_path: Path) -> None:
+def test_a_role_without_an_id_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "x.tiktoken").write_bytes(rank_file())
     write_json(tmp_path / "tokenizer_config.json", {"pad_token": "<pad>", "eos_token": "<a>"})
     tokenizer = TiktokenTokenizer(tmp_path / "x.tiktoken", encoding=SPEC)
@@ -422,7 +422,9 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
     assert cache_name(known["whole"].files[0], tmp_path).read_bytes() == rank_file()
 
 
-def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
         small()
@@ -457,7 +459,7 @@ def test_real_files_have_names_both_ways(real: TiktokenTokenizer) -> None:
         assert name is None or real.token_to_id(name) == token_id
 
 
-def test_what_is_known_of_real_encodings() -> None:
+def test_real_encodings_have_their_known_sizes() -> None:
     if not REAL["kimi"].exists():
         pytest.skip("the folder of real tokenizers is not here")
     cl100k = TiktokenTokenizer(REAL["cl100k_base"])

@@ -110,7 +110,7 @@ def test_a_figure_says_whether_its_bound_holds(
     assert figure.verdict == verdict
 
 
-def test_a_text_is_right_or_a_failure_that_says_where() -> None:
+def test_a_wrong_text_is_a_failure_with_its_place() -> None:
     report = Report()
     report.compare("here", "same", "same")
     assert not report.failures
@@ -130,7 +130,7 @@ def test_pieces_never_cut_a_character(subjects: list[Subject]) -> None:
 
 
 @pytest.mark.parametrize("draw", [*stops.KINDS.values(), stops.role_markers])
-def test_stops_never_come_and_are_the_same_each_time(draw: stops.Draw) -> None:
+def test_drawn_stops_do_not_occur_and_are_the_same_each_time(draw: stops.Draw) -> None:
     text = texts.code(10_000)
     drawn = draw(64, text, random.Random(1))
     assert len(drawn) == 64
@@ -289,7 +289,7 @@ def test_a_wrong_text_of_an_entry_point_fails(
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
 
 
-def test_what_is_timed_as_unseen_was_never_seen(
+def test_texts_timed_as_unseen_were_not_decoded_before(
     subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, ...]] = []
@@ -306,7 +306,7 @@ def test_what_is_timed_as_unseen_was_never_seen(
     assert {figure.case for figure in figures} == {"unseen code after 512 tokens"}
 
 
-def test_nobody_takes_the_library_for_one_that_matches_stops(subjects: list[Subject]) -> None:
+def test_the_library_is_marked_as_one_without_stops(subjects: list[Subject]) -> None:
     report = measured(subjects[0], "stops", "stops-cold")
     assert [f for f in report.figures if HF in f.what and f.unit == "x"]
     assert all("(matches no stops)" in f.what for f in report.figures if HF in f.what)
@@ -326,7 +326,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     ("option", "told"),
     [("--tokenizer", "no such tokenizer: "), ("--peers", "no such folder of peers: ")],
 )
-def test_what_is_not_there_is_said_before_anything_is_measured(
+def test_missing_inputs_are_reported_before_measuring(
     option: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     absent = str(tmp_path / "absent")
@@ -356,7 +356,7 @@ def test_a_quick_run_prints_ratios_first_and_writes_json(
 
 
 @pytest.mark.parametrize(("arguments", "status"), [((), 0), (("--check",), 1)])
-def test_a_missed_bound_fails_only_where_it_is_asked_for(
+def test_a_missed_bound_fails_only_with_check(
     arguments: Sequence[str],
     status: int,
     path: str,

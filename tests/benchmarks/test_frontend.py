@@ -192,7 +192,7 @@ def test_a_wrong_text_of_an_answer_fails(
     assert measured(frontend, "first-token").failures
 
 
-def test_each_case_begins_with_tokenizers_that_have_seen_nothing(frontend: Frontend) -> None:
+def test_each_case_begins_with_cold_tokenizers(frontend: Frontend) -> None:
     met: list[Frontend] = []
 
     def case(prepared: Frontend, effort: str, _: Report) -> None:
@@ -224,7 +224,7 @@ def test_a_case_of_the_other_suite_is_named(path: str, capsys: pytest.CaptureFix
     assert "no case of the suite frontend: lone (its cases: load, " in capsys.readouterr().err
 
 
-def test_without_fastokens_there_is_nothing_to_compare(
+def test_without_fastokens_no_comparison_is_made(
     path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)

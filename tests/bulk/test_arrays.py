@@ -79,7 +79,7 @@ PANICS = "strip_stop"  # on an empty text, in its own library
 @pytest.mark.parametrize("name", [*ZOO, *BACKENDS, *sorted(UNCOMPILED.keys() - {PANICS})])
 @FEWER
 @given(data=st.data(), skip=st.booleans())
-def test_every_row_is_what_decode_gives(name: str, data: st.DataObject, skip: bool) -> None:
+def test_every_row_equals_decode(name: str, data: st.DataObject, skip: bool) -> None:
     it = subject(name)
     rows = data.draw(st.lists(st.none() | token_ids(it), max_size=25))
     array = pa.array(rows, pa.list_(pa.uint32()))
@@ -88,7 +88,7 @@ def test_every_row_is_what_decode_gives(name: str, data: st.DataObject, skip: bo
 
 
 @pytest.mark.parametrize("name", [*ZOO, *BACKENDS])
-def test_what_follows_rules_is_never_decoded_row_by_row(name: str) -> None:
+def test_tokenizers_with_rules_are_not_decoded_row_by_row(name: str) -> None:
     tokenizer = subject(name).tokenizer
     assert gather.gather_for(tokenizer, skip_special_tokens=True) is not None
     assert gather.gather_for(tokenizer, skip_special_tokens=True) is gather.gather_for(
@@ -100,7 +100,7 @@ REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mi
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
-def test_real_vocabularies(path: Any) -> None:
+def test_rows_of_real_vocabularies_are_decoded(path: Any) -> None:
     tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
     seed = random.Random(path.parent.name)
     top = tokenizer.vocab_size + 5
@@ -141,7 +141,7 @@ def test_a_bad_run_of_bytes_spoils_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["byte_level", "byte_fallback_strip", "wordpiece", "bpe_suffix"])
-def test_blocks_and_their_bounds_are_not_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_does_not_depend_on_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole blocks of empty rows, rows longer than a block, rows that end with one."""
     it, seed = subject(name), random.Random(name)
     sizes = [0, 0, 0, 7, 1, 30, 0, 8, 8, 1, 0, 3, 5] * 4
@@ -247,7 +247,7 @@ def test_columns_without_a_value() -> None:
     assert decode_arrow(pa.array([], pa.list_(pa.int32())), TOKENIZER).type == pa.string()
 
 
-def test_an_extension_is_what_it_is_stored_as() -> None:
+def test_an_extension_type_is_read_as_its_storage() -> None:
     array = pa.FixedShapeTensorArray.from_storage(
         pa.fixed_shape_tensor(pa.int32(), [2]), pa.array(PAIRS, pa.list_(pa.int32(), 2))
     )
@@ -287,7 +287,7 @@ def test_much_text_is_a_large_string(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_list_of_integers_is_told(array: Any, kind: str) -> None:
+def test_an_array_without_lists_of_integers_is_reported(array: Any, kind: str) -> None:
     with pytest.raises(TokenIdError) as caught:
         decode_arrow(array, TOKENIZER)
     assert str(caught.value) == (
@@ -299,7 +299,7 @@ def test_what_is_no_list_of_integers_is_told(array: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 2**32, 2**63 - 1])
-def test_an_id_out_of_range_is_told_with_its_place(bad: int) -> None:
+def test_an_id_out_of_range_is_reported_with_its_place(bad: int) -> None:
     rows: list[list[int] | None] = [[1], None, [], [2, 3, bad, 4], [-7]]
     for array in (pa.array(rows), pa.chunked_array([rows[:2], rows[2:]]), pa.array([[0], *rows])):
         row = 3 + (len(array) == 6)
@@ -313,12 +313,12 @@ def test_an_id_out_of_range_is_told_with_its_place(bad: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [2**32, 2**63, 2**64 - 1])
-def test_an_unsigned_id_out_of_range_is_told_too(bad: int) -> None:
+def test_an_unsigned_id_out_of_range_is_reported_too(bad: int) -> None:
     with pytest.raises(TokenIdError, match=rf"^row 1: token 1 is out of range: {bad}; "):
         decode_arrow(pa.array([[1], [2, bad]], pa.list_(pa.uint64())), TOKENIZER)
 
 
-def test_a_null_among_ids_is_told_with_its_place() -> None:
+def test_a_null_among_ids_is_reported_with_its_place() -> None:
     for rows in ([[1], [2, None]], [[1], [2, None, -1]]):
         with pytest.raises(TokenIdError, match=r"^row 1: token 1 is of type NoneType: None; "):
             decode_arrow(pa.array(rows), TOKENIZER)
@@ -326,7 +326,7 @@ def test_a_null_among_ids_is_told_with_its_place() -> None:
         decode_arrow(pa.array([[None]]), TOKENIZER)
 
 
-def test_what_a_library_raises_is_told_with_its_row() -> None:
+def test_an_error_of_a_library_is_reported_with_its_row() -> None:
     class Failing:
         def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
             if not token_ids:
@@ -338,7 +338,7 @@ def test_what_a_library_raises_is_told_with_its_row() -> None:
 
 
 @pytest.mark.parametrize("name", ["stop", "eos_token_ids"])
-def test_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
+def test_the_error_for_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
     told = f"has no option {name!r}; for stops, write decode_arrow"
     with pytest.raises(TypeError, match=re.escape(f"{told}(array, tokenizer, StopConditions(")):
         decode_arrow(pa.array([[1]]), TOKENIZER, **{name: 5})  # type: ignore[arg-type]
@@ -410,7 +410,7 @@ def test_the_error_for_text_says_only_what_it_is() -> None:
         decode_arrow("text", TOKENIZER)
 
 
-def test_what_is_no_array_is_told() -> None:
+def test_an_object_that_is_not_an_array_is_reported() -> None:
     with pytest.raises(TypeError, match=r"array must be .*, not MockTokenizer"):
         decode_arrow(TOKENIZER, pa.array([[1]]))
 
@@ -421,7 +421,7 @@ def test_a_path_instead_of_a_tokenizer_is_named(array: pa.Array) -> None:
         decode_arrow(array, "model")  # type: ignore[arg-type]
 
 
-def test_without_pyarrow_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_has_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[bulk\]'"):
         decode_arrow([[1]], TOKENIZER)
@@ -524,7 +524,7 @@ def test_unknown_ids_are_counted_and_logged_once(
     )
 
 
-def test_a_policy_that_is_none() -> None:
+def test_an_unknown_policy_raises() -> None:
     with pytest.raises(ValueError, match="unknown_ids must be one of "):
         BulkDecoder(TOKENIZER, unknown_ids="drop")  # type: ignore[arg-type]
 
@@ -699,7 +699,7 @@ def test_the_indices_cut_the_row() -> None:
     assert found["unread_tokens"] == 2
 
 
-def test_what_stops_raise_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_stops_is_reported_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise StreamdecError("no more")
 
@@ -718,7 +718,7 @@ def test_tables_go_with_their_tokenizer() -> None:
     assert len(gather._gathers) == before - 1
 
 
-def test_a_loaded_tokenizer_is_as_good(tmp_path: Any) -> None:
+def test_a_loaded_tokenizer_gives_the_same_texts(tmp_path: Any) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(ZOO["byte_level_trained"]().to_str())
     tokenizer = load_tokenizer(path, fast="off")

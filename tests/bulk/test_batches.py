@@ -87,7 +87,7 @@ def test_the_schema_is_known_before_any_row() -> None:
         BulkDecoder(TOKENIZER).schema(pa.schema({"x": pa.int64()}))
 
 
-def test_rollouts_with_columns_of_our_names_are_cut_too() -> None:
+def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
     with pytest.raises(SourceError, match=r"already; choose other names .* with prefix='new_'$"):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
@@ -109,7 +109,7 @@ def test_special_tokens_are_shown_if_asked_for() -> None:
 # --- what is wrong --------------------------------------------------------------------------------
 
 
-def test_a_missing_or_doubled_column_is_told() -> None:
+def test_a_missing_or_doubled_column_is_reported() -> None:
     with pytest.raises(
         SourceError,
         match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose ",
@@ -126,7 +126,7 @@ def test_a_missing_or_doubled_column_is_told() -> None:
         BulkDecoder(TOKENIZER)(twice)
 
 
-def test_a_bad_id_is_told_with_column_and_row() -> None:
+def test_a_bad_id_is_reported_with_column_and_row() -> None:
     table = pa.table({"ids": [[1], [2, -3]]})
     with pytest.raises(
         TokenIdError, match=r"^column 'ids': row 1: token 1 is out of range: -3; "
@@ -246,14 +246,14 @@ def test_the_error_says_how_libraries_pass_tables() -> None:
         ({"unknown_ids": "no"}, ValueError, "unknown_ids must be one of"),
     ],
 )
-def test_bad_options_are_told_at_once(
+def test_bad_options_are_reported_at_once(
     options: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     with pytest.raises(error, match=re.escape(told)):
         BulkDecoder(**{"tokenizer": TOKENIZER, **options})
 
 
-def test_a_tokenizer_that_is_not_there_is_told_when_it_is_needed(tmp_path: Path) -> None:
+def test_a_missing_tokenizer_is_reported_when_it_is_needed(tmp_path: Path) -> None:
     decoder = BulkDecoder(tmp_path / "none")
     with pytest.raises(TokenizerLoadError, match="none"):
         decoder(TABLE)

@@ -105,7 +105,7 @@ def test_a_folder_becomes_a_folder(bulk: Bulk) -> None:
     assert bulk("data", "some", "--input-format=parquet").out.startswith("36 rows of 1 file ")
 
 
-def test_outputs_within_the_input_folder_are_no_inputs(bulk: Bulk) -> None:
+def test_outputs_within_the_input_folder_are_not_inputs(bulk: Bulk) -> None:
     Path("data").mkdir()
     Path("in.jsonl").rename("data/in.jsonl")
     assert bulk("data", "data/out").out.startswith("36 rows of 1 file ")
@@ -246,13 +246,13 @@ def test_several_files_go_into_a_folder(bulk: Bulk) -> None:
     assert "in.jsonl and in.parquet would both become other/in.jsonl" in again.err
 
 
-def test_formats_are_told_where_suffixes_are_not(bulk: Bulk) -> None:
+def test_formats_can_be_given_for_files_without_suffixes(bulk: Bulk) -> None:
     Path("in.jsonl").rename("lines")
     assert bulk("lines", "out", "--input-format=jsonl", "--output-format=jsonl").status == 0
     assert objects("out") == EXPECTED
 
 
-def test_what_is_there_is_not_written_over_unasked(bulk: Bulk) -> None:
+def test_existing_outputs_are_not_overwritten_by_default(bulk: Bulk) -> None:
     Path("out.jsonl").write_text("mine")
     refused = bulk("in.jsonl", "out.jsonl")
     assert (refused.status, refused.out) == (2, "")
@@ -266,7 +266,7 @@ def test_what_is_there_is_not_written_over_unasked(bulk: Bulk) -> None:
     assert objects("out.jsonl") == EXPECTED
 
 
-def test_of_several_none_is_begun_if_one_is_there(bulk: Bulk) -> None:
+def test_no_output_is_begun_if_one_of_several_exists(bulk: Bulk) -> None:
     Path("out").mkdir()
     Path("out/in.parquet").write_text("mine")
     refused = bulk("in.jsonl", "in.parquet", "out")
@@ -326,9 +326,7 @@ def test_an_output_that_is_another_input_is_an_error(bulk: Bulk) -> None:
         (["data", "in.parquet/new"], "Error: in.parquet/new: Not a directory\n"),
     ],
 )
-def test_an_output_that_no_file_can_be_is_named(
-    bulk: Bulk, arguments: list[str], told: str
-) -> None:
+def test_an_impossible_output_path_is_named(bulk: Bulk, arguments: list[str], told: str) -> None:
     """A link to itself, and a path below a file."""
     Path("data").mkdir()
     Path("data/rows.jsonl").write_bytes(Path("in.jsonl").read_bytes())
@@ -343,7 +341,7 @@ def test_an_output_that_no_file_can_be_is_named(
     assert sorted(Path().rglob("*")) == before
 
 
-def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
+def test_resume_skips_finished_outputs(bulk: Bulk) -> None:
     bulk("in.jsonl", "out/")
     before = Path("out/in.jsonl").stat()
     result = bulk("in.jsonl", "in.parquet", "out", "--resume")
@@ -352,7 +350,7 @@ def test_resume_leaves_what_is_done(bulk: Bulk) -> None:
     assert Path("out/in.jsonl").stat() == before
 
 
-def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
+def test_a_killed_job_can_be_resumed(bulk: Bulk) -> None:
     """The command itself, killed while it writes its second file."""
     Path("data").mkdir()
     Path("data/a.jsonl").write_text(jsonl(*ROWS), "utf-8")
@@ -409,7 +407,7 @@ def test_it_goes_on_after_a_kill(bulk: Bulk) -> None:
         (["in.jsonl", "out.jsonl", "--stop="], "an empty stop would match everywhere"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_left(
+def test_an_error_is_reported_and_no_output_is_left(
     bulk: Bulk, arguments: list[str], told: str
 ) -> None:
     Path("none").mkdir()
@@ -452,7 +450,7 @@ def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None
     assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2
 
 
-def test_a_file_that_is_called_minus_is_written(bulk: Bulk) -> None:
+def test_a_file_named_minus_can_be_written(bulk: Bulk) -> None:
     assert bulk("in.jsonl", "./-", "--output-format=jsonl").status == 0
     assert bulk("./-", "out.jsonl", "--input-format=jsonl", "--to=again").status == 0
 
@@ -475,7 +473,7 @@ def test_unknown_ids_are_counted(bulk: Bulk, policy: str, suffix: str) -> None:
     assert [row["text"] for row in objects("texts.jsonl")] == [SAID[0], head + shown + tail, shown]
 
 
-def test_unknown_ids_of_rows_with_stops_are_counted_as_far_as_they_are_read(bulk: Bulk) -> None:
+def test_unknown_ids_of_rows_with_stops_are_counted_up_to_the_stop(bulk: Bulk) -> None:
     Path("ids.jsonl").write_text(jsonl(*UNKNOWN[:2], [*IDS[2], 77_777_777]), "utf-8")
     done = bulk("ids.jsonl", "out.jsonl", "--stop", r"\nUser:")
     assert done.out.endswith("; 1 unknown id\n")
@@ -508,7 +506,7 @@ def test_a_row_with_a_bad_id_ends_the_command_as_it_does_in_decode(
     assert run(monkeypatch, "decode", *arguments).status == 1
 
 
-def test_without_pyarrow_the_install_line_is_told(
+def test_without_pyarrow_the_error_has_the_install_line(
     bulk: Bulk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -519,7 +517,7 @@ def test_without_pyarrow_the_install_line_is_told(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 @pytest.mark.usefixtures("bulk")
-def test_a_terminal_shows_how_far_it_is() -> None:
+def test_a_terminal_shows_the_progress() -> None:
     here = Path.cwd()
     told = written(
         "bulk", "--tokenizer", TOKENIZER, here / "in.parquet", here / "in.jsonl", here / "o"
@@ -634,7 +632,7 @@ def test_bad_rows_are_set_aside_and_the_others_are_done(bulk: Bulk, read: str, w
         assert its_rows == expected
 
 
-def test_lines_that_are_no_rows_are_set_aside(bulk: Bulk) -> None:
+def test_lines_that_are_not_rows_are_set_aside(bulk: Bulk) -> None:
     lines = [
         f'{{"token_ids": [{LARGE}]}}',
         '{"token_ids": [0, 1.5]}',

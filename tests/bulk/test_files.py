@@ -130,7 +130,7 @@ def test_a_file_without_rows(tmp_path: Path, read: Format, write: Format) -> Non
         assert parquet.read_schema(target).names[-1] == "text"
 
 
-def test_types_and_metadata_are_kept_but_for_what_no_longer_holds(tmp_path: Path) -> None:
+def test_types_and_still_valid_metadata_are_kept(tmp_path: Path) -> None:
     table = pa.table(
         {
             "token_ids": pa.array([[0], None], pa.large_list(pa.uint16())),
@@ -171,7 +171,7 @@ def test_an_unknown_id_of_jsonl_is_named_with_its_line(tmp_path: Path) -> None:
         job(tmp_path / "in.jsonl", tmp_path / "out.jsonl", decoder).run()
 
 
-def test_a_column_that_is_called_like_a_row_is_named(tmp_path: Path) -> None:
+def test_a_column_named_like_a_place_is_reported_correctly(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"row 0: ": [0]}\n{"row 0: ": [99]}\n', "utf-8")
     decoder = BulkDecoder(TOKENIZER, "row 0: ", unknown_ids="error")
     with pytest.raises(TokenIdError, match=r"in.jsonl: column 'row 0: ': line 2: token 0: the "):
@@ -235,7 +235,7 @@ def test_columns_of_one_name_are_kept_or_refused(tmp_path: Path) -> None:
         job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run()
 
 
-def test_a_column_that_a_format_does_not_have_is_told(tmp_path: Path) -> None:
+def test_a_column_type_that_a_format_lacks_is_reported(tmp_path: Path) -> None:
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1]), pa.array(["a"])])
     table = pa.table({"token_ids": [[0]], "a": union})
     with pa.ipc.new_file(str(tmp_path / "in.arrow"), table.schema) as writer:
@@ -268,7 +268,7 @@ def test_memory_does_not_grow_with_the_file(forks: dict[str, Any]) -> None:
         assert long < 2 * short, file_format
 
 
-def test_what_a_dictionary_has_once_is_not_in_memory_for_all_rows(
+def test_dictionary_values_are_not_copied_for_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A prompt of many answers: the file is tiny, although it declares a large size."""
@@ -329,7 +329,7 @@ def test_an_output_that_exists_is_kept_or_replaced_as_asked(one: Job) -> None:
     assert content(one.target, "jsonl") == EXPECTED
 
 
-def test_two_jobs_do_not_work_at_one_output(one: Job) -> None:
+def test_two_jobs_cannot_write_one_output(one: Job) -> None:
     refused: list[str] = []
 
     def another(_: Status) -> None:
@@ -344,7 +344,7 @@ def test_two_jobs_do_not_work_at_one_output(one: Job) -> None:
     assert content(one.target, "jsonl") == EXPECTED
 
 
-def test_what_a_killed_job_left_is_replaced(one: Job, tmp_path: Path) -> None:
+def test_the_files_of_a_killed_job_are_replaced(one: Job, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.streamdec-part").write_text("x" * 10**6)
     (tmp_path / "out.jsonl.part").write_text("mine")
     one.run("resume")
@@ -386,7 +386,7 @@ def test_an_output_older_than_its_input_is_not_resumed(one: Job) -> None:
     assert one.run("resume") is None
 
 
-def test_an_input_that_changes_while_it_is_read_is_told(one: Job) -> None:
+def test_an_input_that_changes_while_it_is_read_is_reported(one: Job) -> None:
     with pytest.raises(SourceError, match=r"in.parquet: the file changed while it was read"):
         one.run(progress=lambda _: os.utime(one.source, ns=(0, 0)))
     assert not one.target.exists()
@@ -458,7 +458,7 @@ def test_a_bad_id_is_named_with_file_and_row(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{source}: {told}")
 
 
-def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None:
+def test_a_missing_column_or_one_of_another_type_is_reported(tmp_path: Path) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"ids": [[1.5]]}), source)
     with pytest.raises(
@@ -473,7 +473,7 @@ def test_a_missing_column_or_one_of_another_type_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "data", [b"no such thing", b"PAR1" * 9, b"ARROW1\0\0" * 9, gzip.compress(b"", mtime=0)]
 )
-def test_a_file_that_is_none_is_told(tmp_path: Path, suffix: str, data: bytes) -> None:
+def test_a_file_of_another_format_is_reported(tmp_path: Path, suffix: str, data: bytes) -> None:
     source = tmp_path / f"in.{suffix}"
     source.write_bytes(data)
     with pytest.raises(SourceError, match=rf"in\.{suffix}: ") as raised:
@@ -481,7 +481,7 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, suffix: str, data: bytes) -
     assert str(raised.value).count(str(source)) == 1
 
 
-def test_an_empty_file_and_a_truncated_one_are_told(tmp_path: Path) -> None:
+def test_an_empty_file_and_a_truncated_one_are_reported(tmp_path: Path) -> None:
     for read in ("parquet", "arrow"):
         source = written(tmp_path / f"in.{read}", read)
         for data in (b"", source.read_bytes()[:-100]):
@@ -596,7 +596,7 @@ def test_the_first_bad_line_is_named(tmp_path: Path, first: str, later: str) -> 
     assert BAD_BEGINS[first][1] in str(raised.value)
 
 
-def test_the_line_of_a_misfit_is_told(tmp_path: Path) -> None:
+def test_the_line_of_a_value_that_does_not_fit_is_reported(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     lines = ['{"token_ids": [0], "a": 1}', "", *['{"token_ids": [0], "a": 2}'] * 20]
     lines[9] = '{"token_ids": [0], "a": "x"}'
@@ -651,7 +651,7 @@ INSTEAD = "write Parquet or Arrow instead, or convert the column to strings firs
     ],
     ids=str,
 )
-def test_a_type_that_json_does_not_have_is_told_before_the_rows(
+def test_a_type_that_json_lacks_is_reported_before_the_rows(
     tmp_path: Path, kind: pa.DataType
 ) -> None:
     source = tmp_path / "in.arrow"
@@ -665,7 +665,7 @@ def test_a_type_that_json_does_not_have_is_told_before_the_rows(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_json_does_not_have_is_told(tmp_path: Path, value: float) -> None:
+def test_a_number_that_json_lacks_is_reported(tmp_path: Path, value: float) -> None:
     source = tmp_path / "in.parquet"
     parquet.write_table(pa.table({"token_ids": [[0]], "a": [{"b": [value]}]}), source)
     with pytest.raises(SourceError) as raised:
@@ -675,7 +675,7 @@ def test_a_number_that_json_does_not_have_is_told(tmp_path: Path, value: float) 
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
+def test_a_file_cannot_be_its_own_output(tmp_path: Path) -> None:
     source = written(tmp_path / "in.parquet", "parquet")
     before = source.read_bytes()
     with pytest.raises(SourceError, match="the input and the output are the same file"):
@@ -683,7 +683,7 @@ def test_a_file_is_not_written_over_itself(tmp_path: Path) -> None:
     assert source.read_bytes() == before
 
 
-def test_what_is_no_file_is_not_written_over(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_not_overwritten(tmp_path: Path) -> None:
     """Such as /dev/null, which would be gone."""
     source, target = written(tmp_path / "in.parquet", "parquet"), tmp_path / "out.jsonl"
     os.mkfifo(target)
@@ -708,7 +708,7 @@ def test_an_output_that_is_a_link_is_written_where_it_points(tmp_path: Path, the
         job(source, link).run()
 
 
-def test_a_suffix_says_the_format() -> None:
+def test_the_suffix_decides_the_format() -> None:
     known = {"a.parquet": "parquet", "a.FEATHER": "arrow", "a.ipc": "arrow", "a.ndjson": "jsonl"}
     assert {name: format_of(Path(name)) for name in known} == known
     with pytest.raises(SourceError, match=r"a.csv: unknown suffix; expected .parquet,"):

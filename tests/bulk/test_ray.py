@@ -64,7 +64,7 @@ def test_the_example_of_the_page(folder: Path) -> None:
     check(session["texts"])
 
 
-def test_all_rows_are_there_once_though_a_worker_is_killed(folder: Path) -> None:
+def test_each_row_is_returned_once_although_a_worker_is_killed(folder: Path) -> None:
     """One of two actors dies by SIGKILL with a batch in its hands."""
     mark = folder / "killed"
 

@@ -164,7 +164,9 @@ SAID = (
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
-def test_real_vocabularies(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollouts_of_real_vocabularies_are_streams(
+    path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rollouts, "FEWEST_TOKENS", ALWAYS)
     tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
     seed = random.Random(path.parent.name)
@@ -223,7 +225,7 @@ def test_a_row_without_an_end_has_no_reason() -> None:
 
 
 @both_ways
-def test_a_prompt_is_what_the_row_goes_on_from() -> None:
+def test_a_row_continues_its_prompt() -> None:
     rows, prompts = [[5, 0], [5, 0], [0]], [[4], [], [0]]
     found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
     assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
@@ -323,7 +325,7 @@ def test_arrays_are_sliced_and_stay_arrays() -> None:
 @both_ways
 @given(data=st.data())
 @settings(max_examples=30)
-def test_there_are_as_many_of_all_as_ids(data: st.DataObject) -> None:
+def test_all_results_have_the_length_of_the_ids(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=5))
     logprobs = [[-float(place) for place in range(len(row))] for row in rows]
     for each, row in zip(
@@ -350,7 +352,7 @@ BAD: list[tuple[Any, type[Exception]]] = [
 
 @both_ways
 @pytest.mark.parametrize("kind", ["list", "arrow"])
-def test_a_row_that_is_none_is_an_error_of_its_own(kind: str) -> None:
+def test_a_malformed_row_is_an_error_of_this_row(kind: str) -> None:
     rows: Any = [[0, 1], None, [0]]
     given = pa.array(rows) if kind == "arrow" else rows
     logprobs: Any = [[-1.0, -2.0], None, [-3.0]]
@@ -447,13 +449,13 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
 
 
 @pytest.mark.parametrize(("given", "kind", "told"), [*wrong_calls()], ids=range(24))
-def test_a_wrong_call_is_told(given: dict[str, Any], kind: type[Exception], told: str) -> None:
+def test_a_wrong_call_is_reported(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
         decode_rollouts(**{"tokenizer": TOKENIZER, **given})
     assert told in str(caught.value)
 
 
-def test_spans_that_cannot_be_had_are_told() -> None:
+def test_unavailable_spans_are_reported() -> None:
     with pytest.raises(ValueError, match="spans=True needs text whose bytes can be told apart"):
         decode_rollouts([[0]], subject("regex_after_fuse").tokenizer, spans=True)
 

@@ -45,7 +45,7 @@ def test_the_output_is_the_text_and_nothing_else(render: Rendering) -> None:
     assert result.err == told
 
 
-def test_it_is_the_same_as_in_python(render: Rendering, tmp_path: Path) -> None:
+def test_the_command_prints_what_python_renders(render: Rendering, tmp_path: Path) -> None:
     messages = tmp_path / "messages.json"
     tools = tmp_path / "tools.json"
     messages.write_text("\ufeff" + json.dumps(USER), encoding="utf-8")
@@ -75,7 +75,7 @@ def test_a_message_may_be_left_open(render: Rendering) -> None:
     assert render(messages, "--continue-final-message").out.endswith("<|begin|>assistant\nIt is")
 
 
-def test_the_ids_are_printed_with_what_they_stand_for(render: Rendering) -> None:
+def test_the_ids_are_printed_with_their_tokens(render: Rendering) -> None:
     shutil.copy(TOKENIZER, render.folder / "tokenizer.json")
     tokenizer = load_tokenizer(render.folder, fast="off")
     messages = [{"role": "user", "content": "<|im_start|> 世"}]
@@ -213,7 +213,7 @@ def test_a_gguf_file_without_a_template_says_so(
     assert refused.err.startswith("Error: 'absent.jinja' is not a file; no chat template: ")
 
 
-def test_an_unreadable_template_does_not_count_as_none(
+def test_an_unreadable_template_is_not_ignored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
@@ -248,7 +248,7 @@ def test_an_unreadable_template_does_not_count_as_none(
         ([{"role": "user", "content": "\ud83d"}], (), 2, "a lone surrogate: U+D83D at index 14"),
     ],
 )
-def test_what_cannot_be_rendered_is_one_line(
+def test_a_rendering_error_is_one_line(
     render: Rendering, messages: Any, options: tuple[str, ...], status: int, told: str
 ) -> None:
     result = render(messages, *options)
@@ -257,7 +257,7 @@ def test_what_cannot_be_rendered_is_one_line(
     assert "Traceback" not in result.err
 
 
-def test_what_a_template_says_is_told_with_its_place(render: Rendering) -> None:
+def test_a_message_of_a_template_is_printed_with_its_place(render: Rendering) -> None:
     source = "\n{{ raise_exception('Roles must alternate') }}"
     (render.folder / "chat_template.jinja").write_text(source, encoding="utf-8")
     result = render(USER)
@@ -278,14 +278,14 @@ def test_every_help_text_has_an_example(
     assert "\b" not in result.out
 
 
-def test_it_says_which_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_names_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run(monkeypatch, "chat", "render", "--help").out
     assert "--fast [off|now|background]" in out
     result = run(monkeypatch, "chat", "render", "--fast=rust")
     assert (result.status, "'rust' is not one of" in result.err) == (2, True)
 
 
-def test_the_command_is_there() -> None:
+def test_the_command_is_registered() -> None:
     process = run_process("--help")
     assert process.returncode == 0
     assert b"  chat  " in process.stdout

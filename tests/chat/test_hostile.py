@@ -117,7 +117,7 @@ def test_each_attack_ends_within_the_limits(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_sandbox_refuses_changes_nothing(attacked: ChildPool, name: str) -> None:
+def test_a_call_that_the_sandbox_blocks_has_no_effect(attacked: ChildPool, name: str) -> None:
     """An escape is rejected; a change of the messages is rejected, or changes a copy."""
     error = end_of(attacked, name)
     assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
@@ -144,7 +144,7 @@ def test_the_output_in_this_process_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 # --- the static pass ------------------------------------------------------------------------------
 
 
-def test_the_static_pass_tells_what_a_template_calls() -> None:
+def test_the_static_pass_lists_the_calls_of_a_template() -> None:
     template = (
         "{{ strftime_now('%d') }}{{ x.items()|list }}{% if x is mapping %}{{ x._y }}{% endif %}"
     )
@@ -185,7 +185,7 @@ def test_the_static_pass_says_what_is_wrong(template: str, code: str | None, mes
     assert raised.value.code == code
 
 
-def test_errors_are_told_by_their_findings() -> None:
+def test_each_error_has_its_finding() -> None:
     assert error_code(SecurityError("x")) == SANDBOX_VIOLATION
     assert error_code(RecursionError()) == error_code(MemoryError()) == RESOURCE_LIMIT
     assert error_code(ChatTemplateError("x", code="y")) == "y"
@@ -243,7 +243,7 @@ def test_an_isolated_template_is_not_parsed_in_this_process(
     assert raised.value.code == "CHAT_TEMPLATE_SYNTAX_ERROR"
 
 
-def test_a_child_is_not_believed_that_a_template_takes_something_else(
+def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer = "answer(b'{\"text\": 3}', b'all')"
@@ -320,7 +320,7 @@ def test_a_child_renders_what_this_process_renders(pool: ChildPool) -> None:
     assert pool.idle == first, "the child was kept"
 
 
-def test_a_templates_own_error_crosses_whole_and_the_child_is_kept(pool: ChildPool) -> None:
+def test_an_error_of_the_template_is_passed_on_and_the_child_is_kept(pool: ChildPool) -> None:
     template = "{% if x %}\n{{ raise_exception('no ' ~ x) }}{% endif %}{{ 1 / x }}"
     with pytest.raises(ChatTemplateError) as raised:
         rendered(pool, template, x=3)
@@ -381,7 +381,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
 
 
 @pytest.mark.thorough
-def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
+def test_a_rendering_waits_for_a_child_until_its_timeout() -> None:
     pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
     endless = threading.Thread(target=end_of, args=(pool, "nested-range"))
     endless.start()
@@ -395,7 +395,7 @@ def test_a_rendering_waits_for_a_child_no_longer_than_it_may() -> None:
     pool.close()
 
 
-def test_templates_of_requests_and_of_models_wait_in_queues_of_their_own() -> None:
+def test_templates_of_requests_and_of_models_have_separate_queues() -> None:
     assert child_process._pool(True) is not child_process._pool(False)
     assert child_process._pool(True) is child_process._pool(True)
 
@@ -459,7 +459,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
     assert_as(before)
 
 
-def test_a_child_that_says_more_than_it_was_asked_is_not_asked_again(
+def test_a_child_that_sends_too_much_is_replaced(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:
     one = "answer(b'{\"text\": 1}', b'a')"
@@ -473,7 +473,7 @@ def test_a_child_that_says_more_than_it_was_asked_is_not_asked_again(
     assert pool.idle != [first]
 
 
-def test_what_a_child_has() -> None:
+def test_a_child_has_no_environment_and_no_other_descriptors() -> None:
     """No environment, no descriptors but its pipes, the root as its folder, and limits."""
     secret, descriptor = os.pipe()
     os.set_inheritable(descriptor, True)
@@ -543,7 +543,7 @@ print(render_isolated("a", {}, profile="classic")[0])
     assert (run.stdout, run.stderr, run.returncode) == ("a\n", "", 0)
 
 
-def test_a_fork_starts_children_of_its_own(pool: ChildPool) -> None:
+def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
     rendered(pool, "a")
     (mine,) = pool.idle
     fork = os.fork()
@@ -584,7 +584,7 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     assert max(counts) <= 2
 
 
-def test_values_cross_as_they_are(pool: ChildPool) -> None:
+def test_values_reach_the_child_unchanged(pool: ChildPool) -> None:
     template = "{{ x }}{{ x|string|length }}"
     keys = {1: "a", None: 2, False: 3, (1, 2): 4, 1.5: 5}
     values: list[Any] = [(1, ("a",)), keys, 10**50, -0.0, "\ud800", [[]] * 3]
@@ -593,7 +593,7 @@ def test_values_cross_as_they_are(pool: ChildPool) -> None:
         assert rendered(pool, template, x=value) == here
 
 
-def test_what_is_no_plain_data_does_not_cross(pool: ChildPool) -> None:
+def test_values_that_are_not_plain_data_are_rejected(pool: ChildPool) -> None:
     deep: list[object] = []
     for _ in range(5000):
         deep = [deep]
@@ -603,7 +603,7 @@ def test_what_is_no_plain_data_does_not_cross(pool: ChildPool) -> None:
 
 
 @pytest.mark.parametrize("clock", [lambda: 1 // 0, lambda: "noon", "noon"])
-def test_a_clock_that_does_not_go_is_an_error_of_ours(pool: ChildPool, clock: Any) -> None:
+def test_a_broken_clock_raises_a_template_error(pool: ChildPool, clock: Any) -> None:
     with pytest.raises(ChatTemplateError, match="now must be a datetime or a function"):
         render_isolated("a", CONTEXT, profile="classic", now=clock, pool=pool)
 
@@ -615,7 +615,7 @@ def test_a_context_that_is_too_large_for_the_child_is_an_error() -> None:
     pool.close()
 
 
-def test_the_clock_is_asked_in_this_process(
+def test_the_clock_is_read_in_this_process(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:
     """The child has no environment, so it would not know the time zone."""

@@ -46,7 +46,7 @@ def test_tool_arguments_are_parsed(given: Any, expected: Any) -> None:
     assert arguments_of(openai_messages(called(given))) == expected
 
 
-def test_tool_arguments_that_are_no_json_are_an_error_that_says_where() -> None:
+def test_invalid_json_in_tool_arguments_is_reported_with_its_place() -> None:
     messages = [{"role": "user", "content": "Hi"}, *called('{"city": ')]
     with pytest.raises(
         ChatTemplateError, match=r"message 1: .* of tool call 0 \('f'\) are not JSON"
@@ -62,7 +62,7 @@ def test_tool_arguments_that_are_nested_too_deeply_are_an_error(before: str, aft
 
 
 @pytest.mark.parametrize("calls", [None, []])
-def test_no_tool_calls_are_not_there(calls: Any) -> None:
+def test_an_empty_list_of_tool_calls_is_removed(calls: Any) -> None:
     message = {"role": "assistant", "content": "a", "tool_calls": calls, "name": None}
     assert openai_messages([message]) == [{"role": "assistant", "content": "a"}]
 
@@ -89,7 +89,9 @@ def test_a_template_that_iterates_over_arguments_takes_both_forms() -> None:
         ("parts only", [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]),
     ],
 )
-def test_parts_are_what_the_template_takes(format_: ContentFormat, expected: Any) -> None:
+def test_content_parts_take_the_form_that_the_template_reads(
+    format_: ContentFormat, expected: Any
+) -> None:
     assert openai_messages([{"role": "user", "content": PARTS}], format_)[0]["content"] == expected
 
 
@@ -102,7 +104,7 @@ def test_the_separator_of_sglang() -> None:
     ("format_", "expected"),
     [("string", "a"), ("parts", "a"), ("parts only", [{"type": "text", "text": "a"}])],
 )
-def test_a_string_stays_one_unless_the_template_takes_none(
+def test_a_string_stays_a_string_unless_the_template_needs_parts(
     format_: ContentFormat, expected: Any
 ) -> None:
     assert openai_messages([{"role": "user", "content": "a"}], format_)[0]["content"] == expected
@@ -111,13 +113,13 @@ def test_a_string_stays_one_unless_the_template_takes_none(
 @pytest.mark.parametrize(
     "message", [{"content": None}, {"tool_calls": called("{}")[0]["tool_calls"]}]
 )
-def test_null_content_is_as_the_profile_has_it(message: dict[str, Any]) -> None:
+def test_null_content_depends_on_the_profile(message: dict[str, Any]) -> None:
     given = {"role": "assistant", **message}
     assert openai_messages([given])[0]["content"] == ""
     assert "content" not in openai_messages([given], profile="hardened")[0]
 
 
-def test_media_are_called_as_templates_call_them() -> None:
+def test_media_parts_have_the_names_that_templates_use() -> None:
     content = [
         {"type": "image_url", "image_url": {"url": "data:…"}},
         {"type": "input_audio", "input_audio": {}},
@@ -229,7 +231,7 @@ def test_an_error_names_openai_if_messages_were_not_converted(
         ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
     ],
 )
-def test_other_errors_of_a_template_do_not(source: str, messages: Any) -> None:
+def test_other_errors_of_a_template_do_not_name_openai(source: str, messages: Any) -> None:
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate(source).render(messages)
     assert "openai" not in str(raised.value)
@@ -267,7 +269,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize(("source", "expected"), FORMATS.items())
-def test_what_a_template_takes_is_read_from_it(source: str, expected: str) -> None:
+def test_the_accepted_forms_are_read_from_the_template(source: str, expected: str) -> None:
     assert content_format_of(make_environment("classic").parse(source)) == expected
     assert ChatTemplate(source).content_format() == expected
 
@@ -280,7 +282,7 @@ def test_a_chosen_template_is_the_one_that_is_read() -> None:
     assert template.content_format(chat_template=takes) == "parts only"
 
 
-def test_a_template_that_is_none_says_so() -> None:
+def test_content_format_of_a_malformed_template_raises() -> None:
     with pytest.raises(ChatTemplateError, match="line 1"):
         ChatTemplate("{% if %}").content_format()
 
@@ -303,7 +305,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_what_real_templates_take(name: str) -> None:
+def test_real_templates_have_their_known_content_format(name: str) -> None:
     template = ChatTemplate(TEMPLATES[name].read_text("utf-8"))
     assert template.content_format() == REAL[name]
     messages = [{"role": "user", "content": json.loads(json.dumps(PARTS))}]

@@ -164,13 +164,13 @@ def in_frame(text: str, expression: str) -> str:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @given(expression=st.sampled_from(OBJECTS + OTHERS), text=st.sampled_from(TEXTS))
-def test_no_text_shows_an_address(profile: str, expression: str, text: str) -> None:
+def test_no_rendered_text_has_a_memory_address(profile: str, expression: str, text: str) -> None:
     assert not ADDRESS.search(told(in_frame(text, expression), profile))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("profile", PROFILES)
-def test_no_object_shows_its_address(profile: str) -> None:
+def test_no_rendered_object_has_a_memory_address(profile: str) -> None:
     for expression in OBJECTS:
         shown = told(in_frame("{{ [X] }}", expression), profile)
         assert not ADDRESS.search(shown), (expression, shown)
@@ -179,7 +179,7 @@ def test_no_object_shows_its_address(profile: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("profile", PROFILES)
-def test_no_object_shows_its_address_in_any_text(profile: str, text: str) -> None:
+def test_no_object_has_a_memory_address_in_any_text(profile: str, text: str) -> None:
     """Each text is tried with each tenth object, and each object with four texts or more."""
     for expression in [*OBJECTS, *OTHERS][TEXTS.index(text) % 10 :: 10]:
         shown = told(in_frame(text, expression), profile)
@@ -187,7 +187,7 @@ def test_no_object_shows_its_address_in_any_text(profile: str, text: str) -> Non
 
 
 @pytest.mark.thorough
-def test_the_family_would_show_addresses() -> None:
+def test_in_jinja2s_own_sandbox_these_texts_show_addresses() -> None:
     """In jinja2's own sandbox, through each of the first ten texts."""
     environment = ImmutableSandboxedEnvironment()
     for text in TEXTS[:10]:

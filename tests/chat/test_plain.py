@@ -65,7 +65,7 @@ class Model:
         (Model(role="user", content=Model(a=1)), {"role": "user", "content": {"a": 1}}),
     ],
 )
-def test_what_becomes_of_a_value(value: Any, expected: Any) -> None:
+def test_each_value_becomes_plain_data(value: Any, expected: Any) -> None:
     found = plain(value)
     assert found == expected
     assert types_of(found) == types_of(expected)
@@ -80,7 +80,7 @@ def types_of(value: Any) -> Any:
     return type(value)
 
 
-def test_what_is_plain_is_rebuilt() -> None:
+def test_plain_data_is_copied() -> None:
     value = {"a": [{"b": 1}]}
     found = plain(value)
     assert found == value

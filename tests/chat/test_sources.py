@@ -85,14 +85,14 @@ def test_files_for_other_names_alone_lose_the_one_within(tmp_path: Path) -> None
     assert template.render(USER, chat_template="rag") == "R"
 
 
-def test_several_have_names(tmp_path: Path) -> None:
+def test_several_templates_have_names(tmp_path: Path) -> None:
     write(tmp_path, jinja="D", tool_use="T", rag="R")
     template = ChatTemplate.from_snapshot(tmp_path)
     assert sorted(template.origin.names) == ["default", "rag", "tool_use"]
     assert template.render(USER) + template.render(USER, tools=[]) == "DT"
 
 
-def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
+def test_a_given_template_wins_over_all_files(tmp_path: Path) -> None:
     write(tmp_path, jinja="J", config={"bos_token": "<s>"})
     other = tmp_path / "other.jinja"
     other.write_bytes(b"a\r\n{{ bos_token }}")
@@ -108,13 +108,13 @@ def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["constant", "a b", "{{ 'a/b' }}", "a/\n", "v1.5", ""])
-def test_what_does_not_look_like_a_path_is_a_template(tmp_path: Path, text: str) -> None:
+def test_text_that_does_not_look_like_a_path_is_a_template(tmp_path: Path, text: str) -> None:
     template = ChatTemplate.from_snapshot(tmp_path, chat_template=text)
     assert template.render(USER) == ChatTemplate(text).render(USER)
 
 
 @pytest.mark.parametrize("text", ["a.jinja", "./a", "a/b", "C:\\a", "x.json", "/"])
-def test_what_looks_like_a_path_is_none(tmp_path: Path, text: str) -> None:
+def test_text_that_looks_like_a_path_is_not_a_template(tmp_path: Path, text: str) -> None:
     with pytest.raises(
         ChatTemplateError, match="chat_template must be a template or the path of a file"
     ):
@@ -131,7 +131,7 @@ def test_special_tokens_that_are_given_come_before_those_of_files(tmp_path: Path
     assert template.render(USER) == "B</s>"
 
 
-def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_template_lists_the_searched_files(tmp_path: Path) -> None:
     write(tmp_path, config={"bos_token": "<s>"})
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate.from_snapshot(tmp_path)
@@ -144,7 +144,7 @@ def test_no_template_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
     assert str(simple.origin) == "the simple template: the model has no chat template"
 
 
-def test_no_folder_at_all_says_so(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ChatTemplateError, match="is not a folder"):
         ChatTemplate.from_snapshot(tmp_path / "nowhere")
 
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_named(
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_template_that_is_no_text_or_too_long_is_named(tmp_path: Path) -> None:
+def test_a_template_that_is_not_text_or_too_long_is_named(tmp_path: Path) -> None:
     path = tmp_path / "chat_template.jinja"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja.*codec can't decode"):
@@ -194,7 +194,9 @@ def test_a_template_that_is_no_text_or_too_long_is_named(tmp_path: Path) -> None
         (7, {}),
     ],
 )
-def test_a_class_has_tokens_of_its_own(tmp_path: Path, name: Any, expected: dict[str, str]) -> None:
+def test_a_class_has_its_own_special_tokens(
+    tmp_path: Path, name: Any, expected: dict[str, str]
+) -> None:
     write(tmp_path, config={"tokenizer_class": name})
     assert sources.special_tokens_of(tmp_path) == expected
     write(tmp_path, config={"tokenizer_class": name, "eos_token": "E", "unk_token": None})
@@ -247,7 +249,7 @@ def test_the_origin_of_real_snapshots(name: str) -> None:
 # --- files that are none --------------------------------------------------------------------------
 
 
-def test_what_is_no_file_is_no_template(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_not_a_template(tmp_path: Path) -> None:
     """Neither folders nor pipes, which would be waited for."""
     write(tmp_path, config={"chat_template": "C"}, rag="R")
     for name in ("chat_template.jinja", "additional_chat_templates/folder.jinja"):
@@ -258,7 +260,7 @@ def test_what_is_no_file_is_no_template(tmp_path: Path) -> None:
     assert found.templates == {"rag": "R"}
 
 
-def test_a_pointer_of_git_lfs_is_no_template(tmp_path: Path) -> None:
+def test_a_pointer_of_git_lfs_is_not_a_template(tmp_path: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 5\n"
     write(tmp_path, jinja=pointer, config={"chat_template": "C"})
     with pytest.raises(ChatTemplateError, match="a pointer of git-lfs"):

@@ -31,7 +31,7 @@ PROFILES = ("classic", "hardened")
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def test_what_a_template_says_is_the_whole_message() -> None:
+def test_the_message_of_a_template_is_the_message_of_the_error() -> None:
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate("a\n\n{{ raise_exception('Roles must alternate') }}").render(USER)
     assert str(raised.value) == "Roles must alternate"
@@ -85,21 +85,21 @@ def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
 
 @pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("value", ["dict(a=1)", "range(3)", "range(0)", "namespace()"])
-def test_output_that_is_no_text_is_an_error_of_ours(value: str, isolate: bool) -> None:
+def test_output_that_is_not_text_raises_a_template_error(value: str, isolate: bool) -> None:
     """A call block outputs the result of the call."""
     with pytest.raises(ChatTemplateError, match="TypeError") as raised:
         ChatTemplate("a{% call " + value + " %}{% endcall %}", isolate=isolate).render(USER)
     assert raised.value.code != "CHAT_TEMPLATE_CHILD_DIED"
 
 
-def test_one_of_several_is_told_by_its_name() -> None:
+def test_one_of_several_templates_is_named_in_the_error() -> None:
     with pytest.raises(ChatTemplateError, match="the chat template 'tool_use', line 1"):
         ChatTemplate({"default": "", "tool_use": "{{ x.y }}"}).render(USER, tools=[])
     with pytest.raises(ChatTemplateError, match="given for this rendering, line 1"):
         ChatTemplate("").render(USER, chat_template="{{ x.y }}")
 
 
-def test_the_error_is_one_of_the_house_and_can_be_sent_to_another_process() -> None:
+def test_the_error_is_a_streamdec_error_and_can_be_pickled() -> None:
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate({"default": "\n{{ [].append(1) }}"}).render(USER)
     error = raised.value
@@ -125,7 +125,7 @@ def test_a_long_message_is_cut() -> None:
         ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
     ],
 )
-def test_a_bad_option_is_refused(options: dict[str, Any], told: str) -> None:
+def test_a_bad_option_is_rejected(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         ChatTemplate("", **options)
 
@@ -146,7 +146,7 @@ def test_isolation_is_a_bool() -> None:
         ([{"name": "a"}], "must hold objects with 'name' and 'template'"),
     ],
 )
-def test_what_is_no_template_is_refused(template: Any, told: str) -> None:
+def test_objects_that_are_not_templates_are_rejected(template: Any, told: str) -> None:
     with pytest.raises(ChatTemplateError, match=told):
         ChatTemplate(template)
 
@@ -162,12 +162,14 @@ def test_what_is_no_template_is_refused(template: Any, told: str) -> None:
         ([], "at least one message"),
     ],
 )
-def test_what_is_no_conversation_is_refused(messages: Any, told: str, profile: str) -> None:
+def test_objects_that_are_not_conversations_are_rejected(
+    messages: Any, told: str, profile: str
+) -> None:
     with pytest.raises(ChatTemplateError, match=told):
         ChatTemplate(CHATML, profile=profile).render(messages)
 
 
-def test_hardened_refuses_a_message_that_is_no_dict() -> None:
+def test_the_hardened_profile_rejects_a_message_that_is_not_a_dict() -> None:
     with pytest.raises(ChatTemplateError, match="message 1 must be a dict"):
         ChatTemplate(CHATML, profile="hardened").render([*USER, "Hi"])
 
@@ -185,12 +187,12 @@ def test_hardened_refuses_a_message_that_is_no_dict() -> None:
         ({"chat_template": 7}, "chat_template must be a name or a text, not int"),
     ],
 )
-def test_bad_arguments_are_refused(options: dict[str, Any], told: str) -> None:
+def test_bad_arguments_are_rejected(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ChatTemplateError, match=told):
         ChatTemplate("x").render(USER, **options)
 
 
-def test_what_objects_of_callers_raise_is_an_error_of_ours() -> None:
+def test_an_error_of_a_callers_object_becomes_a_template_error() -> None:
     class Model:
         def model_dump(self) -> Any:
             raise KeyError("gone")
@@ -208,12 +210,12 @@ def test_what_objects_of_callers_raise_is_an_error_of_ours() -> None:
         template.render(broken())
 
 
-def test_no_template_renders_nothing_and_says_so() -> None:
+def test_rendering_without_a_template_raises() -> None:
     with pytest.raises(ChatTemplateError, match="no chat template: pass one, or fallback"):
         ChatTemplate(None).render(USER)
 
 
-def test_what_contains_itself_is_an_error() -> None:
+def test_data_that_contains_itself_raises() -> None:
     message: dict[str, Any] = {"role": "user", "content": "a"}
     message["more"] = message
     with pytest.raises(ChatTemplateError, match="contains itself"):
@@ -225,7 +227,7 @@ def test_what_contains_itself_is_an_error() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", cases.CONVERSATIONS)
-def test_nothing_that_is_given_is_changed(name: str, profile: str) -> None:
+def test_arguments_are_not_changed(name: str, profile: str) -> None:
     case = cases.CONVERSATIONS[name]
     messages, options = cases.call_of(case)
     before = copy.deepcopy((messages, options))
@@ -249,7 +251,7 @@ def test_messages_may_be_any_iterable_or_have_them() -> None:
         assert template.render(messages) == "Hi1"  # type: ignore[arg-type]
 
 
-def test_special_tokens_that_are_none_are_undefined() -> None:
+def test_missing_special_tokens_are_undefined() -> None:
     template = ChatTemplate(
         "[{{ bos_token }}]{{ bos_token is defined }}", special_tokens={"bos_token": None}
     )
@@ -259,7 +261,7 @@ def test_special_tokens_that_are_none_are_undefined() -> None:
 # --- variables ------------------------------------------------------------------------------------
 
 
-def test_variables_come_before_special_tokens_and_those_of_a_request_before_none() -> None:
+def test_variables_win_over_special_tokens() -> None:
     template = ChatTemplate("{{ bos_token }}{{ x }}", special_tokens={"bos_token": "<s>", "x": "1"})
     assert template.render(USER) == "<s>1"
     assert template.render(USER, template_kwargs={"bos_token": "R", "x": "2"}) == "R2"
@@ -270,7 +272,7 @@ def test_variables_come_before_special_tokens_and_those_of_a_request_before_none
     "name",
     ["chat_template", "tokenize", "messages", "tools", "documents", "add_generation_prompt"],
 )
-def test_a_request_brings_variables_and_nothing_more(name: str) -> None:
+def test_a_request_can_only_add_variables(name: str) -> None:
     with pytest.raises(ChatTemplateError, match=f"template_kwargs must not have '{name}'"):
         ChatTemplate("x").render(USER, template_kwargs={name: "{{ 1 }}"})
 
@@ -278,7 +280,7 @@ def test_a_request_brings_variables_and_nothing_more(name: str) -> None:
 # --- the clock ------------------------------------------------------------------------------------
 
 
-def test_the_time_is_that_which_is_given() -> None:
+def test_the_time_can_be_passed() -> None:
     source = "{{ strftime_now('%H:%M') }}"
     assert ChatTemplate(source, now=NOW).render(USER) == "14:07"
     times = iter([NOW, NOW + timedelta(minutes=1)])
@@ -345,7 +347,7 @@ def test_threads_share_a_template_and_its_spans_are_their_own() -> None:
         assert all(pool.map(work, [1, 2, 3, 4]))
 
 
-def test_a_rendering_within_a_rendering_has_spans_of_its_own() -> None:
+def test_a_rendering_within_a_rendering_has_its_own_spans() -> None:
     inner = ChatTemplate("ab{% generation %}c{% endgeneration %}")
     found: list[Any] = []
 
@@ -393,7 +395,7 @@ def outcome(template: ChatTemplate, messages: Any, options: dict[str, Any]) -> A
     return template.render_with_spans(messages, **options)
 
 
-def test_an_isolated_template_says_what_it_says() -> None:
+def test_an_isolated_template_raises_its_own_message() -> None:
     apart = ChatTemplate("\n{{ raise_exception('No: 東京') }}", isolate=True)
     with pytest.raises(ChatTemplateError) as raised:
         apart.render(USER)
@@ -452,7 +454,7 @@ for call in calls:
 """
 
 
-def test_without_jinja2_all_else_works_and_the_error_says_what_to_install() -> None:
+def test_without_jinja2_only_templates_fail_and_the_error_says_what_to_install() -> None:
     path = str(Path(streamdec_data()) / "demo_tokenizer.json")
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(path=path)],
@@ -476,7 +478,7 @@ def test_importing_streamdec_does_not_import_jinja2() -> None:
     assert json.loads(run.stdout) is False
 
 
-def test_an_old_jinja2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_jinja2_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import jinja2
 
     from streamdec.chat import _jinja

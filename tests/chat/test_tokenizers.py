@@ -105,7 +105,7 @@ def test_the_options_are_those_of_render(tmp_path: Path) -> None:
     assert literal == "L1"
 
 
-def test_options_for_tensors_are_refused_and_not_given_to_the_template(tmp_path: Path) -> None:
+def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{{ return_dict is defined }}")
     assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
     with pytest.raises(TypeError, match="'return_tensors' is not supported"):
@@ -139,7 +139,7 @@ def test_a_misspelled_option_is_a_warning(
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_variable_of_the_template_is_no_misspelled_option(tmp_path: Path) -> None:
+def test_a_variable_of_the_template_is_not_a_misspelled_option(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{{ tool }}")
     options: Any = {"tool": 7, "enable_thinking": True, "date": 1, "template_kwargs": {"docs": 1}}
     assert tokenizer.apply_chat_template(USER, **options) == "7"
@@ -148,7 +148,7 @@ def test_a_variable_of_the_template_is_no_misspelled_option(tmp_path: Path) -> N
 # --- where the template is from -------------------------------------------------------------------
 
 
-def test_the_files_of_the_folder_are_looked_into_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_files_of_the_folder_are_read_when_the_template_is_needed(tmp_path: Path) -> None:
     tokenizer = load(tmp_path)
     (tmp_path / "chat_template.jinja").write_text(SOURCE, encoding="utf-8")
     config = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -166,7 +166,7 @@ def test_a_file_that_is_given_has_the_template_beside_it(tmp_path: Path) -> None
     assert load_tokenizer(tmp_path / "tokenizer.json", fast="off").apply_chat_template(USER) == "T"
 
 
-def test_what_is_given_comes_before_all_files(tmp_path: Path) -> None:
+def test_a_given_template_wins_over_all_files(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
     other = tmp_path / "other.jinja"
     other.write_text("O", encoding="utf-8")
@@ -238,7 +238,7 @@ def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_no_template_says_what_was_looked_for(format_: str, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_template_lists_the_files(format_: str, tmp_path: Path) -> None:
     tokenizer = load(tmp_path, format_)
     with pytest.raises(ChatTemplateError, match="no chat template") as raised:
         tokenizer.apply_chat_template(USER)
@@ -265,7 +265,7 @@ def test_a_template_for_one_rendering_needs_no_other(format_: str, tmp_path: Pat
         tokenizer.apply_chat_template(USER)
 
 
-def test_a_tokenizer_that_nobody_loaded_says_so(tmp_path: Path) -> None:
+def test_a_tokenizer_that_was_not_loaded_reports_it(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(gguf_with(default="T"))
     for tokenizer in (HuggingFaceTokenizer(DEMO), GGUFTokenizer(path)):

@@ -207,7 +207,7 @@ def test_wrong_input_is_named(
     assert told in result.err
 
 
-def test_a_text_of_which_nothing_is_left_is_refused(
+def test_a_text_that_becomes_empty_is_rejected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tokenizer = json.loads(TOKENIZER.read_text("utf-8"))
@@ -273,7 +273,7 @@ def test_a_broken_backend_is_a_difference() -> None:
     assert places["streamdec"] == places["streamdec with stops"] == (1, 11)
 
 
-def test_the_library_is_told_apart(monkeypatch: pytest.MonkeyPatch, text: Path) -> None:
+def test_the_library_is_marked_in_the_figures(monkeypatch: pytest.MonkeyPatch, text: Path) -> None:
     """A fault of another decoder is shown, and is not a failure of streamdec."""
 
     class Forgetful(entrants.Library):

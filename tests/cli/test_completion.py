@@ -44,7 +44,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.parametrize(("line", "expected"), OFFERED, ids=[line for line, _ in OFFERED])
-def test_what_is_offered(
+def test_completion_offers_commands_options_and_values(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     line: str,

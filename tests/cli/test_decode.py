@@ -114,7 +114,7 @@ def test_null_ids_have_a_null_text(decode: Decoding) -> None:
     }
 
 
-def test_what_encode_writes_keeps_the_numbers_of_its_lines(
+def test_the_output_of_encode_keeps_its_line_numbers(
     decode: Decoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ("encode", "--tokenizer", TOKENIZER, "--input-format=jsonl", "--output=jsonl")
@@ -166,7 +166,7 @@ def test_a_bad_run_of_byte_tokens_is_that_of_a_stream(
     assert exact == f"{tokenizer.decode(ids)}\n"
 
 
-def test_a_boolean_is_no_token_id(decode: Decoding) -> None:
+def test_a_boolean_is_not_a_token_id(decode: Decoding) -> None:
     result = decode.rows("[true]\n[0]\n")
     assert (result.status, result.out.count("\n")) == (1, 1)
     assert "line 1" in result.err or ":1:" in result.err
@@ -291,7 +291,7 @@ def test_every_bad_id_is_named_and_left_out(decode: Decoding) -> None:
     assert result.status == 1
 
 
-def test_a_stream_of_nothing_but_mistakes_gives_nothing(decode: Decoding) -> None:
+def test_a_stream_of_bad_ids_has_no_text(decode: Decoding) -> None:
     result = decode("hello world\n")
     assert result.out == ""
     assert result.status == 1
@@ -309,7 +309,7 @@ def test_jsonl_out_has_an_object_for_each_line_that_brought_out_text(decode: Dec
     ]
 
 
-def test_the_format_is_said_and_not_guessed(decode: Decoding) -> None:
+def test_the_format_is_an_option_and_is_not_guessed(decode: Decoding) -> None:
     assert decode("[1]\n").err == (
         "<stdin>: line 1: '[1]' is not a token id; expected an integer such as 42; for JSON use "
         "--input-format jsonl\n"
@@ -460,7 +460,7 @@ def test_a_folder_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
     assert result.stderr.count(b"\n") == 1
 
 
-def test_output_is_utf_8_whatever_the_environment_says(tmp_path: Path) -> None:
+def test_output_is_utf_8_in_any_environment(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(jsonl(*ROWS))
     environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}

@@ -32,7 +32,7 @@ IDS = LIBRARY.encode(DEMO_TEXT).ids
 # --- the text -------------------------------------------------------------------------------------
 
 
-def test_the_engine_would_go_on_after_the_stop() -> None:
+def test_the_engine_would_continue_after_the_stop() -> None:
     assert "\nAssistant:" in UNREAD
 
 
@@ -44,7 +44,7 @@ def test_the_stop_comes_in_several_tokens() -> None:
 
 
 @pytest.mark.parametrize("beginning", ["\n", "\nUse", "\nUser"])
-def test_beginnings_of_the_stop_go_on_otherwise(beginning: str) -> None:
+def test_prefixes_of_the_stop_are_continued_by_other_text(beginning: str) -> None:
     following = STOP[len(beginning)]
     assert re.search(f"{re.escape(beginning)}[^{following}]", SHOWN)
 
@@ -52,7 +52,7 @@ def test_beginnings_of_the_stop_go_on_otherwise(beginning: str) -> None:
 # --- into a pipe ----------------------------------------------------------------------------------
 
 
-def test_into_a_pipe_goes_the_text_before_the_stop_and_nothing_else() -> None:
+def test_a_pipe_gets_only_the_text_before_the_stop() -> None:
     result = run_process("demo", "--rate", "0")
     assert result.stdout.decode() == f"{SHOWN}\n"
     assert result.stderr == b""
@@ -66,7 +66,7 @@ def test_the_environment_changes_nothing_in_a_pipe(variable: str) -> None:
     assert result.stdout.decode() == f"{SHOWN}\n"
 
 
-def test_pieces_are_flushed_as_they_come_and_characters_are_whole() -> None:
+def test_each_piece_is_flushed_and_has_whole_characters() -> None:
     """Every read ends between two characters, and the first comes long before the end."""
     process = subprocess.Popen(command("demo", "--rate", "2000"), cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout
@@ -117,7 +117,7 @@ def states_of_stream() -> Iterator[tuple[bool, bool]]:
             return
 
 
-def test_on_a_terminal_it_is_shown_what_waits() -> None:
+def test_a_terminal_shows_the_withheld_text() -> None:
     seen = statuses(100)
     assert any(re.fullmatch(r"  \d+ tokens · held bytes: f0 9f", status) for status in seen)
     for jailed in (r"\n", r"\nU", r"\nUse", r"\nUser"):
@@ -240,12 +240,12 @@ def pauses(monkeypatch: pytest.MonkeyPatch, tokens: int, rate: float) -> list[fl
 
 
 @pytest.mark.parametrize("rate", ["-1", "fast"])
-def test_a_rate_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, rate: str) -> None:
+def test_a_bad_rate_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, rate: str) -> None:
     assert run(monkeypatch, "demo", f"--rate={rate}").status == 2
 
 
 @pytest.mark.parametrize("shown", ["something else", SHOWN[:-1], SHOWN + STOP, DEMO_TEXT])
-def test_a_stream_that_differed_from_the_whole_decode_would_fail(
+def test_a_stream_that_differed_from_the_full_decode_would_fail(
     monkeypatch: pytest.MonkeyPatch, shown: str
 ) -> None:
     monkeypatch.setattr(sys.modules["streamdec.cli.demo"], "_play", lambda *_: shown)

@@ -83,7 +83,7 @@ def test_a_tokenizer_in_place_of_file_gets_a_hint(
     assert result.status == 2
 
 
-def test_a_mark_at_the_beginning_is_no_text(encode: Encoding) -> None:
+def test_a_byte_order_mark_at_the_beginning_is_not_text(encode: Encoding) -> None:
     assert plain_ids(encode("\ufeff" + TEXT)) == [ids_of(TEXT)]
 
 
@@ -122,7 +122,7 @@ def test_bad_rows_are_named_and_left_out(encode: Encoding) -> None:
     ]
 
 
-def test_text_that_is_no_utf_8_is_named(encode: Encoding) -> None:
+def test_text_that_is_not_utf_8_is_named(encode: Encoding) -> None:
     result = encode(b"ab\xe4b")
     assert (result.status, result.out) == (1, "")
     assert "line 1: not UTF-8: byte 0xe4 at position 3" in result.err
@@ -140,7 +140,7 @@ def test_special_tokens_are_parsed_or_text_or_forbidden(encode: Encoding) -> Non
 
 
 @pytest.mark.filterwarnings("default::streamdec.errors.StreamdecWarning")
-def test_what_encodes_is_said(
+def test_the_encoder_is_printed(
     encode: Encoding, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("fastokens")
@@ -167,7 +167,7 @@ def test_an_unknown_mode_is_wrong_usage(encode: Encoding) -> None:
     assert "'rust' is not one of" in result.err
 
 
-def test_decode_takes_what_comes_out() -> None:
+def test_decode_accepts_the_output_of_encode() -> None:
     encoder = command("encode", "--tokenizer", TOKENIZER)
     ids = subprocess.run(encoder, cwd=ROOT, input=TEXT.encode(), capture_output=True, check=True)
     decoder = command("decode", "--tokenizer", TOKENIZER, "--keep-special-tokens")

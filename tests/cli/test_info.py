@@ -46,7 +46,7 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
 
 
-def test_people_read_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_output_describes_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(monkeypatch, "info", TOKENIZER, "--fast=off")
     assert (result.status, result.err) == (0, "")
     told = dict(line.split(maxsplit=1) for line in result.out.splitlines())
@@ -63,7 +63,7 @@ def test_people_read_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fast         off (by --fast)\n" in result.out
 
 
-def test_the_environment_is_told_apart_from_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_the_mode_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "off")
     assert "off (by the environment)" in run(monkeypatch, "info", TOKENIZER).out
     report = json.loads(run(monkeypatch, "info", "--json", "--fast=background", TOKENIZER).out)
@@ -73,7 +73,7 @@ def test_the_environment_is_told_apart_from_the_option(monkeypatch: pytest.Monke
 
 @pytest.mark.filterwarnings("ignore:.*may differ from those of transformers")  # whisper-tiny
 @pytest.mark.parametrize("folder", REAL)
-def test_json_has_what_the_tokenizer_says_of_itself(
+def test_the_json_output_has_the_report_of_the_tokenizer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with warnings.catch_warnings(record=True) as told:
@@ -100,7 +100,7 @@ def test_json_has_what_the_tokenizer_says_of_itself(
     assert facts["report"]["sha256"] == tokenizer.report.sha256
 
 
-def test_what_is_odd_is_said_once_and_with_what_follows(
+def test_a_caveat_is_printed_once_with_its_consequence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data = json.loads(TOKENIZER.read_text("utf-8"))
@@ -126,7 +126,7 @@ def test_what_is_odd_is_said_once_and_with_what_follows(
     assert [caveat["tokens"] for caveat in facts["caveats"]] == [{"üÿ": size}] * 2
 
 
-def test_what_is_not_served_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unsupported_format_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
     result = run(monkeypatch, "info", tmp_path / "x.zip")
     assert (result.status, result.out) == (2, "")
@@ -159,7 +159,7 @@ def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="paths are UTF-8 there")
-def test_a_path_that_is_no_utf_8_and_an_output_that_is_none(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_on_an_ascii_output(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(folder)  # noqa: PTH102 (of bytes)
     (Path(os.fsdecode(folder)) / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())

@@ -76,7 +76,7 @@ def test_wrong_usage_is_status_2(monkeypatch: pytest.MonkeyPatch, arguments: lis
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_the_extra_one_line_says_how_to_get_it(
+def test_without_the_extra_one_line_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("streamdec.cli.")]:
@@ -113,7 +113,7 @@ def test_python_m_streamdec_is_the_command() -> None:
     assert result.returncode == 0
 
 
-def test_a_reader_that_goes_away_ends_the_command_without_a_word(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_silently(tmp_path: Path) -> None:
     ids = tmp_path / "ids"
     ids.write_bytes(b"1 2 3\n" * 100_000)  # more text than a pipe holds
     decode = command("decode", "--tokenizer", TOKENIZER, ids)
@@ -156,7 +156,7 @@ def test_ctrl_c_during_the_start_is_quiet_too(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-"])
-def test_streams_that_were_closed_before_the_start_do_no_harm(redirection: str) -> None:
+def test_closed_standard_streams_are_accepted(redirection: str) -> None:
     decode = command("decode", "--tokenizer", TOKENIZER)
     shell = f"{shlex.join(decode)} {redirection}"
     result = subprocess.run(

@@ -68,7 +68,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) -> None:
+def test_verify_counts_rows_and_prints_errors_on_their_own_lines(rows: Path) -> None:
     told = written("verify", "--tokenizer", TOKENIZER, rows)
     shown, complaint = told.split(f"{rows}: line 3: ")
     assert f"{WIPED}1 row, 0 differing{WIPED}2 rows, 0 differing" in shown
@@ -77,7 +77,7 @@ def test_verify_counts_rows_and_a_complaint_has_a_line_of_its_own(rows: Path) ->
     assert complaint.endswith(f"4 rows, 0 differing{WIPED}")
 
 
-def test_decode_and_encode_tell_their_line(rows: Path, tmp_path: Path) -> None:
+def test_decode_and_encode_show_their_line(rows: Path, tmp_path: Path) -> None:
     decode = written("decode", "--tokenizer", TOKENIZER, rows)
     assert f"{WIPED}line 4{WIPED}" in decode
     (tmp_path / "texts.jsonl").write_text(jsonl("a", "b"), "utf-8")
@@ -85,24 +85,24 @@ def test_decode_and_encode_tell_their_line(rows: Path, tmp_path: Path) -> None:
     assert f"{WIPED}line 1{WIPED}line 2{WIPED}" in encode
 
 
-def test_where_the_output_is_on_the_terminal_there_is_no_other(rows: Path) -> None:
+def test_no_progress_is_shown_if_the_output_is_a_terminal(rows: Path) -> None:
     assert WIPED not in written("decode", "--tokenizer", TOKENIZER, rows, out=True)
 
 
-def test_a_dumb_terminal_has_none(rows: Path) -> None:
+def test_a_dumb_terminal_shows_no_progress(rows: Path) -> None:
     told = written("verify", "--tokenizer", TOKENIZER, rows, environment={"TERM": "dumb"})
     assert "\x1b" not in told
     assert "differing" not in told
     assert "line 3: " in told
 
 
-def test_who_names_no_file_is_told_that_the_terminal_is_read() -> None:
+def test_reading_from_the_terminal_is_announced() -> None:
     told = written("decode", "--tokenizer", TOKENIZER, out=True, typed="20 21\n\x04")
     assert "Reading from the terminal; press Ctrl-D on an empty line to end.\r\n" in told
     assert told.endswith(f"{LIBRARY.decode([20, 21])}\r\n")
 
 
-def test_text_is_utf_8_whatever_the_locale_is() -> None:
+def test_text_is_utf_8_in_any_locale() -> None:
     told = written("demo", "--rate=0", environment={"PYTHONIOENCODING": "ascii"}, out=True)
     assert "\U0001f44b" in told
     assert "Ended by the stop" in told

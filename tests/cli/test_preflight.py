@@ -70,7 +70,7 @@ def informs(parts: Parts) -> None:
 # --- for people -----------------------------------------------------------------------------------
 
 
-def test_people_read_where_engines_stop_and_what_is_wrong(
+def test_the_text_output_has_the_stops_and_the_findings(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = run(monkeypatch, "preflight", folder("kimi", warns))
@@ -97,7 +97,9 @@ def test_people_read_where_engines_stop_and_what_is_wrong(
     assert not any(row != row.rstrip() for row in rows)
 
 
-def test_nothing_wrong_is_said_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_absence_of_findings_is_printed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = run(monkeypatch, "preflight", folder())
     assert result.status == 0
     assert result.out.startswith("model   no findings\n")
@@ -128,7 +130,7 @@ def test_the_engines_are_those_that_are_asked_about(folder: Folder, preflight: C
     assert "    sglang 0.5.10  258  <|im_end|>" in out
 
 
-def test_text_of_strangers_does_nothing_to_a_terminal(folder: Folder, preflight: Command) -> None:
+def test_untrusted_text_cannot_control_the_terminal(folder: Folder, preflight: Command) -> None:
     evil = "\x1b[31m\x07\u202e\u2066</script><script>alert(1)</script>"
 
     def change(parts: Parts) -> None:
@@ -154,7 +156,7 @@ def test_help_has_the_engines(preflight: Command) -> None:
     )
 
 
-def test_much_evidence_is_cut_and_said_to_be() -> None:
+def test_long_evidence_is_cut_with_a_note() -> None:
     many = [Evidence("config.json", f"/{i}") for i in range(9)]
     first = Evidence(value="v" * 500, ids={i: f" {i}" for i in range(10)}, note="seen")
     reference = Reference("vllm", "0.33.0", "a.py")
@@ -231,7 +233,7 @@ def test_wrong_usage_is_status_2(
     assert "Traceback" not in result.err
 
 
-def test_what_is_no_folder_is_status_2_and_the_others_are_told(
+def test_a_missing_folder_is_status_2_and_the_others_are_reported(
     folder: Folder, preflight: Command
 ) -> None:
     path = folder("model", warns)
@@ -259,7 +261,7 @@ def test_json_is_the_report(folder: Folder, preflight: Command) -> None:
     assert several[0] == expected
 
 
-def test_json_is_strict_whatever_a_file_holds(folder: Folder, preflight: Command) -> None:
+def test_json_output_is_strict_for_any_file(folder: Folder, preflight: Command) -> None:
     def change(parts: Parts) -> None:
         parts.generation = None
         text = '{"eos_token_id": NaN, "stop_strings": ["\\ud800", 1e400]}'
@@ -404,7 +406,7 @@ def test_the_line_of_a_pointer(pointer: str, line: int | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "]", "]]},:", '{"a"', '"', "{]}[", '{"a":}', "[,,]"])
-def test_the_line_in_what_is_no_json_is_none_or_one(text: str) -> None:
+def test_the_line_in_a_file_that_is_not_json(text: str) -> None:
     assert line_of_pointer(text, "/a") in (None, 1)
 
 
@@ -413,9 +415,7 @@ def test_the_line_in_what_is_no_json_is_none_or_one(text: str) -> None:
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
 @settings(max_examples=40)
-def test_whatever_was_done_to_a_folder_it_is_shown(
-    name: str, changes: list[tuple[Any, ...]]
-) -> None:
+def test_every_corrupted_folder_is_shown(name: str, changes: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as place:
         made = control(INCIDENTS[name]).write(Path(place))
         for change in changes:

@@ -25,7 +25,7 @@ def test_the_page_is_written_from_the_commands() -> None:
     assert PAGE.text == script["page"](), "run scripts/make_cli_reference.py"
 
 
-def test_it_has_every_command_option_and_status() -> None:
+def test_the_page_has_every_command_option_and_status() -> None:
     context = root_context()
     for name in command_group.COMMANDS:
         assert f"\n### streamdec {name}\n" in PAGE.text

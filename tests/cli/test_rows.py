@@ -53,7 +53,7 @@ reads = st.lists(st.binary(max_size=6) | st.sampled_from([b"12", b"\n", b", ", b
         ("rows.jsonl", "ids", "ids"),
     ],
 )
-def test_the_format_is_said_or_in_the_name(
+def test_the_format_is_given_or_in_the_name(
     tmp_path: Path, name: str, said: InputFormat | None, expected: str
 ) -> None:
     (tmp_path / name).write_bytes(BOM + b"[1]\n")
@@ -63,7 +63,7 @@ def test_the_format_is_said_or_in_the_name(
         assert b"".join(found.chunks) == b"[1]\n"
 
 
-def test_stdin_is_plain_whatever_it_begins_with() -> None:
+def test_stdin_is_plain_text_for_any_first_bytes() -> None:
     found = Input(io.BufferedReader(io.BytesIO(b"[1]")), None, "text")
     assert (found.name, found.format) == ("<stdin>", "text")
 
@@ -112,7 +112,7 @@ def test_less_than_a_byte_order_mark_is_kept(head: bytes) -> None:
     assert b"".join(without_bom(cut)) == head.removeprefix(BOM)
 
 
-def test_words_are_given_as_soon_as_they_are_whole() -> None:
+def test_words_are_yielded_as_soon_as_they_are_complete() -> None:
     taken = []
 
     def arriving() -> Iterator[bytes]:
@@ -127,7 +127,7 @@ def test_words_are_given_as_soon_as_they_are_whole() -> None:
     assert list(words) == [(2, [b"5"]), (2, [b"6"])]
 
 
-def test_a_word_without_end_is_not_kept_whole() -> None:
+def test_an_endless_word_takes_bounded_memory() -> None:
     chunks = (b"7" * 1000 for _ in range(1000))
     ((number, (word,)),) = numbered_words(chunks)
     assert number == 1
@@ -142,7 +142,7 @@ def test_an_id_is_an_integer(word: bytes, token_id: int) -> None:
 @pytest.mark.parametrize(
     "word", [b"x", b"1.0", b"+1", b"1_000", b"--1", b"0x10", b"\xff", "\u0663".encode(), b"1" * 65]
 )
-def test_what_is_no_integer_is_quoted(word: bytes) -> None:
+def test_a_word_that_is_not_an_integer_is_quoted(word: bytes) -> None:
     with pytest.raises(BadInputError, match=r"^'.*' is not a token id; expected an integer"):
         parse_id(word)
 
@@ -217,7 +217,7 @@ NO_LIST = "'token_ids' must be a list of token ids or null"
         (b'["\xe6\xb2"]', IDS, "not UTF-8: byte 0xe6 at position 3"),
     ],
 )
-def test_a_bad_row_says_what_is_wrong(
+def test_the_error_for_a_bad_row_names_the_fault(
     line: bytes, fields: tuple[str, type], complaint: str
 ) -> None:
     with pytest.raises((BadInputError, SourceError)) as caught:

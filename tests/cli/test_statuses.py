@@ -113,21 +113,25 @@ def ended(monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]) ->
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_0(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+def test_status_0_means_success(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
     result = ended(monkeypatch, model, ENDS[name])
     assert (result.status, "Error" in result.err) == (statuses.DONE, False)
     assert result.out
 
 
 @pytest.mark.parametrize("name", NOT_WELL)
-def test_1(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+def test_status_1_means_that_something_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, model: Path, name: str
+) -> None:
     if "--encode" in name:
         pytest.importorskip("fastokens")
     assert ended(monkeypatch, model, NOT_WELL[name]).status == statuses.NOT_ALL_IS_WELL
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_2(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+def test_status_2_means_wrong_usage_or_no_input(
+    monkeypatch: pytest.MonkeyPatch, model: Path, name: str
+) -> None:
     result = ended(monkeypatch, model, NOTHING[name])
     assert (result.status, result.out) == (statuses.CANNOT_BEGIN, "")
     assert "Error: " in result.err or "Usage: " in result.err
@@ -135,7 +139,9 @@ def test_2(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", command_group.COMMANDS)
-def test_130(monkeypatch: pytest.MonkeyPatch, model: Path, name: str) -> None:
+def test_status_130_means_interrupted(
+    monkeypatch: pytest.MonkeyPatch, model: Path, name: str
+) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -162,7 +168,9 @@ class Gone(io.RawIOBase):
     [*OUTPUT.values(), ["--help"], ["--version"], ["verify", "--help"]],
     ids=[*OUTPUT, "help", "version", "help of a command"],
 )
-def test_141(monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]) -> None:
+def test_status_141_means_a_closed_output(
+    monkeypatch: pytest.MonkeyPatch, model: Path, arguments: list[str]
+) -> None:
     if arguments[0] == "chat":
         pytest.importorskip("jinja2")
     monkeypatch.chdir(model)
@@ -194,7 +202,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
     assert done.returncode == statuses.CANNOT_BEGIN
 
 
-def test_help_has_a_line_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_lists_the_statuses(monkeypatch: pytest.MonkeyPatch) -> None:
     told = " ".join(run(monkeypatch, "--help").out.split())
     assert statuses.STATUS_LINE in told
     assert all(f"{status} " in statuses.STATUS_LINE for status in statuses.STATUSES)

@@ -60,7 +60,7 @@ def words(ids: list[int], separator: str = " ") -> str:
         ("'\"%{}", "'\"%{}"),
     ],
 )
-def test_escapes_are_read_and_all_else_is_itself(spelled: str, stop: str) -> None:
+def test_escapes_are_read_and_other_text_is_unchanged(spelled: str, stop: str) -> None:
     assert parse_stop(spelled) == stop
 
 
@@ -85,14 +85,14 @@ def test_every_text_can_be_spelled(stop: str) -> None:
         (r"\x41", r"\x"),
     ],
 )
-def test_another_escape_is_refused(spelled: str, escape: str) -> None:
+def test_another_escape_is_rejected(spelled: str, escape: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_stop(spelled)
     assert str(caught.value).startswith(f"{escape} is not an escape; ")
 
 
 @pytest.mark.parametrize("spelled", [r"\ud83e", r"\udd89\ud83e", r"\ud83ex\udd89", "\udcff"])
-def test_a_lone_surrogate_is_refused(spelled: str) -> None:
+def test_a_lone_surrogate_is_rejected(spelled: str) -> None:
     with pytest.raises(ValueError, match=r"^not Unicode: lone surrogate U\+D"):
         parse_stop(spelled)
 
@@ -144,7 +144,7 @@ def test_a_row_s_own_finish_reason_is_kept_beside_ours(
 
 
 @pytest.mark.parametrize("stop", ["Users", "\nUse", "🦉", "e", "\n", "Use it,\nUsers!\nUser", "zz"])
-def test_the_text_is_the_whole_decode_s_before_the_stop(decode: Decoding, stop: str) -> None:
+def test_the_text_is_the_full_decode_s_before_the_stop(decode: Decoding, stop: str) -> None:
     rows = [IDS, IDS[3:], LIBRARY.encode(DEMO_TEXT).ids]
     result = decode.rows(jsonl(*rows), f"--stop={stop}", "--output=jsonl")
     for ids, got in zip(rows, objects(result), strict=True):
@@ -180,7 +180,7 @@ def ends(decode: Decoding, ids: list[int], *options: str) -> tuple[object, ...]:
     return row["text"], row["finish_reason"], row["stop_reason"], row["unread_tokens"]
 
 
-def test_of_several_stops_the_first_that_is_complete_ends_the_text(decode: Decoding) -> None:
+def test_the_first_complete_of_several_stops_ends_the_text(decode: Decoding) -> None:
     options = [r"--stop=\nUser:", "--stop=!", "--stop=zz"]
     assert ends(decode, IDS, *options)[:3] == ("One. 🦉\nUse it,\nUsers", "stop", "!")
 
@@ -358,7 +358,9 @@ def test_the_last_object_of_a_stream_says_why_it_ended(decode: Decoding) -> None
     assert result.err == ""
 
 
-def test_a_stream_that_ran_out_has_no_reason_and_gives_what_was_withheld(decode: Decoding) -> None:
+def test_a_stream_without_a_stop_has_no_reason_and_outputs_the_withheld_text(
+    decode: Decoding,
+) -> None:
     given = words(LIBRARY.encode("Yes.\nUse").ids)
     assert decode(given, r"--stop=\nUser:") == Run(0, "Yes.\nUse\n", "")
     assert objects(decode(given, r"--stop=\nUser:", "--output=jsonl")) == [
@@ -367,7 +369,7 @@ def test_a_stream_that_ran_out_has_no_reason_and_gives_what_was_withheld(decode:
     ]
 
 
-def test_nothing_but_mistakes_is_nothing_with_stops_too(decode: Decoding) -> None:
+def test_a_stream_of_bad_ids_has_no_text_with_stops_too(decode: Decoding) -> None:
     result = decode("hello\n", "--stop=x", "--output=jsonl")
     assert (result.out, result.status) == ("", 1)
 
@@ -408,7 +410,7 @@ def test_a_live_stream_ends_while_its_input_stays_open(option: str, output: str)
             os.write(process.stdin.fileno(), b"1 ")
 
 
-def test_a_live_stream_goes_on_as_long_as_the_stop_is_not_complete() -> None:
+def test_a_live_stream_continues_until_the_stop_is_complete() -> None:
     count = length_with("\nUser:", IDS)
     process = subprocess.Popen(
         command("decode", "--tokenizer", TOKENIZER, r"--stop=\nUser:"),

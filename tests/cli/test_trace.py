@@ -112,7 +112,7 @@ def test_options_of_the_decoder(trace: Tracing) -> None:
     assert table(trace(end, f"--eos-id={end}"))[0]["finish"] == "stop"
 
 
-def test_stops_are_told_as_what_they_are() -> None:
+def test_each_kind_of_stop_is_named() -> None:
     token = TokenRecord(
         index=3,
         token_id=7,
@@ -133,7 +133,7 @@ def test_stops_are_told_as_what_they_are() -> None:
     assert _cells(replace(stopped, stop_reason=None))[8] == "stop"
 
 
-def test_what_comes_at_the_end(trace: Tracing) -> None:
+def test_the_last_row_has_the_flushed_text(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     rows = table(trace(" ".join(map(str, owl[:-1]))))
     assert (rows[-1]["token"], rows[-1]["output"], rows[-1]["finish"]) == ("end", "'\ufffd'", "")
@@ -146,7 +146,7 @@ def test_ids_in_utf_16(trace: Tracing, tmp_path: Path) -> None:
     assert "ids.txt: the file is UTF-16, which > of Windows PowerShell writes" in result.err
 
 
-def test_what_is_no_id_is_named_and_left_out(trace: Tracing) -> None:
+def test_a_word_that_is_not_an_id_is_named_and_skipped(trace: Tracing) -> None:
     result = trace(f"{IDS[0]} x {IDS[1]}\n9999999999 {IDS[2]}")
     assert result.status == 1
     assert [row["id"] for row in table(result)] == [str(each) for each in IDS[:3]]
@@ -171,9 +171,7 @@ def test_a_row_that_cannot_be_read_is_named_and_the_next_one_is_traced(trace: Tr
 
 
 @pytest.mark.parametrize(("given", "status"), [("", 2), ("\n \n", 2), ("x y", 1), ("[x, 2]\n", 1)])
-def test_where_nothing_can_be_traced_no_verdict_is_given(
-    trace: Tracing, given: str, status: int
-) -> None:
+def test_without_a_traced_row_there_is_no_verdict(trace: Tracing, given: str, status: int) -> None:
     result = trace(given)
     assert (result.status, result.out) == (status, "")
     assert ("no token id to trace\n" in result.err) == (status == 2)
@@ -189,7 +187,7 @@ def test_lines_for_machines(trace: Tracing) -> None:
     assert (tokens[-1]["stop_reason"], end["verdict"]["equal"]) == ("\nUser:", True)
 
 
-def test_the_page(trace: Tracing, tmp_path: Path) -> None:
+def test_html_writes_the_trace_as_a_page(trace: Tracing, tmp_path: Path) -> None:
     file = tmp_path / "owl.html"
     result = trace(WORDS, STOP, "--html", file)
     assert result.status == 0
@@ -248,7 +246,7 @@ def shown_on_a_terminal(columns: int) -> str:
     return everything_shown(written.decode())
 
 
-def test_a_reader_that_goes_away_is_no_trouble() -> None:
+def test_a_closed_pipe_ends_the_trace_silently() -> None:
     with subprocess.Popen(
         command("trace", "--tokenizer", TOKENIZER, "-"),
         cwd=ROOT,
@@ -266,7 +264,7 @@ def test_a_reader_that_goes_away_is_no_trouble() -> None:
         assert process.wait(60) == 141
 
 
-def test_a_tokenizer_that_is_none() -> None:
+def test_a_bad_tokenizer_is_wrong_usage() -> None:
     missing = run_process("trace", "--tokenizer", ROOT / "missing")
     assert missing.returncode == 2
     assert missing.stderr.startswith(b"Error: ")

@@ -132,7 +132,7 @@ def test_plain_ids_are_verified_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (nothing.status, nothing.err.count("is not a token id")) == (1, 1)
 
 
-def test_what_encode_writes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_encode_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = jsonl(*TEXTS).encode()
     for kind, rows in (("ids", 1), ("jsonl", 3)):
         encode = ("encode", "--tokenizer", TOKENIZER, "--input-format=jsonl", "--output", kind)
@@ -172,7 +172,7 @@ def test_a_difference_is_shown_with_the_ids_that_show_it(
     assert "# verdict" in traced.out
 
 
-def test_of_many_differences_the_first_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_of_many_differences_are_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_streams, "DecodeStream", LosesInBatches)
     monkeypatch.setattr(verify_module, "MOST_SHOWN", 2)
     result = verified(monkeypatch, TOKENIZER, stdin=jsonl(*[ROWS[0] * 3] * 5))
@@ -302,7 +302,9 @@ def test_one_encoder_has_nothing_to_compare(
     assert ranks.status == 2
 
 
-def test_without_fastokens_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fastokens_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
     result = run(monkeypatch, "verify", "--encode", "--tokenizer", TOKENIZER, stdin=b"x")
     assert result.status == 2

@@ -41,7 +41,7 @@ def found(seeds: Iterable[int] = range(40)) -> Difference:
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))
-def test_nothing_is_found_where_the_laws_hold(name: str) -> None:
+def test_no_difference_is_found_if_the_laws_hold(name: str) -> None:
     tokenizer = HuggingFaceTokenizer(ZOO[name]())
     chance = random.Random(name)
     tried = Streaming(tokenizer)
@@ -150,7 +150,7 @@ class ForgetsThePrompt(StopSequenceDecoder):
         ("StopSequenceDecoder", SwallowsTheEnd, "StopSequenceDecoder in random batches"),
     ],
 )
-def test_what_is_broken_is_found(
+def test_a_broken_stream_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, broken: type, how: str
 ) -> None:
     monkeypatch.setattr(verify_streams, name, broken)
@@ -175,14 +175,14 @@ def test_the_character_is_the_first_that_differs(
     assert one.options == {"skip_special_tokens": True, "byte_fallback": "eager"}
 
 
-def test_what_is_raised_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_streams, "DecodeStream", Raises)
     one = found()
     assert one.position is None
     assert one.error == "ZeroDivisionError: the fourth"
 
 
-def test_what_is_found_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_streams, "DecodeStream", Raises)
     tried = Streaming(HuggingFaceTokenizer(TOKENIZER))
     one = tried.difference(IDS, random.Random("0"))
@@ -203,7 +203,7 @@ class Crooked(MockTokenizer):
         return text.replace("test token test", "test")
 
 
-def test_the_judge_is_the_tokenizers_own_decode() -> None:
+def test_the_oracle_is_the_tokenizers_own_decode() -> None:
     one = difference(Crooked(), [1, 3, 4, 3, 2])
     assert one is not None
     assert one.position == 11
@@ -216,13 +216,13 @@ class Mute(MockTokenizer):
         return super().decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
-def test_a_judge_that_fails_is_no_difference() -> None:
+def test_an_oracle_that_fails_is_not_a_difference() -> None:
     with pytest.raises(TokenizerLibraryError, match="no voice"):
         difference(Mute(), [1, 3, 4, 3, 2])
 
 
 @pytest.mark.parametrize("bad", [-1, True, "1", 2**32, 1.0, None])
-def test_what_is_no_id_is_refused_with_its_place(bad: object) -> None:
+def test_an_object_that_is_not_an_id_is_rejected_with_its_place(bad: object) -> None:
     with pytest.raises(TokenIdError, match=r"token 2 "):
         difference(MockTokenizer(), [1, 2, bad])
 
@@ -239,7 +239,7 @@ def test_eager_text_of_bad_bytes_is_compared_with_itself(monkeypatch: pytest.Mon
     assert tried.difference(bad, random.Random("0")) is not None
 
 
-def test_eager_text_of_whole_characters_is_judged_by_the_library(
+def test_eager_text_of_whole_characters_is_compared_with_the_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = ZOO["byte_fallback_strip"]()

@@ -97,7 +97,7 @@ def test_any_ids_give_what_decode_gives(name: str) -> None:
         assert given + end_of(stream) == tokenizer.decode(ids, skip_special_tokens=skip)
 
 
-def test_a_run_that_turns_out_bad_stops_their_stream_and_not_ours() -> None:
+def test_an_invalid_run_breaks_their_stream_and_not_ours() -> None:
     """vllm-project/vllm#17448: its stream is begun again then."""
     tokenizer = ZOO["byte_fallback"]()
     names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
@@ -110,7 +110,7 @@ def test_a_run_that_turns_out_bad_stops_their_stream_and_not_ours() -> None:
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_a_prompt_that_ends_within_a_character_is_not_given_out(
+def test_a_prompt_that_ends_inside_a_character_is_not_output(
     tokenizer: Tokenizer, skip: bool
 ) -> None:
     """vllm-project/vllm#48853: their stream takes such a prompt for new text."""
@@ -128,7 +128,7 @@ def test_a_prompt_that_ends_within_a_character_is_not_given_out(
 @pytest.mark.parametrize(
     "ids", [None, [], [0, 1], (0, 1), range(2), np.array([0, 1]), array.array("I", [1]), b"\0"]
 )
-def test_what_a_prompt_may_be(make: Any, tokenizer: Tokenizer, ids: Any) -> None:
+def test_accepted_prompts(make: Any, tokenizer: Tokenizer, ids: Any) -> None:
     for stream in (make(ids), make(ids=ids, skip_special_tokens=True), make(ids, None)):
         assert stream.step(tokenizer, tokenizer.token_to_id("a")) == "a"
 
@@ -150,16 +150,14 @@ def test_what_a_prompt_may_be(make: Any, tokenizer: Tokenizer, ids: Any) -> None
         ((None, "yes"), TypeError),
     ],
 )
-def test_what_a_prompt_may_not_be(
-    make: Any, arguments: tuple[Any, ...], error: type[Exception]
-) -> None:
+def test_rejected_prompts(make: Any, arguments: tuple[Any, ...], error: type[Exception]) -> None:
     """Said at once: in vLLM an error of a later step would end all requests."""
     with pytest.raises(error):
         make(*arguments)
 
 
 @pytest.mark.parametrize("make", BOTH)
-def test_what_a_step_takes(make: Any, tokenizer: Tokenizer) -> None:
+def test_step_accepts_an_id_or_a_list(make: Any, tokenizer: Tokenizer) -> None:
     a, b, emoji = (tokenizer.encode(text).ids for text in ("a", "b", "😀"))
     stream = make()
     assert stream.step(tokenizer, a[0]) == "a"
@@ -176,9 +174,7 @@ def test_what_a_step_takes(make: Any, tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     "value", [-1, 2**32, 2**64, "a", 1.5, None, [-1], [1, "x"], [[1]], {"a": 1}, object()]
 )
-def test_what_a_step_does_not_take_changes_nothing(
-    make: Any, tokenizer: Tokenizer, value: Any
-) -> None:
+def test_a_rejected_argument_changes_nothing(make: Any, tokenizer: Tokenizer, value: Any) -> None:
     """VLLM goes on after a TypeError (vllm-project/vllm#21951)."""
     ids = tokenizer.encode("😀").ids
     stream = make()
@@ -244,7 +240,7 @@ def test_a_tokenizer_is_wrapped_once_and_not_kept(tokenizer: Tokenizer) -> None:
     assert wrapper() is None
 
 
-def test_of_tokenizers_that_tell_the_collector_nothing_few_are_kept(
+def test_few_tokenizers_without_weak_references_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gc, "is_tracked", lambda _: False)
@@ -288,7 +284,7 @@ def test_tokens_that_are_added_between_streams_are_known(tokenizer: Tokenizer, s
     assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == expected
 
 
-def test_a_stream_goes_on_with_a_tokenizer_that_decodes_alike_and_with_no_other(
+def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
     tokenizer: Tokenizer,
 ) -> None:
     ids = tokenizer.encode("😀").ids
@@ -306,7 +302,7 @@ def test_a_stream_goes_on_with_a_tokenizer_that_decodes_alike_and_with_no_other(
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [each for each in BOTH if hasattr(each.values[0], "__copy__")])
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_copy_goes_its_own_way(
+def test_a_copy_is_independent(
     make: Any, copied: Callable[[Any], Any], steps: int, tokenizer: Tokenizer
 ) -> None:
     """Theirs too, since tokenizers 0.23."""
@@ -350,7 +346,7 @@ def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> 
     assert "".join(texts(stream, tokenizer, ids[1:])) == "😀"
 
 
-def test_it_is_the_stream_of_streamdec(tokenizer: Tokenizer) -> None:
+def test_the_patched_class_is_the_compat_stream(tokenizer: Tokenizer) -> None:
     stream = TokenizersDecodeStream(None, True)
     stream.step(tokenizer, 0)
     assert isinstance(stream._stream.tokenizer, HuggingFaceTokenizer)

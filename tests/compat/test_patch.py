@@ -42,7 +42,7 @@ def leaks(tokenizer: Any) -> bool:
     return text != "😀"
 
 
-def test_it_is_found_until_it_is_undone(tokenizer: Tokenizer) -> None:
+def test_the_patched_class_is_used_until_the_patch_is_undone(tokenizer: Tokenizer) -> None:
     patch = patch_decode_stream()
     assert place() is TokenizersDecodeStream
     assert not leaks(tokenizer)
@@ -53,12 +53,12 @@ def test_it_is_found_until_it_is_undone(tokenizer: Tokenizer) -> None:
     assert place() is DecodeStream
 
 
-def test_a_block_undoes_it_whatever_happens() -> None:
+def test_leaving_the_block_undoes_the_patch() -> None:
     with pytest.raises(TypeError, match="Tokenizer"), patch_decode_stream():
         place()().step(None, 1)
 
 
-def test_the_last_of_several_puts_the_librarys_back() -> None:
+def test_undoing_the_last_patch_restores_the_library() -> None:
     first, second, third = (patch_decode_stream() for _ in range(3))
     first.undo()
     first.undo()
@@ -69,7 +69,7 @@ def test_the_last_of_several_puts_the_librarys_back() -> None:
     assert place() is DecodeStream
 
 
-def test_streams_that_were_made_go_on(tokenizer: Tokenizer) -> None:
+def test_existing_streams_continue_after_the_patch_is_undone(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("😀").ids
     with patch_decode_stream():
         stream = place()()
@@ -77,7 +77,7 @@ def test_streams_that_were_made_go_on(tokenizer: Tokenizer) -> None:
     assert [stream.step(tokenizer, token_id) for token_id in ids[1:]][-1] == "😀"
 
 
-def test_many_threads_may_patch() -> None:
+def test_many_threads_can_patch_at_once() -> None:
     wrong: list[Any] = []
 
     def run() -> None:
@@ -113,7 +113,7 @@ def test_ours_over_that_of_fastokens(tokenizer: Tokenizer, monkeypatch: pytest.M
     monkeypatch.undo()
 
 
-def test_what_it_cannot_read_of_fastokens_is_decoded_by_it(
+def test_tokenizers_that_cannot_be_read_are_left_to_fastokens(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shim = _TokenizerShim(tokenizer)
@@ -125,7 +125,7 @@ def test_what_it_cannot_read_of_fastokens_is_decoded_by_it(
         assert stream._stream.tokenizer is shim
 
 
-def test_that_of_fastokens_over_ours_that_is_undone_first(
+def test_the_patch_of_fastokens_over_ours_that_is_undone_first(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays, and what it restores works like the library's."""

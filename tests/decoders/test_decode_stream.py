@@ -33,13 +33,13 @@ def tokenizer() -> MockTokenizer:
 # --- the two verbs --------------------------------------------------------------------------------
 
 
-def test_step_gives_the_text_that_a_token_completes(tokenizer: MockTokenizer) -> None:
+def test_step_returns_the_text_that_a_token_completes(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer)
     texts = [stream.step(token_id) for token_id in (A, LEAD, SPECIAL, REST, BAD)]
     assert texts == ["a", "", "", "你", "\ufffd"]
 
 
-def test_flush_gives_what_was_withheld_once(tokenizer: MockTokenizer) -> None:
+def test_flush_returns_the_withheld_text_once(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer)
     stream.step_batch([A, LEAD])
     assert (stream.flush(), stream.flush()) == ("\ufffd", "")
@@ -50,13 +50,13 @@ def test_flush_gives_what_was_withheld_once(tokenizer: MockTokenizer) -> None:
         stream.step(A)
 
 
-def test_step_batch_gives_one_text_for_each_token(tokenizer: MockTokenizer) -> None:
+def test_step_batch_returns_one_text_for_each_token(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer)
     assert stream.step_batch([]) == []
     assert stream.step_batch(iter([A, LEAD, REST])) == ["a", "", "你"]
 
 
-def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> None:
+def test_an_error_has_the_text_that_the_call_decoded(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, unknown_ids="error")
     with pytest.raises(TokenIdError) as raised:
         stream.step_batch([A, LEAD, UNKNOWN, REST])
@@ -69,7 +69,7 @@ def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> Non
         stream.step_batch(None)  # type: ignore[arg-type]
 
 
-def test_a_step_alone_has_no_chunk_on_its_error(tokenizer: MockTokenizer) -> None:
+def test_the_error_of_a_single_step_has_no_chunk(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TokenIdError) as raised:
         DecodeStream(tokenizer).step(-1)
     assert raised.value.chunk is None
@@ -87,7 +87,9 @@ def test_integers_of_numpy_are_token_ids(tokenizer: MockTokenizer) -> None:
 
 
 @pytest.mark.parametrize("bad", [True, 1.0, "1", None, np.bool_(1)])
-def test_what_is_no_id_names_its_place(tokenizer: MockTokenizer, bad: Any) -> None:
+def test_an_object_that_is_not_an_id_is_named_with_its_place(
+    tokenizer: MockTokenizer, bad: Any
+) -> None:
     stream = DecodeStream(tokenizer)
     stream.step(A)
     with pytest.raises(TokenIdError, match="token 1 is") as raised:
@@ -110,7 +112,7 @@ def test_what_is_no_id_names_its_place(tokenizer: MockTokenizer, bad: Any) -> No
         ({"max_tokens": 3}, TypeError),
     ],
 )
-def test_an_option_that_is_none_is_refused(
+def test_an_unknown_value_of_an_option_is_rejected(
     tokenizer: MockTokenizer, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=next(iter(options))):
@@ -125,18 +127,18 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
-def test_a_step_with_two_ids_is_refused_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
+def test_a_step_with_two_ids_is_rejected_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TypeError, match=r"^step\(\) takes "):
         DecodeStream(tokenizer).step(LEAD, SPECIAL)  # type: ignore[call-arg]
 
 
-def test_specials_are_shown_if_asked_for(tokenizer: MockTokenizer) -> None:
+def test_special_tokens_are_output_if_asked_for(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, skip_special_tokens=False)
     assert stream.step_batch([LEAD, SPECIAL]) == ["", "\ufffd<s>"]
     assert stream.options["skip_special_tokens"] is False
 
 
-def test_unknown_ids_give_nothing_or_a_replacement_and_are_counted(
+def test_unknown_ids_are_skipped_or_replaced_and_counted(
     tokenizer: MockTokenizer,
 ) -> None:
     for unknown_ids, texts in (
@@ -186,7 +188,9 @@ def test_clean_up_withholds_a_space_that_may_vanish(tokenizer: MockTokenizer) ->
 # --- prompts --------------------------------------------------------------------------------------
 
 
-def test_a_prompt_is_not_given_but_what_it_began_is(tokenizer: MockTokenizer) -> None:
+def test_a_character_that_the_prompt_began_is_output_and_the_prompt_is_not(
+    tokenizer: MockTokenizer,
+) -> None:
     stream = DecodeStream(tokenizer, [A, B, LEAD])
     assert stream.held == b"\xe4"
     assert (stream.num_prompt_tokens, stream.num_tokens) == (3, 0)
@@ -204,6 +208,11 @@ def test_after_a_prompt_the_first_token_is_not_the_first() -> None:
 def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prompt: Any) -> None:
     with pytest.raises(TokenIdError, match="prompt token"):
         DecodeStream(tokenizer, prompt)
+
+
+def test_the_error_for_a_prompt_of_lists_says_to_pass_one_list(tokenizer: MockTokenizer) -> None:
+    with pytest.raises(TokenIdError, match="Pass the ids of the prompt as one flat list"):
+        DecodeStream(tokenizer, [[0, 1]])  # type: ignore[list-item]
 
 
 def test_a_prompt_of_any_kind_is_taken(tokenizer: MockTokenizer) -> None:
@@ -240,7 +249,7 @@ def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(
 # --- counting -------------------------------------------------------------------------------------
 
 
-def test_num_tokens_is_right_beyond_the_chain_of_ticks(tokenizer: MockTokenizer) -> None:
+def test_num_tokens_is_right_after_many_full_tallies(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, [A] * 7)
     for count in range(1, 2 * TICKS + 3):
         stream.step(A)
@@ -283,19 +292,19 @@ def test_step_bytes_gives_the_raw_bytes_of_each_token(tokenizer: MockTokenizer) 
     assert raw(DecodeStream(tokenizer), [A, LEAD, A, REST]) == b"a\xe4a\xbd\xa0"
 
 
-def test_of_a_prompts_character_only_the_generated_bytes_come(tokenizer: MockTokenizer) -> None:
+def test_step_bytes_leaves_out_the_prompts_bytes_of_a_character(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, [LEAD])
     assert stream.step_bytes(REST) == b"\xbd\xa0"
     assert raw(DecodeStream(tokenizer, [LEAD]), []) == b""
 
 
-def test_of_a_prompts_open_run_the_unfinished_character_comes_whole() -> None:
+def test_step_bytes_has_all_bytes_of_a_character_in_the_prompts_open_run() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9"], (), "byte_fallback")
     stream = DecodeStream(tokenizer, [0, 1, 2, 1], byte_fallback="exact")
     assert [stream.step_bytes(2), stream.step_bytes(0)] == [b"", b"\xc3\xa9a"]
 
 
-def test_bytes_that_a_machine_withheld_come_out_at_the_end() -> None:
+def test_flush_bytes_returns_the_bytes_of_an_open_run() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
     exact = DecodeStream(tokenizer, byte_fallback="exact")
     assert raw(exact, [3, 0, 1, 2]) == b"a\xe4\xbd\xa0"
@@ -312,7 +321,7 @@ def test_bytes_and_text_may_be_mixed(tokenizer: MockTokenizer) -> None:
 # --- spans ----------------------------------------------------------------------------------------
 
 
-def test_spans_are_drained(tokenizer: MockTokenizer) -> None:
+def test_take_spans_returns_each_span_once(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, spans=True)
     stream.step_batch([A, LEAD])
     assert [span.token_index for span in stream.take_spans()] == [0]
@@ -323,12 +332,12 @@ def test_spans_are_drained(tokenizer: MockTokenizer) -> None:
         DecodeStream(tokenizer).take_spans()
 
 
-def test_spans_of_rewritten_text_are_refused(tokenizer: MockTokenizer) -> None:
+def test_spans_of_replaced_text_raise(tokenizer: MockTokenizer) -> None:
     with pytest.raises(ValueError, match="clean-up"):
         DecodeStream(tokenizer, spans=True, clean_up_tokenization_spaces=True)
 
 
-def test_a_stream_that_notes_says_the_same(tokenizer: MockTokenizer) -> None:
+def test_a_stream_with_spans_has_the_same_text(tokenizer: MockTokenizer) -> None:
     noting = DecodeStream(tokenizer, spans=True)
     assert isinstance(noting, DecodeStream)
     assert noting.step_batch([A, LEAD, REST]) == ["a", "", "你"]
@@ -339,7 +348,7 @@ class Own(DecodeStream):
     """A subclass of somebody else's."""
 
 
-def test_subclasses_stream_and_note(tokenizer: MockTokenizer) -> None:
+def test_a_subclass_can_have_spans(tokenizer: MockTokenizer) -> None:
     stream = Own(tokenizer, spans=True)
     assert stream.step_batch([A, B]) == ["a", " b"]
     for other in (stream.fork(), Own.restore(tokenizer, stream.snapshot())):
@@ -361,7 +370,7 @@ def test_lists_call_the_step_of_a_subclass(tokenizer: MockTokenizer) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_the_class_of_a_stream_that_notes_restores_too(
+def test_snapshots_with_and_without_spans_have_one_class(
     tokenizer: MockTokenizer, noted: bool
 ) -> None:
     noting = DecodeStream(tokenizer, spans=True)
@@ -372,7 +381,7 @@ def test_the_class_of_a_stream_that_notes_restores_too(
 # --- copies ---------------------------------------------------------------------------------------
 
 
-def test_reset_goes_back_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> None:
+def test_reset_returns_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, [A, LEAD])
     for flushed in (False, True):
         stream.step_batch([REST, UNKNOWN])
@@ -385,7 +394,7 @@ def test_reset_goes_back_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> N
 
 
 @pytest.mark.parametrize("fork", [DecodeStream.fork, copy.copy, copy.deepcopy])
-def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
+def test_a_fork_is_independent(tokenizer: MockTokenizer, fork: Any) -> None:
     stream = DecodeStream(tokenizer, spans=True)
     stream.step_batch([A, LEAD, UNKNOWN])
     other = fork(stream)
@@ -403,7 +412,7 @@ def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
 # --- what may be asked ----------------------------------------------------------------------------
 
 
-def test_it_knows_its_tokenizer_route_and_options(tokenizer: MockTokenizer) -> None:
+def test_a_stream_has_its_tokenizer_route_and_options(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer, unknown_ids="replace")
     assert stream.tokenizer is tokenizer
     assert stream.route == "bytes"
@@ -417,7 +426,7 @@ def test_it_knows_its_tokenizer_route_and_options(tokenizer: MockTokenizer) -> N
     assert stream.options["unknown_ids"] == "replace"
 
 
-def test_its_repr_says_where_it_stands(tokenizer: MockTokenizer) -> None:
+def test_the_repr_of_a_stream_has_its_state(tokenizer: MockTokenizer) -> None:
     stream = DecodeStream(tokenizer)
     stream.step_batch([A, LEAD])
     assert repr(stream) == r"<DecodeStream 2 tokens, route 'bytes', held b'\xe4', jailed ''>"
@@ -425,7 +434,7 @@ def test_its_repr_says_where_it_stands(tokenizer: MockTokenizer) -> None:
     assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', finished (length)>"
 
 
-def test_a_stream_that_notes_looks_like_any_other(tokenizer: MockTokenizer) -> None:
+def test_spans_do_not_change_the_repr(tokenizer: MockTokenizer) -> None:
     plain, noting = DecodeStream(tokenizer), DecodeStream(tokenizer, spans=True)
     assert repr(noting) == repr(plain)
 

@@ -117,7 +117,9 @@ def seen(stream: DecodeStream | StopSequenceDecoder) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_stops_both_give_the_same_at_every_token(kind: str, flags: dict[str, Any]) -> None:
+def test_without_stops_both_classes_output_the_same_at_every_token(
+    kind: str, flags: dict[str, Any]
+) -> None:
     rule, options = KINDS[kind]
     tokenizer, chooser = tokenizer_of(rule), random.Random(kind)
     for _ in range(8):
@@ -208,7 +210,7 @@ def test_spans_with_stops_are_those_without_cut_at_the_stop(kind: str, hidden: b
     assert num_stopped > 10
 
 
-def test_a_span_waits_for_the_end_of_its_jail() -> None:
+def test_a_span_of_jailed_text_is_available_when_the_text_is_output() -> None:
     tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"ed", b"er:"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions("\nUser:"), spans=True)
     counts = []
@@ -244,7 +246,7 @@ def taken_at_the_end(kind: str) -> list[Any]:
 
 @pytest.mark.parametrize("place", range(6))
 @pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
-def test_each_span_is_taken_once_though_a_sequence_is_cut(kind: str, place: int) -> None:
+def test_each_span_is_taken_once_although_a_sequence_is_cut(kind: str, place: int) -> None:
     """At any place, also if the stream is moved after it."""
     expected = taken_at_the_end(kind)
     assert [span.token_index for span in expected] == [0, 1, 2, 3, 4]
@@ -261,7 +263,7 @@ def test_each_span_is_taken_once_though_a_sequence_is_cut(kind: str, place: int)
 
 
 @pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
-def test_forks_within_a_sequence_record_alone(kind: str) -> None:
+def test_forks_within_a_sequence_record_independently(kind: str) -> None:
     decoder, ids = span_streams(kind)
     decoder.step_batch(ids[:4])
     forks = [decoder.fork() for _ in range(3)]
@@ -299,7 +301,7 @@ def text_of(out: Any) -> str:
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_release_outputs_an_unfinished_character_and_the_stream_goes_on(place: int) -> None:
+def test_release_outputs_an_unfinished_character_and_the_stream_continues(place: int) -> None:
     stream = machines()[place]
     assert stream.feed([A, LEAD]).text == "a"
     assert text_of(stream.release()) == "\ufffd"

@@ -112,7 +112,7 @@ def cut(ids: Sequence[int], data: st.DataObject) -> list[list[int]]:
 
 
 @given(ids=token_ids, sections=definitions, stops=conditions)
-def test_after_each_token_all_is_output_that_can_be_no_marker(
+def test_after_each_token_all_text_is_output_that_cannot_become_a_marker(
     ids: list[int], sections: dict[str, Any], stops: StopConditions
 ) -> None:
     decoder = SectionDecoder(TOKENIZER, stops, sections=sections)
@@ -234,7 +234,7 @@ def test_a_character_that_an_id_finds_unfinished_is_text_before_it(
     assert pieces_of([*map(decoder.step, ids), decoder.flush()]) == expected
 
 
-def test_withheld_text_before_an_id_is_before_it_also_if_an_end_would_be_a_stop() -> None:
+def test_withheld_text_before_a_marker_id_belongs_before_it_even_if_flush_would_stop() -> None:
     decoder = SectionDecoder(BYTES, StopConditions("a\ufffd"), sections={"r": (4, 0)})
     chunks = [decoder.step(each) for each in (3, 5, 4, 6, 3)]
     assert pieces_of([*chunks, decoder.flush()]) == [(None, "aé"), ("r", "a")]
@@ -277,7 +277,7 @@ def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_charact
 
 
 @pytest.mark.parametrize("restores", [False, True])
-def test_a_character_after_a_release_is_no_part_of_a_marker_before_it(restores: bool) -> None:
+def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
     tokenizer = Windowed(FALLBACK)
     decoder = SectionDecoder(tokenizer, sections={"r": (4, 9)})
     chunks = []
@@ -335,7 +335,7 @@ def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
     assert SectionDecoder.restore(TOKENIZER, snapshot).section == decoder.section == "r"
 
 
-def test_withheld_says_how_old_the_tail_is() -> None:
+def test_withheld_counts_the_age_of_the_tail() -> None:
     decoder = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")})
     ages = []
     for token_id in (3, 3, 3, 3, 5, 3):
@@ -441,7 +441,9 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         (SectionDecoder, {"keep_markers": 1}, "keep_markers must be True or False, not 1"),
     ],
 )
-def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], message: str) -> None:
+def test_the_errors_for_bad_options_say_what_to_write(
+    kind: Any, option: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         kind(TOKENIZER, sections=ONE, **option)
 
@@ -470,7 +472,7 @@ def test_bad_options_say_what_to_write(kind: Any, option: dict[str, Any], messag
         {"more": 1},
     ],
 )
-def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
+def test_hostile_snapshots_are_rejected(change: dict[str, Any]) -> None:
     decoder = SectionDecoder(TOKENIZER, sections=ONE)
     decoder.step_batch([3, 4, 8])
     snapshot = decoder.snapshot()
@@ -501,7 +503,7 @@ def test_hostile_snapshots_are_refused(change: dict[str, Any]) -> None:
         ("marker", 1),
     ],
 )
-def test_hostile_ids_in_a_snapshot_are_refused(field: str, value: Any) -> None:
+def test_hostile_ids_in_a_snapshot_are_rejected(field: str, value: Any) -> None:
     decoder = SectionDecoder(TOKENIZER, StopConditions("a<t>b"), sections=IDS)
     decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
     snapshot = decoder.snapshot()

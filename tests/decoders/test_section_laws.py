@@ -169,7 +169,7 @@ def draw_sections(rng: random.Random, table: TokenTable, situation: Situation) -
 @pytest.mark.filterwarnings("ignore:sections. the marker")  # a part of it is skipped
 @given(st.integers(0, 2**64))
 @settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
-def test_sections_are_what_law_19_says(seed: int) -> None:
+def test_sections_follow_law_19(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(20):
         check_case(rng)

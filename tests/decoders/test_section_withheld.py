@@ -38,7 +38,7 @@ def test_a_marker_may_continue_in_what_a_stop_withholds() -> None:
     assert shown(decoder, A, B, Z) == [*begun, ([(None, "a")], "")]
 
 
-def test_what_comes_before_a_marker_that_a_stop_withholds_is_output() -> None:
+def test_text_before_a_marker_that_a_stop_withholds_is_output() -> None:
     decoder = decoder_of(("xq", "q"), ("ab", "cd"), stop="abz")
     assert shown(decoder, X, AB, X) == [([], "x"), ([(None, "x")], "ab"), ([("r", "x")], "")]
 
@@ -69,7 +69,7 @@ def test_the_ids_after_the_end_are_counted(size: int) -> None:
     assert decoder.step_batch(ids).unread_tokens == plain.step_batch(ids).unread_tokens
 
 
-def test_whether_anything_is_withheld() -> None:
+def test_withholds_says_whether_anything_is_withheld() -> None:
     decoder = decoder_of(("ab", "cd"), stop="z")
     found = [decoder.withholds]
     counted = [decoder.num_characters]

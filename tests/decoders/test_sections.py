@@ -51,7 +51,9 @@ def text_of(conditions: StopConditions, prompt: list[int], ids: list[int]) -> st
         ([], ()),
     ],
 )
-def test_one_pair_or_a_list_of_pairs(given: Any, pairs: tuple[tuple[object, object], ...]) -> None:
+def test_a_section_is_one_pair_or_a_list_of_pairs(
+    given: Any, pairs: tuple[tuple[object, object], ...]
+) -> None:
     made = StopConditions("x", ignore_stops_between=given)
     assert made.ignore_stops_between == pairs
     assert StopConditions.from_json(json.loads(json.dumps(made.to_json()))) == made

@@ -31,7 +31,7 @@ def test_the_first_ids_are_part_of_the_text(tokenizer: MockTokenizer) -> None:
     assert sequence.route == "bytes"
 
 
-def test_appending_gives_the_text_that_is_completed(tokenizer: MockTokenizer) -> None:
+def test_append_token_returns_the_completed_text(tokenizer: MockTokenizer) -> None:
     sequence = Sequence(tokenizer)
     assert sequence.append_token(np.int64(LEAD)) == ""
     assert sequence.append_token(REST) == "你"
@@ -74,7 +74,7 @@ def test_after_an_error_the_ids_before_it_are_part_of_the_sequence(
     assert sequence.token_ids == [A, B]
 
 
-def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> None:
+def test_an_error_has_the_text_that_the_call_decoded(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TokenIdError) as raised:
         Sequence(tokenizer, [B]).append_tokens([A, -1])
     assert raised.value.chunk is not None
@@ -84,7 +84,7 @@ def test_an_error_has_what_the_call_had_decoded(tokenizer: MockTokenizer) -> Non
 # --- cutting back ---------------------------------------------------------------------------------
 
 
-def test_truncate_forgets_what_came_after(tokenizer: MockTokenizer) -> None:
+def test_truncate_undoes_the_removed_tokens(tokenizer: MockTokenizer) -> None:
     sequence = Sequence(tokenizer, [A, LEAD, REST, B])
     sequence.truncate(4)
     assert sequence.text == "a你 b"
@@ -107,7 +107,7 @@ def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTo
         assert sequence.prefix_offset == fresh.prefix_offset
 
 
-def test_truncate_far_from_the_beginning_is_as_if_no_others_had_come(
+def test_truncate_far_from_the_beginning_equals_a_new_sequence(
     tokenizer: MockTokenizer,
 ) -> None:
     ids = [A, B, LEAD, SPECIAL, REST, UNKNOWN, SPECIAL] * 100
@@ -147,7 +147,7 @@ def test_truncate_on_the_windowed_route(name: str) -> None:
     ("length", "error"),
     [(-1, ValueError), (3, ValueError), (1.0, TypeError), (True, TypeError), (None, TypeError)],
 )
-def test_truncate_refuses_what_is_no_length(
+def test_truncate_rejects_bad_lengths(
     tokenizer: MockTokenizer, length: Any, error: type[Exception]
 ) -> None:
     sequence = Sequence(tokenizer, [A, B])
@@ -160,7 +160,7 @@ def test_truncate_refuses_what_is_no_length(
 
 
 @pytest.mark.parametrize("fork", [Sequence.fork, copy.copy, copy.deepcopy])
-def test_a_fork_goes_on_alone(tokenizer: MockTokenizer, fork: Any) -> None:
+def test_a_fork_is_independent(tokenizer: MockTokenizer, fork: Any) -> None:
     sequence = Sequence(tokenizer, [A, LEAD])
     other = fork(sequence)
     other.append_token(REST)
@@ -179,7 +179,7 @@ def test_a_snapshot_is_json_and_restores(tokenizer: MockTokenizer) -> None:
     assert snapshot["token_ids"] == [A, LEAD, 77]
 
 
-def test_a_snapshot_of_something_else_is_refused(tokenizer: MockTokenizer) -> None:
+def test_the_snapshot_of_another_class_is_rejected(tokenizer: MockTokenizer) -> None:
     sequence = Sequence(tokenizer, [A])
     snapshot = sequence.snapshot()
     with pytest.raises(SnapshotError, match="of an unknown class: 'stop_sequence'"):
@@ -196,7 +196,7 @@ def test_a_snapshot_of_something_else_is_refused(tokenizer: MockTokenizer) -> No
             Sequence.restore(tokenizer, nothing)  # type: ignore[arg-type]
 
 
-def test_a_snapshot_of_a_decode_stream_is_no_sequence(tokenizer: MockTokenizer) -> None:
+def test_the_snapshot_of_a_decode_stream_is_rejected(tokenizer: MockTokenizer) -> None:
     snapshot = Sequence(tokenizer).stream.snapshot()
     with pytest.raises(SnapshotError, match="the snapshot is of a DecodeStream"):
         Sequence.restore(tokenizer, snapshot)
@@ -220,13 +220,15 @@ TAKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", [*FOREIGN, *TAKEN])
-def test_what_no_sequence_has_in_its_snapshot_is_refused(
+def test_a_malformed_snapshot_of_a_sequence_is_rejected(
     tokenizer: MockTokenizer, change: dict[str, Any]
 ) -> None:
     with pytest.raises(SnapshotError):
         Sequence.restore(tokenizer, Sequence(tokenizer, [A]).snapshot() | change)
 
 
-def test_its_repr_shows_its_length_and_the_end_of_its_text(tokenizer: MockTokenizer) -> None:
+def test_the_repr_of_a_sequence_has_its_length_and_the_end_of_its_text(
+    tokenizer: MockTokenizer,
+) -> None:
     assert repr(Sequence(tokenizer, [A, B])) == "<Sequence 2 tokens, 'a b'>"
     assert len(repr(Sequence(tokenizer, [A] * 1000))) < 80

@@ -31,7 +31,7 @@ def test_there_is_an_old_snapshot_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_old_snapshot_restores_and_says_what_it_said(name: str) -> None:
+def test_an_old_snapshot_restores_to_the_same_stream(name: str) -> None:
     kind, old = KINDS[name], OLD[name]
     stream = DecodeStream.restore(kind.tokenizer, old["snapshot"])
     assert stream.num_tokens == len(kind.before)
@@ -99,7 +99,7 @@ def test_another_tokenizer_is_named() -> None:
     assert another.fingerprint in str(raised.value)
 
 
-def test_an_equal_tokenizer_will_do() -> None:
+def test_an_equal_tokenizer_is_accepted() -> None:
     twin = MockTokenizer.from_tokens(BYTES, special_ids=[5])
     stream = DecodeStream.restore(twin, OLD["inside a character"]["snapshot"])
     assert stream.tokenizer is twin
@@ -134,7 +134,7 @@ def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
 # --- fingerprints ---------------------------------------------------------------------------------
 
 
-def test_small_tokenizers_that_differ_in_one_id_are_told_apart() -> None:
+def test_small_tokenizers_that_differ_in_one_id_have_other_fingerprints() -> None:
     class Other(Windowed):
         __qualname__ = Windowed.__qualname__
 
@@ -145,14 +145,14 @@ def test_small_tokenizers_that_differ_in_one_id_are_told_apart() -> None:
     assert snapshots.fingerprint(Windowed()) != snapshots.fingerprint(Other())
 
 
-def test_a_fingerprint_is_the_tokenizers_own_or_told_from_what_it_decodes() -> None:
+def test_a_fingerprint_is_the_tokenizers_own_or_made_from_its_decode() -> None:
     assert snapshots.fingerprint(RAW) == RAW.fingerprint
     digits = snapshots.fingerprint(Windowed())
     assert digits == snapshots.fingerprint(Windowed())
     assert len(digits) == 16
 
 
-def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
+def test_tokenizers_that_differ_only_in_later_ids_have_other_fingerprints() -> None:
     class Later:
         def __init__(self, word: str) -> None:
             self.word = word
@@ -163,7 +163,7 @@ def test_tokenizers_that_differ_in_later_ids_only_are_told_apart() -> None:
     assert snapshots.fingerprint(Later("one")) != snapshots.fingerprint(Later("other"))
 
 
-def test_a_raw_tokenizer_that_panics_has_a_fingerprint_all_the_same() -> None:
+def test_a_raw_tokenizer_that_panics_has_a_fingerprint() -> None:
     assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
 
 
@@ -210,7 +210,7 @@ def mutants(draw: st.DrawFn, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 @given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
 @pytest.mark.parametrize("name", KINDS)
-def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:
     tokenizer = KINDS[name].tokenizer
@@ -239,7 +239,7 @@ def explained(held: bytes, ids: list[int], options: dict[str, Any]) -> str:
 
 
 @given(snapshot=st.dictionaries(st.one_of(texts, numbers, st.none()), values, max_size=4))
-def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any]) -> None:
+def test_any_mapping_restores_or_raises_snapshot_error(snapshot: dict[Any, Any]) -> None:
     head = {key: OLD["fresh"]["snapshot"][key] for key in ("format", "machine", "tokenizer")}
     refused(snapshot)
     if snapshot.keys() - DecodeStream(RAW).snapshot().keys() - {"options"}:
@@ -247,7 +247,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[Any, Any])
 
 
 @pytest.mark.parametrize("snapshot", [None, 3, "{}", b"{}", [], [("format", 1)], object()])
-def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
+def test_an_object_that_is_not_a_mapping_is_rejected(snapshot: object) -> None:
     assert "a snapshot must be a dict" in refused(snapshot)
 
 
@@ -275,7 +275,7 @@ def test_what_is_no_mapping_is_refused(snapshot: object) -> None:
         (7, 7),
     ],
 )
-def test_a_field_that_cannot_be_right_is_refused(field: Any, value: object) -> None:
+def test_a_field_that_cannot_be_right_is_rejected(field: Any, value: object) -> None:
     assert refused(DecodeStream(RAW).snapshot() | {field: value})
 
 
@@ -290,7 +290,7 @@ FIELDS = ["format", "machine", "tokenizer", "num_tokens", "end", "state", "spans
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_deep_value_is_refused(field: str) -> None:
+def test_a_deep_value_is_rejected(field: str) -> None:
     """900 is what ``json.loads`` lets through in 3.11."""
     for depth in (100, 600, 900, 5000):
         deep: Any = nested(depth)
@@ -299,11 +299,11 @@ def test_a_deep_value_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["format", "machine", "tokenizer"])
-def test_a_number_too_long_to_print_is_refused(field: str) -> None:
+def test_a_number_too_long_to_print_is_rejected(field: str) -> None:
     assert refused(DecodeStream(RAW).snapshot() | {field: 10**5000})
 
 
-def test_options_that_the_route_cannot_honour_are_refused() -> None:
+def test_options_that_the_route_cannot_honour_are_rejected() -> None:
     for options in (
         {"byte_fallback": "exact"},
         {"unknown_ids": "replace"},
@@ -313,7 +313,7 @@ def test_options_that_the_route_cannot_honour_are_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"tail": "e4bda0"}, {"tail": "e4"}, {"more": 1}])
-def test_spans_that_are_not_of_this_stream_are_refused(change: dict[str, Any]) -> None:
+def test_spans_that_are_not_of_this_stream_are_rejected(change: dict[str, Any]) -> None:
     snapshot = DecodeStream(RAW, spans=True).snapshot()
     assert refused(snapshot | {"spans": snapshot["spans"] | change})
 
@@ -345,7 +345,7 @@ def test_spans_are_integers(field: str, row: int | None, place: int) -> None:
 
 @pytest.mark.parametrize("field", ["at", "open", "settled"])
 @pytest.mark.parametrize("change", [[1], []])
-def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
+def test_spans_have_a_fixed_number_of_integers(field: str, change: list[int]) -> None:
     snapshot = with_spans()
     numbers = snapshot["spans"][field]
     row = numbers if field == "at" else numbers[0]
@@ -380,7 +380,7 @@ def test_spans_have_so_many_integers(field: str, change: list[int]) -> None:
         {"open": [SPANS["open"][0], [2, 2, 2**40, -1, -1, -1, -1]]},
     ],
 )
-def test_spans_that_no_stream_of_this_length_has_are_refused(change: dict[str, Any]) -> None:
+def test_spans_that_no_stream_of_this_length_has_are_rejected(change: dict[str, Any]) -> None:
     snapshot = with_spans()
     assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
     snapshot["spans"] |= change

@@ -160,7 +160,7 @@ def test_a_snapshot_between_any_two_tokens(case: Case) -> None:
         check(case, other, text + fed(other, [case.ids[place:]]))
 
 
-def test_the_rows_are_there() -> None:
+def test_the_stop_cases_have_rows() -> None:
     """Each row of the shared folder is among ours, and says the same."""
     ours = {case.name: case for case in ROWS}
     assert len(ours) >= 81

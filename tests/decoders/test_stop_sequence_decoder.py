@@ -47,7 +47,7 @@ def test_an_unknown_option_says_what_to_write_instead(name: str, advice: str) ->
     assert str(caught.value) == f"StopSequenceDecoder has no option {name!r}; {advice}"
 
 
-def test_what_a_jail_gave_out_is_not_cut_again_when_a_hidden_sequence_ends_the_stream() -> None:
+def test_released_jailed_text_is_not_cut_by_a_hidden_sequence() -> None:
     conditions = StopConditions(stop="abaa", stop_token_sequences=[[2, 3]])
     decoder = decoder_of([b"a", b"ba", b"b", b"<s>"], conditions, [3])
     assert [decoder.step(token_id).text for token_id in (0, 1, 2, 3)] == ["", "", "ab", "a"]
@@ -65,7 +65,7 @@ def test_withheld_counts_from_the_token_that_a_sequence_begins_with() -> None:
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 2, 3], [0, 1, 3, 4]])
-def test_a_shown_sequence_begins_after_the_character_that_it_breaks(ids: list[int]) -> None:
+def test_a_visible_sequence_begins_after_the_character_that_it_breaks(ids: list[int]) -> None:
     conditions = StopConditions(stop_token_sequences=[ids[2:]], include_stop_str_in_output=True)
     decoder = decoder_of([b"a", b"-\xe4", b"", b"<s>", b"x"], conditions)
     text = "".join(decoder.step(token_id).text for token_id in ids)
@@ -74,7 +74,7 @@ def test_a_shown_sequence_begins_after_the_character_that_it_breaks(ids: list[in
     assert decoder.match.end == len(text)
 
 
-def test_a_shown_sequence_begins_after_a_character_that_its_first_token_only_breaks() -> None:
+def test_a_visible_sequence_begins_after_a_character_that_its_first_token_breaks() -> None:
     conditions = StopConditions(stop_token_sequences=[[0, 1]], include_stop_str_in_output=True)
     decoder = decoder_of([b"\xe4", b"x"], conditions)
     assert [decoder.step(token_id).text for token_id in (0, 0, 1)] == ["", "\ufffd", "\ufffdx"]
@@ -82,7 +82,7 @@ def test_a_shown_sequence_begins_after_a_character_that_its_first_token_only_bre
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
-def test_a_shown_sequence_within_a_run_begins_with_the_token_of_its_first_character() -> None:
+def test_a_visible_sequence_within_a_run_begins_with_the_token_of_its_first_character() -> None:
     pieces = [b"b", b"<0xE4>", b"<0xBD>", b"<0xA0>", b"a"]
     tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
     conditions = StopConditions(stop_token_sequences=[[2, 3, 4]], include_stop_str_in_output=True)
@@ -92,7 +92,7 @@ def test_a_shown_sequence_within_a_run_begins_with_the_token_of_its_first_charac
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
-def test_output_is_what_the_tokens_before_each_possible_sequence_give() -> None:
+def test_only_text_of_the_tokens_before_each_possible_sequence_is_output() -> None:
     """Byte 3 makes the run invalid. The bytes before it alone are "é", so no U+FFFD may be out."""
     pieces = [b"<0xC3>", b"<0xA9>", b"<0xAD>", b"<0xB8>"]
     tokenizer = MockTokenizer.from_tokens(pieces, (), "byte_fallback")
@@ -128,7 +128,7 @@ def test_a_last_token_whose_release_fails_was_not_taken() -> None:
     [1, 2, MOST_TALLIED, MOST_TALLIED + 1, MOST_TALLIED + 2, 2 * MOST_TALLIED + 3],
 )
 @pytest.mark.parametrize("id_at_rest", [0, 2])
-def test_the_limit_is_met_to_the_token_however_long_the_stream(limit: int, id_at_rest: int) -> None:
+def test_max_tokens_is_exact_for_streams_of_any_length(limit: int, id_at_rest: int) -> None:
     """The hot path does not ask for it: its tally reaches zero. 0 is looked up in another way."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"c"])
     for _ in range(2):
@@ -148,7 +148,7 @@ def test_equal_ages_of_tokens_that_wait_survive_a_snapshot() -> None:
     assert moved.step(2) == decoder.step(2) == Chunk("", "stop", "\ufffd\ufffd")
 
 
-def test_what_comes_before_a_shown_id_is_matched_where_text_is_rewritten() -> None:
+def test_text_before_a_visible_stop_id_is_matched_in_replaced_text() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a", b" ", b"x"])
     conditions = StopConditions(" ", visible_stop_token_ids=[2])
     decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
@@ -157,7 +157,7 @@ def test_what_comes_before_a_shown_id_is_matched_where_text_is_rewritten() -> No
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 1)
 
 
-def test_what_comes_before_a_shown_id_is_matched_on_the_windowed_route() -> None:
+def test_text_before_a_visible_stop_id_is_matched_on_the_windowed_route() -> None:
     tokenizer = Window.from_tokens([b"a", b"\xe4", b"x"])
     for conditions, expected in (
         (StopConditions("\ufffd", visible_stop_token_ids=[2]), Chunk("", "stop", "\ufffd")),
@@ -192,7 +192,7 @@ class Window(MockTokenizer):
     ],
     ids=["rewritten", "rewritten window", "window"],
 )
-def test_what_a_sequence_finds_withheld_is_not_taken_for_text_before_it(
+def test_a_space_withheld_for_the_clean_up_belongs_before_a_sequence(
     tokenizer: MockTokenizer, begun: str
 ) -> None:
     conditions = StopConditions(stop_token_sequences=[[2, 3]])
@@ -201,7 +201,7 @@ def test_what_a_sequence_finds_withheld_is_not_taken_for_text_before_it(
     assert ("".join(texts), decoder.finish_reason) == ("a" + begun, "stop")
 
 
-def test_a_sequence_waits_also_where_a_decode_takes_text_back() -> None:
+def test_a_sequence_is_withheld_although_decode_takes_text_back() -> None:
     class Fickle(Window):
         def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
             text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
@@ -237,7 +237,7 @@ def test_the_tokens_before_a_stop_where_bytes_cannot_be_told_apart(byte_fallback
 
 
 @pytest.mark.parametrize("kind", [MockTokenizer, Window])
-def test_a_shown_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_letter(
+def test_a_visible_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_letter(
     kind: type[MockTokenizer],
 ) -> None:
     tokenizer = kind.from_tokens([b"a", b" ", b".", b"x"])
@@ -248,7 +248,7 @@ def test_a_shown_sequence_of_cleaned_up_text_begins_with_the_token_of_its_first_
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 3, 1)
 
 
-def test_a_stop_that_begins_in_text_let_out_by_what_is_cut_is_none() -> None:
+def test_a_stop_that_began_in_output_text_does_not_win_over_a_sequence() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xff", b"\xe4", b"\xbd\xa0", b"x"])
     conditions = StopConditions("\ufffd\ufffd", stop_token_sequences=[[2, 3]])
     decoder = StopSequenceDecoder(tokenizer, conditions)
@@ -258,7 +258,7 @@ def test_a_stop_that_begins_in_text_let_out_by_what_is_cut_is_none() -> None:
     assert (decoder.match.stop, decoder.match.start, decoder.match.end) == ((2, 3), 2, 2)
 
 
-def test_a_sequence_does_not_outlive_a_gate_that_closes_and_opens_within_a_token() -> None:
+def test_a_gate_that_closes_and_opens_within_a_token_ends_a_sequence() -> None:
     conditions = StopConditions(
         stop_token_sequences=[[0, 1, 2]], enable_stops_after="<t>", disable_stops_after="</t>"
     )
@@ -290,7 +290,9 @@ def test_a_stop_that_was_ignored_is_not_found_again_when_a_sequence_ends_the_str
 
 
 @pytest.mark.parametrize("stop", [{"stop_token_ids": [2]}, {"stop_token_sequences": [[2]]}])
-def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict[str, Any]) -> None:
+def test_the_first_character_of_a_visible_stop_may_be_an_earlier_tokens(
+    stop: dict[str, Any],
+) -> None:
     conditions = StopConditions(**stop, include_stop_str_in_output=True)
     decoder = decoder_of([b"a\xe4", b"\xb8", b"\xad"], conditions)
     assert [decoder.step(token_id).text for token_id in (0, 1, 2)] == ["a", "", "中"]
@@ -298,7 +300,7 @@ def test_the_first_character_of_a_shown_stop_may_be_an_earlier_tokens(stop: dict
     assert (decoder.match.start, decoder.match.tokens_before) == (1, 0)
 
 
-def test_the_first_character_of_a_shown_stop_may_be_the_end_of_the_word_before() -> None:
+def test_the_first_character_of_a_visible_stop_may_be_the_end_of_the_word_before() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a</w>x", b"b"], decoder=BPESuffix())
     conditions = StopConditions(visible_stop_token_ids=[1])
     decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)

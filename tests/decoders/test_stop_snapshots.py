@@ -69,7 +69,7 @@ def seen(stream: StopSequenceDecoder) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
+def test_a_restored_stream_is_equal_and_continues_equally(name: str) -> None:
     stream = KINDS[name].stream()
     text = json.dumps(stream.snapshot())
     restored = StopSequenceDecoder.restore(RAW, json.loads(text))
@@ -83,7 +83,7 @@ def test_a_restored_stream_is_the_same_and_goes_on_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("last", [0, 3])
-def test_what_waited_for_a_sequence_that_another_outlived_is_out(last: int) -> None:
+def test_text_of_a_sequence_that_failed_is_output_while_another_is_possible(last: int) -> None:
     conditions = StopConditions(stop_token_sequences=[[0, 1, 9], [1, 2, 3]])
     stream = StopSequenceDecoder(RAW, conditions)
     assert [stream.step(token_id).text for token_id in (0, 1, 2)] == ["", "", "a"]
@@ -149,7 +149,7 @@ def refused(snapshot: Any, tokenizer: Any = RAW) -> str:
 
 @given(data=st.data(), ids=st.lists(st.integers(0, 9), max_size=8))
 @pytest.mark.parametrize("name", KINDS)
-def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
+def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:
     mutant = data.draw(mutants(KINDS[name].stream().snapshot()))
@@ -168,7 +168,7 @@ def test_a_changed_snapshot_is_refused_or_is_a_stream_like_any_other(
 
 
 @given(snapshot=st.dictionaries(texts, values, max_size=4))
-def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[str, Any]) -> None:
+def test_any_mapping_restores_or_raises_snapshot_error(snapshot: dict[str, Any]) -> None:
     head = {key: KINDS["fresh"].stream().snapshot()[key] for key in ("format", "machine")}
     refused(snapshot)
     refused(head | snapshot)
@@ -176,7 +176,7 @@ def test_any_mapping_is_a_snapshot_or_a_snapshot_error(snapshot: dict[str, Any])
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS)
-def test_a_deep_or_a_huge_value_anywhere_is_refused_or_harmless(name: str) -> None:
+def test_deep_and_huge_values_restore_or_raise_snapshot_error(name: str) -> None:
     usual = KINDS[name].stream().snapshot()
     for place in range(len([*places(usual)])):
         for value in (nested(100), nested(5000), 10**5000, 2**70, -1, "x" * 10**5, [0] * 10**4):
@@ -279,7 +279,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "what"), WRONG)
-def test_what_no_stream_can_be_is_refused_by_name(
+def test_an_impossible_field_of_a_snapshot_is_named(
     name: str, change: dict[str, Any], what: str
 ) -> None:
     assert what in refused(KINDS[name].stream().snapshot() | change)
@@ -319,7 +319,7 @@ def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> Non
 
 
 @pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-def test_a_pool_refuses_deeply_nested_lists(depth: int) -> None:
+def test_a_pool_rejects_deeply_nested_lists(depth: int) -> None:
     pool = DecoderPool(RAW)
     pool.add("one", USER)
     usual = json.loads(json.dumps(pool.snapshot()))

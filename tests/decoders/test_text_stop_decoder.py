@@ -66,7 +66,7 @@ def pieces(text: str, cuts: Sequence[int]) -> list[str]:
 
 
 @given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6), st.booleans())
-def test_each_piece_leaves_what_its_characters_leave_as_tokens(
+def test_a_piece_of_text_equals_one_token_for_each_character(
     conditions: StopConditions, text: str, cuts: list[int], moves: bool
 ) -> None:
     oracle = StopSequenceDecoder(TOKENIZER, conditions)
@@ -89,7 +89,7 @@ def test_each_piece_leaves_what_its_characters_leave_as_tokens(
 
 
 @given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6))
-def test_a_fork_and_a_copy_go_on_alone(
+def test_a_fork_and_a_copy_are_independent(
     conditions: StopConditions, text: str, cuts: list[int]
 ) -> None:
     decoder = TextStopDecoder(conditions)
@@ -137,7 +137,7 @@ def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
         ({"stop": "x", "ignore_stops_between": ("<", 7)}, "id 7"),
     ],
 )
-def test_conditions_of_tokens_are_refused_by_name(arguments: dict[str, Any], named: str) -> None:
+def test_conditions_of_tokens_are_rejected_by_name(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         TextStopDecoder(StopConditions(**arguments))
 
@@ -176,7 +176,7 @@ for _ in range(480):
 
 @pytest.mark.parametrize("wrong", [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True])
 @pytest.mark.parametrize("name", ["format", "machine", "conditions", "size", "matching", "end"])
-def test_a_snapshot_with_one_wrong_field_is_refused(name: str, wrong: Any) -> None:
+def test_a_snapshot_with_one_wrong_field_is_rejected(name: str, wrong: Any) -> None:
     snapshot = {**_snapshot(), name: wrong}
     if (name, wrong) in (("end", None), ("matching", None), ("conditions", [])):
         return  # as if the field were left out; see below

@@ -105,11 +105,11 @@ SERVER = ServerLimits()
         ),
     ],
 )
-def test_the_page_on_security_says_what_the_code_has(said: str) -> None:
+def test_the_bounds_of_the_security_page_are_those_of_the_code(said: str) -> None:
     assert said in SECURITY
 
 
-def test_each_test_that_the_page_names_is_there() -> None:
+def test_each_test_that_the_page_names_exists() -> None:
     named = {*re.findall(r"`((?:tests|fuzz)/[\w/.]+)`", SECURITY)}
     assert len(named) > 25
     assert [each for each in named if not Path(ROOT, each).is_file()] == []
@@ -133,11 +133,11 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )
-def test_the_page_on_the_design_says_what_the_code_has(said: str) -> None:
+def test_the_bounds_of_the_design_page_are_those_of_the_code(said: str) -> None:
     assert said in DESIGN
 
 
-def test_what_pages_write_as_words_is_what_the_code_has() -> None:
+def test_numbers_written_as_words_are_those_of_the_code() -> None:
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
     assert f"a window has at most {window.MAX_WINDOW} ids" in OFFSETS

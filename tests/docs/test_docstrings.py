@@ -99,7 +99,7 @@ def test_an_example_prints_what_it_says(
     assert {**os.environ} == before
 
 
-def test_an_example_says_what_comes_out() -> None:
+def test_every_example_shows_its_output() -> None:
     found = {str(each): PARSER.get_examples(each.text) for each in EXAMPLES}
     assert [name for name, lines in found.items() if not any(line.want for line in lines)] == []
     assert [
@@ -134,7 +134,7 @@ def test_every_public_function_class_method_and_property_has_a_docstring() -> No
     assert not missing, _listed(missing)
 
 
-def test_every_public_constant_and_field_is_said() -> None:
+def test_every_public_constant_and_field_has_a_docstring() -> None:
     missing = []
     for member in _members():
         if inspect.isclass(member.value):
@@ -191,7 +191,7 @@ def test_first_lines_are_short() -> None:
     assert long == []
 
 
-def test_every_parameter_is_said_by_its_name() -> None:
+def test_every_parameter_is_in_the_docstring() -> None:
     missing = []
     for member in _members():
         known: dict[str, str] = {}
@@ -221,7 +221,7 @@ def _parameters_of(member: Member) -> list[str]:
     return [name for name in names if not name.startswith("_") and name not in ("args", "kwargs")]
 
 
-def test_what_is_raised_is_said() -> None:
+def test_every_raised_error_is_in_the_docstring() -> None:
     """Only in the function and its private helpers."""
     missing = [
         f"{member.path}: {error}"
@@ -235,7 +235,7 @@ def test_what_is_raised_is_said() -> None:
 # --- the list itself ------------------------------------------------------------------------------
 
 
-def test_whatever_the_pages_import_is_public() -> None:
+def test_the_pages_import_only_public_names() -> None:
     pattern = re.compile(
         r"^\s*from (streamdec[\w.]*) import (?:\(([\w,\s]+)\)|([\w, ]+))", re.MULTILINE
     )

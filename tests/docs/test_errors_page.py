@@ -102,7 +102,7 @@ MADE = {
 @pytest.mark.parametrize(
     "name", [name for name in errors.__all__ if issubclass(getattr(errors, name), Exception)]
 )
-def test_what_is_left_survives_pickling(name: str) -> None:
+def test_every_error_survives_pickling(name: str) -> None:
     kind = getattr(errors, name)
     error = kind(*MADE.get(kind, ("m",)))
     error.chunk, error.num_taken = Chunk("text"), 3

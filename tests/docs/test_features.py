@@ -394,7 +394,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "A genuine U+FFFD is output at once": (
         a_bad_byte_goes_out_at_once,
-        "tests/tables/test_utf8.py::test_each_byte_brings_out_what_it_decides_at_once",
+        "tests/tables/test_utf8.py::test_each_byte_outputs_what_it_decides",
     ),
     "One U+FFFD for each ill-formed part": (
         one_replacement_for_each_part,
@@ -410,11 +410,11 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The prompt is never output": (
         the_prompt_is_never_given_out,
-        "tests/tables/test_window.py::test_a_prompt_is_never_given_again",
+        "tests/tables/test_window.py::test_a_prompt_is_not_output",
     ),
     "The leading space equals that of the full decode": (
         the_leading_space,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "No text is taken back or output twice": (
         nothing_is_taken_back,
@@ -439,7 +439,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Many streams in one call": (
         many_streams_in_a_call,
-        "tests/streams/test_pool.py::test_a_request_in_a_pool_is_as_it_would_be_alone",
+        "tests/streams/test_pool.py::test_a_request_in_a_pool_equals_a_decoder",
     ),
     "A run of bad bytes costs as much as text": ("tests/test_laws.py::test_law_15_bounds",),
     "Ids without text cost as much as others": (
@@ -453,7 +453,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Bounded memory for each stream": (
         f"{CORE}/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/stops/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_go_on",
+        "tests/stops/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
     ),
     # stops
     "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
@@ -495,7 +495,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
     "Stops can be ignored in reasoning": (
         stops_ignored_in_a_part,
-        "tests/stops/test_stop_set.py::test_where_a_stop_ends_counts_what_a_marker_took",
+        "tests/stops/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
     ),
     "The matcher itself handles reasoning and tool calls": (stops_switch_on_and_off,),
     "Each chunk names its section, such as reasoning": (
@@ -509,15 +509,15 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # ends
     "Pending bytes are flushed at the end": (
         pending_bytes,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Text that shares a token with pending bytes is flushed": (
         text_beside_an_open_character,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Withheld text is flushed at the end": (
         what_was_withheld_comes_out,
-        "tests/test_stop_laws.py::test_law_6_whole_decode",
+        "tests/test_stop_laws.py::test_law_6_full_decode",
     ),
     "Which stop matched": (
         which_stop_and_where,
@@ -529,20 +529,20 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Ids cut to the text": (
         ids_end_where_the_text_does,
-        "tests/streams/test_laws.py::test_ids_belong_to_text",
+        "tests/streams/test_laws.py::test_each_id_belongs_to_one_chunk_in_order",
     ),
     "How much of a KV cache may be kept": (
         which_stop_and_where,
-        "tests/test_stop_laws.py::test_positions_what_an_engine_may_keep",
+        "tests/test_stop_laws.py::test_tokens_before_a_match_are_those_an_engine_may_keep",
     ),
     "A stop beats the limit on the same token": (
         a_stop_beats_the_limit,
-        f"{CORE}/test_stop_sequence_decoder.py::test_the_limit_is_met_to_the_token_however_long_the_stream",
+        f"{CORE}/test_stop_sequence_decoder.py::test_max_tokens_is_exact_for_streams_of_any_length",
     ),
     # async
     "An asynchronous iterator": (
         an_asynchronous_iterator_that_cancels,
-        "tests/streams/test_laws.py::test_law_0_however_the_ids_come",
+        "tests/streams/test_laws.py::test_law_0_any_grouping_of_ids",
     ),
     "A slow reader slows the producer down": (
         a_slow_reader_holds_back_and_reads_all,
@@ -551,7 +551,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Waiting ids are decoded at once": (
         a_slow_reader_holds_back_and_reads_all,
-        "tests/streams/test_token_queue.py::test_what_waits_is_taken_at_once",
+        "tests/streams/test_token_queue.py::test_all_waiting_ids_are_taken_at_once",
     ),
     "The engine is cancelled at a stop": (
         an_asynchronous_iterator_that_cancels,
@@ -580,21 +580,21 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # moving
     "A stream can be forked": (
         fork_save_and_reset,
-        "tests/decoders/test_decode_stream.py::test_a_fork_goes_on_alone",
+        "tests/decoders/test_decode_stream.py::test_a_fork_is_independent",
     ),
     "A stream can be saved as JSON and continued elsewhere": (
         fork_save_and_reset,
         a_snapshot_within_a_stop,
-        "tests/decoders/test_snapshots.py::test_an_old_snapshot_restores_and_says_what_it_said",
-        f"{CORE}/test_stop_snapshots.py::test_a_restored_stream_is_the_same_and_goes_on_the_same",
+        "tests/decoders/test_snapshots.py::test_an_old_snapshot_restores_to_the_same_stream",
+        f"{CORE}/test_stop_snapshots.py::test_a_restored_stream_is_equal_and_continues_equally",
     ),
     "A stream can be reset": (
         fork_save_and_reset,
-        "tests/decoders/test_decode_stream.py::test_reset_goes_back_to_the_end_of_the_prompt",
+        "tests/decoders/test_decode_stream.py::test_reset_returns_to_the_end_of_the_prompt",
     ),
     "Each beam of a beam search as text while it grows": (
         each_beam_is_a_fork,
-        "tests/decoders/test_sequence.py::test_a_fork_goes_on_alone",
+        "tests/decoders/test_sequence.py::test_a_fork_is_independent",
     ),
     # proof
     "The same text however ids are grouped: stated": (
@@ -604,16 +604,16 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Equal to the full decode: stated and tested": (
         laws_are_stated,
-        "tests/test_laws.py::test_laws_3_5_6_7_whole_decode",
+        "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Property tests or fuzzing in the repository": (
-        "tests/fuzz/test_targets.py::test_the_law_holds_of_every_seed",
+        "tests/fuzz/test_targets.py::test_the_law_holds_for_every_seed",
         "tests/fuzz/test_mutants.py::test_each_law_is_broken_at_least_once",
     ),
 }
 
 
-def test_every_row_that_says_yes_is_proved_and_no_other() -> None:
+def test_every_row_with_a_yes_has_a_check() -> None:
     said = [row[0] for row in ROWS]
     assert len(said) == len(set(said)) > 50
     assert [row[0] for row in ROWS if row[1] in "✓~"] == [*PROOF]
@@ -625,11 +625,11 @@ def test_every_row_that_says_yes_is_proved_and_no_other() -> None:
     dict.fromkeys(it for proof in PROOF.values() for it in proof if callable(it)),
     ids=lambda check: check.__name__,
 )
-def test_it_is_so(check: Callable[[], None]) -> None:
+def test_the_check_of_a_row_passes(check: Callable[[], None]) -> None:
     check()
 
 
-def test_each_test_that_is_named_is_there_and_runs() -> None:
+def test_each_named_test_exists_and_runs() -> None:
     named: dict[str, list[str]] = {}
     for name in {it for proof in PROOF.values() for it in proof if isinstance(it, str)}:
         path, _, function = name.partition("::")
@@ -649,7 +649,7 @@ def test_each_test_that_is_named_is_there_and_runs() -> None:
 # --- the other columns ----------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_not_there() -> None:
+def test_features_that_the_page_denies_are_missing() -> None:
     """The rows that say no: should one of them come, the page is to be changed."""
     told = {row[0] for row in ROWS if row[1] == "–"}
     assert told == {

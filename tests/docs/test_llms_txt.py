@@ -18,7 +18,7 @@ TEXT = Page("docs/llms.txt")
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)]+)\): .+$", re.MULTILINE)
 
 
-def test_it_is_what_the_script_writes() -> None:
+def test_the_file_is_current() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "make_llms_txt.py"))
     assert TEXT.text == script["text"](), "run scripts/make_llms_txt.py"
 
@@ -63,7 +63,7 @@ def test_its_code_runs(
     assert capsys.readouterr().out == "It is 42."
 
 
-def test_the_names_it_uses_are_there() -> None:
+def test_the_names_in_the_file_exist() -> None:
     options = {each.name for each in dataclasses.fields(streamdec.StopConditions)}
     listed = re.search(r"themselves: (.+?)\.\s+There is no", TEXT.text, re.DOTALL)
     assert listed is not None

@@ -114,7 +114,7 @@ def test_the_blocks_of_a_page_print_what_it_says(page: Page, tmp_path: Path) -> 
     } == said
 
 
-def test_pages_that_are_run_elsewhere_are_run_there() -> None:
+def test_pages_excluded_here_are_run_by_their_own_tests() -> None:
     for page, tests in RUN_BY.items():
         assert _blocks(Page(page))
         assert all(Path(page).name in Path(ROOT, test).read_text("utf-8") for test in tests)

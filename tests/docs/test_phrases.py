@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tokenize
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -175,6 +176,33 @@ def test_the_source_has_none_of_these_phrases() -> None:
         for path in SOURCES
     }
     assert {path: phrases for path, phrases in found.items() if phrases} == {}
+
+
+NAMES = {
+    r"^what\b(?! comes)": "name it",
+    r"^who\b": "name who",
+    r"\bthat (?:is|are) none\b": "bad, malformed, unknown",
+    r"\bwithin a character\b": "inside a character",
+}
+"""What the name of a test must not have besides, and what to write instead."""
+
+
+def names_of_tests(source: str) -> Iterator[str]:
+    """Return the names of test functions, as words."""
+    for name in re.findall(r"^\s*(?:async )?def test_(\w+)", source, re.MULTILINE):
+        yield name.replace("_", " ")
+
+
+def test_names_of_tests_have_none_of_these_phrases() -> None:
+    phrases = {*EVERYWHERE, *NAMES}
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        if path.name.startswith("test_")
+        for name in names_of_tests(path.read_text("utf-8"))
+        if any(re.search(phrase, name) for phrase in phrases)
+    ]
+    assert found == []
 
 
 def test_rules_of_preflight_have_none_of_these_phrases() -> None:

@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_the_template_makes_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_template_renders_the_question_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     question, render = RENDER.splitlines()
     subprocess.run(["bash", "-c", question], check=True)
     assert run(monkeypatch, *shlex.split(render)[1:]).out == RENDERED

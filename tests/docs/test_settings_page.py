@@ -89,7 +89,7 @@ def test_the_page_of_the_commands_names_no_other() -> None:
     assert there <= {in_code(row[0]) for row in rows("Environment variables")}
 
 
-def test_no_module_looks_in_another_way() -> None:
+def test_no_module_reads_the_environment_in_another_way() -> None:
     """So that the test above sees all."""
     other = re.compile(r"import (environ|getenv)|\bputenv|(?<!os\.)\benviron\b|os\.environb")
     assert [path for path in SOURCES if other.search(path.read_text("utf-8"))] == []
@@ -108,7 +108,7 @@ def test_every_logger_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("row", rows("Fixed limits"), ids=lambda row: row[1])
-def test_a_limit_is_what_the_code_says(row: list[str]) -> None:
+def test_each_limit_on_the_page_is_that_of_the_code(row: list[str]) -> None:
     module, _, name = in_code(row[1]).rpartition(".")
     assert row[0] == f"{getattr(importlib.import_module(module), name):,}"
 

@@ -274,7 +274,7 @@ def test_a_chain_of_decoders_is_streamed_as_its_row_says(row: list[str]) -> None
         if name != "–"
     ],
 )
-def test_a_real_one_is_of_that_rule(rule: str, name: str) -> None:
+def test_a_real_tokenizer_has_the_rule_of_its_row(rule: str, name: str) -> None:
     path = SHARED / name / "tokenizer.json"
     if not path.exists():
         pytest.skip("the folder of real tokenizers is not here")
@@ -283,7 +283,7 @@ def test_a_real_one_is_of_that_rule(rule: str, name: str) -> None:
     assert route_of(tokenizer) == "bytes"
 
 
-def test_objects() -> None:
+def test_objects_take_the_route_of_their_row() -> None:
     class Plain:
         def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
             return "".join(map(chr, token_ids))

@@ -130,7 +130,7 @@ def test_a_marker_in_the_prompt_does_not_wake_stops(tokenizer: Any) -> None:
     assert decoder.step_batch(answer).finish_reason is None
 
 
-def test_steps_after_the_end_are_refused(tokenizer: Any) -> None:
+def test_steps_after_the_end_are_rejected(tokenizer: Any) -> None:
     says("the loop calls step after a chunk with a finish_reason")
     decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=1))
     decoder.step(41)
@@ -179,7 +179,7 @@ def test_a_producer_learns_that_the_reader_has_gone() -> None:
         feed.put(41)
 
 
-def test_requests_that_nobody_finishes_stay_in_the_pool(tokenizer: Any) -> None:
+def test_unfinished_requests_stay_in_the_pool(tokenizer: Any) -> None:
     says("requests that nobody finishes in a DecoderPool; len(pool) is their number")
     pool = DecoderPool(tokenizer)
     for name in ("a", "b"):
@@ -201,7 +201,7 @@ def test_a_tokenizer_that_only_decodes_is_a_window(tokenizer: Any) -> None:
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-def test_unknown_ids_are_told_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_ids_are_logged_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     says("has no id …; unknown ids are counted* in the log")
     decoder = DecodeStream(load_tokenizer(folder))
     with caplog.at_level(logging.WARNING, logger="streamdec"):
@@ -210,7 +210,7 @@ def test_unknown_ids_are_told_once(folder: Path, caplog: pytest.LogCaptureFixtur
     assert ["unknown ids are counted" in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+def test_the_error_for_a_file_that_cannot_be_loaded_has_the_reason(tmp_path: Path) -> None:
     says("it is not the name of a known model")
     with pytest.raises(TokenizerLoadError, match="it is not the name of a known model"):
         load_tokenizer("nowhere")

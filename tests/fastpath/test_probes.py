@@ -81,7 +81,7 @@ def test_with_a_normalizer_both_take_two_passes() -> None:
     "regex",
     [r"\w+", r"a\b", r"^\s", r"\s$", r"\h", r"\R", r"\p{N}{1,3}+", r"(?:a|\W)", r"\G."],
 )
-def test_regexes_of_two_meanings(regex: str) -> None:
+def test_regexes_that_differ_between_engines_are_found(regex: str) -> None:
     assert "read this regex in different ways" in faults(regex=regex)[0]
     replace = {"type": "Replace", "pattern": {"Regex": regex}, "content": "x"}
     assert "read this regex in different ways" in faults(normalizer=replace)[0]
@@ -91,7 +91,7 @@ def test_regexes_of_two_meanings(regex: str) -> None:
     "regex",
     [r"\s+$", r"[\w^$]", r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}]+", r"\$\^", r"a{2,3}"],
 )
-def test_regexes_of_one_meaning(regex: str) -> None:
+def test_regexes_that_agree_between_engines_are_accepted(regex: str) -> None:
     assert faults(regex=regex) == []
 
 

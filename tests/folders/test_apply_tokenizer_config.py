@@ -78,14 +78,14 @@ def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", DRAWN[:20])
-def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+def test_a_stream_gives_the_full_decode(row: dict[str, Any], tmp_path: Path) -> None:
     tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
     ids = [*map(int, row["added"]), *tokenizer.encode(FACTS["text"]).ids]
     stream = DecodeStream(tokenizer)
     assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
 
 
-def test_what_was_changed_is_told(tmp_path: Path) -> None:
+def test_the_changes_are_reported(tmp_path: Path) -> None:
     tokens = {"258": special("<model>", rstrip=True), "260": special("<tool>")}
     tokenizer = load_tokenizer(with_config(tmp_path, added_tokens_decoder=tokens, eos_token="a"))
     assert isinstance(tokenizer, HybridTokenizer)
@@ -99,7 +99,7 @@ def test_what_was_changed_is_told(tmp_path: Path) -> None:
     assert tokenizer.decode([a, 258, 260]) == ""
 
 
-def test_what_a_class_loses_is_told(tmp_path: Path) -> None:
+def test_tokens_that_a_class_loses_are_reported(tmp_path: Path) -> None:
     """A class that builds its tokenizer keeps declared tokens only."""
     tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
     for name, lost in (("PreTrainedTokenizerFast", {}), ("GPTNeoXTokenizer", {258: "<model>"})):
@@ -123,7 +123,7 @@ def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
     assert alone.token_to_id("<other>") is None
 
 
-def test_code_of_the_folder_gets_no_invented_ids(tmp_path: Path) -> None:
+def test_ids_of_remote_code_are_not_guessed(tmp_path: Path) -> None:
     """A role without an id stays without one; a declared id beyond the vocabulary is kept."""
     code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
     tokens = {"260": special("<other>")}
@@ -135,7 +135,7 @@ def test_code_of_the_folder_gets_no_invented_ids(tmp_path: Path) -> None:
     assert load_tokenizer(folder, apply_tokenizer_config=True).token_to_id("<nowhere>") == 261
 
 
-def test_nothing_beside_changes_nothing(tmp_path: Path) -> None:
+def test_without_other_files_nothing_is_changed(tmp_path: Path) -> None:
     write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
     tokenizer = HuggingFaceTokenizer(tmp_path)
     assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges()
@@ -157,7 +157,7 @@ def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path
         assert bare.token_to_id("<tool>") is None
 
 
-def test_what_is_no_file_has_nothing_beside() -> None:
+def test_json_text_has_no_other_files() -> None:
     text = json.dumps(FACTS["tokenizer"])
     assert HuggingFaceTokenizer(text).tokenizer_config_changes is None
     with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
@@ -166,7 +166,7 @@ def test_what_is_no_file_has_nothing_beside() -> None:
         HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, apply_tokenizer_config=True)
 
 
-def test_it_has_its_own_identity_for_encoding(tmp_path: Path) -> None:
+def test_a_changed_tokenizer_has_its_own_cache_entries(tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     fingerprints = {
         HuggingFaceTokenizer(folder, apply_tokenizer_config=applied).encoding_fingerprint
@@ -215,9 +215,7 @@ def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
         ("added_tokens.json", '{"<x>": true}', "not True"),
     ],
 )
-def test_what_cannot_be_understood_is_named(
-    name: str, said: str, told: str, tmp_path: Path
-) -> None:
+def test_a_malformed_config_is_named(name: str, said: str, told: str, tmp_path: Path) -> None:
     write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
     (tmp_path / name).write_text(said, "utf-8")
     with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):

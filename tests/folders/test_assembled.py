@@ -124,7 +124,7 @@ def test_a_class_that_is_not_followed_is_warned_about(name: str, tmp_path: Path)
     assert isinstance(tokenizer, SentencePieceTokenizer)
 
 
-def test_a_piece_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+def test_a_piece_that_takes_too_long_is_rejected(tmp_path: Path) -> None:
     piece = b"a" * 5000
     field = b"\x0a" + b"\x88\x27" + piece
     model = b"\x0a" + bytes([len(field) & 0x7F | 0x80, len(field) >> 7]) + field

@@ -110,7 +110,7 @@ def digest(value: Any) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS[::3], ids=lambda row: f"{row['class']}-{row['form']}")
-def test_a_stream_gives_the_whole_decode(row: dict[str, Any], tmp_path: Path) -> None:
+def test_a_stream_gives_the_full_decode(row: dict[str, Any], tmp_path: Path) -> None:
     tokenizer = drawn(row, tmp_path)
     mode: Any = "exact" if tokenizer.rules is not None else "eager"
     for ids in row["ids"]:

@@ -11,7 +11,7 @@ from streamdec.folders.folder_tokens import read_folder
 from tests.support.files import SHARED, write_json
 
 
-def test_what_it_says(tmp_path: Path) -> None:
+def test_the_config_declares_tokens_and_roles(tmp_path: Path) -> None:
     write_json(
         tmp_path / "tokenizer_config.json",
         {
@@ -35,7 +35,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert tokens.is_remote
 
 
-def test_without_one_nothing_is_said(tmp_path: Path) -> None:
+def test_without_a_config_nothing_is_declared(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").mkdir()
     tokens = read_folder(tmp_path)
     assert (tokens.by_id(), tokens.roles, tokens.code, tokens.files) == ({}, {}, "", ())
@@ -58,7 +58,7 @@ def test_without_one_nothing_is_said(tmp_path: Path) -> None:
         '{"added_tokens_decoder": {"1": {"content": 5}}}',
     ],
 )
-def test_what_is_wrong_is_named(content: str, tmp_path: Path) -> None:
+def test_a_malformed_config_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(content, "utf-8")
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json") as caught:
         read_folder(tmp_path)
@@ -68,13 +68,13 @@ def test_what_is_wrong_is_named(content: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [{}, {"auto_map": 5}, {"auto_map": {"AutoTokenizer": 5}}, {"bos_token": 5}]
 )
-def test_what_says_nothing(data: Any, tmp_path: Path) -> None:
+def test_a_config_without_tokens_declares_nothing(data: Any, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text("\ufeff" + json.dumps(data), "utf-8")
     tokens = read_folder(tmp_path)
     assert (tokens.by_id(), tokens.roles, tokens.code) == ({}, {}, "")
 
 
-def test_a_real_one() -> None:
+def test_a_real_config_is_read() -> None:
     if not SHARED.exists():
         pytest.skip("the folder of real tokenizers is not here")
     tokens = read_folder(SHARED / "kimi-k2")

@@ -11,13 +11,13 @@ def tokenizers_of(law: str) -> list[str | None]:
     return [target.tokenizer for target in targets() if target.law == law]
 
 
-def test_a_law_of_the_windowed_route_is_tried_on_what_takes_it() -> None:
+def test_a_law_of_the_windowed_route_is_tested_with_its_tokenizers() -> None:
     assert tokenizers_of("window_laws_0_and_16") == WINDOWED
 
 
-def test_a_law_of_any_tokenizer_is_tried_on_all() -> None:
+def test_a_law_of_any_tokenizer_is_tested_with_all() -> None:
     assert tokenizers_of("law_0_chunk_invariance") == [*MOCKS, *ZOO, *FORMATS, *SHARED]
 
 
-def test_a_law_that_draws_its_tokenizer_is_tried_once() -> None:
+def test_a_law_that_draws_its_tokenizer_is_tested_once() -> None:
     assert tokenizers_of("law_6_eager_runs") == [None]

@@ -30,7 +30,7 @@ def own_subject() -> Subject:
     return Subject("bytes", MOCKS["mock_bytes"]())
 
 
-def test_streams_of_every_temperament_are_right_and_counted(
+def test_streams_of_every_kind_are_right_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = itertools.count()
@@ -64,7 +64,7 @@ _init = DecodeStream.__init__
         (StopStrings, "_complete", lambda *_: None),
     ],
 )
-def test_what_is_broken_is_found_and_made_small(
+def test_a_broken_stream_is_found_and_shrunk(
     owner: type, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, broken)

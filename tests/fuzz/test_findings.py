@@ -15,7 +15,7 @@ TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
     [DecodeStream(TOKENIZER), StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab"))],
     ids=["without stops", "with stops"],
 )
-def test_a_snapshot_with_more_unknown_tokens_than_tokens_is_refused(
+def test_a_snapshot_with_more_unknown_tokens_than_tokens_is_rejected(
     stream: DecodeStream | StopSequenceDecoder,
 ) -> None:
     for token_id in (1, 99, 98):

@@ -37,19 +37,19 @@ def _fail() -> None:
         (_fail, "inside"),
     ],
 )
-def test_what_costs_too_much_is_found(work: object, said: str) -> None:
+def test_excessive_costs_are_found(work: object, said: str) -> None:
     with pytest.raises(CostError, match=said):
         within(work, 100)  # type: ignore[arg-type]
 
 
 @pytest.mark.thorough
-def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_cost, "BASE_SECONDS", 0.0)
     with pytest.raises(CostError, match="the child ended with status 9 "):
         within(_spin, 0)
 
 
-def test_what_costs_little_is_no_finding() -> None:
+def test_small_costs_are_not_findings() -> None:
     within(lambda: None, 0)
 
 

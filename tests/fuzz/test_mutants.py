@@ -41,7 +41,7 @@ def test_each_law_is_broken_at_least_once() -> None:
 
 
 @pytest.mark.parametrize("command", [mutants, encode], ids=["mutants", "encode"])
-def test_a_name_that_chooses_nothing_is_an_error(
+def test_a_filter_without_a_match_is_an_error(
     command: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -55,14 +55,14 @@ def test_the_page_says_how_many_there_are() -> None:
     assert re.findall(r"They do for all (\d+)\s+mutants", page) == [str(len(MUTANTS))]
 
 
-def test_a_line_that_is_no_longer_there_is_an_error(tmp_path: Path) -> None:
+def test_an_old_text_that_is_missing_in_the_code_is_an_error(tmp_path: Path) -> None:
     mutant = MUTANTS[0]._replace(old="no such line")
     copy_of(mutant, tmp_path)
     with pytest.raises(ValueError, match="has 0 times 'no such line'"):
         changed(mutant, tmp_path)
 
 
-def test_what_survives_or_could_not_be_tried_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_survivors_and_failed_mutants_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     one, two, three = MUTANTS[:3]
     outcomes = [
         Outcome(one, 1, 2.0, "FAILED tests/test_a.py::test_b - AssertionError"),

@@ -46,7 +46,7 @@ COSTS = {"load_cost", "pattern_cost"}
     "name",
     [pytest.param(each, marks=pytest.mark.thorough) if each in COSTS else each for each in NAMES],
 )
-def test_the_law_holds_of_every_seed(name: str) -> None:
+def test_the_law_holds_for_every_seed(name: str) -> None:
     target = target_named(name)
     found = {
         path: finding.error
@@ -124,7 +124,7 @@ BREAKS = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("wrong", BREAKS, ids=lambda wrong: wrong.target)
-def test_what_is_broken_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_stream_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     target = target_named(wrong.target)
     with monkeypatch.context() as patch:
         patch.setattr(wrong.owner, wrong.name, wrong.broken)
@@ -174,7 +174,7 @@ def test_a_finding_is_small_kept_shown_and_replayed(
     assert len(json.loads((tmp_path / "large-smaller").read_bytes())["ids"]) == 3
 
 
-def test_what_is_no_case_and_what_holds_are_no_findings(
+def test_a_run_without_a_failing_case_reports_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = _target(tmp_path, monkeypatch, Case)
@@ -183,7 +183,7 @@ def test_what_is_no_case_and_what_holds_are_no_findings(
     assert capsys.readouterr().out.endswith(" inputs of toy, no finding\n")
 
 
-def test_what_is_replayed_are_files(
+def test_replay_takes_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``--keep`` keeps the corpus in the folder of findings."""
@@ -213,7 +213,7 @@ def test_a_panic_of_a_library_is_a_finding(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(found.error, Panic)
 
 
-def test_a_target_that_fails_is_said_with_its_output(
+def test_a_failing_target_is_reported_with_its_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = {

@@ -46,7 +46,7 @@ def tokenizer() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(byte_level())
 
 
-def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) -> None:
+def test_each_call_is_reported_with_its_sizes(tokenizer: HuggingFaceTokenizer) -> None:
     with recording() as hook:
         ids = tokenizer.encode("the quick fox").ids
         batch = tokenizer.encode_batch(["the", "é"])
@@ -68,7 +68,7 @@ def test_each_call_is_told_of_with_its_sizes(tokenizer: HuggingFaceTokenizer) ->
         (lambda tokenizer: tokenizer.decode([-1]), TokenIdError),
     ],
 )
-def test_calls_that_fail_are_told_of_by_their_error(
+def test_failed_calls_are_reported_with_their_error(
     call: Callable[[Any], Any], error: type[Exception], tokenizer: HuggingFaceTokenizer
 ) -> None:
     with recording() as hook, pytest.raises(error):
@@ -99,14 +99,14 @@ def test_a_hook_changes_nothing_for_ids_that_have_no_length(
     assert [call.error_type for call in hook.calls] == [None if alone[0] == "gave" else alone[0]]
 
 
-def test_what_the_cache_has_is_told_of_as_well(tokenizer: HuggingFaceTokenizer) -> None:
+def test_cached_calls_are_reported_too(tokenizer: HuggingFaceTokenizer) -> None:
     tokenizer.encoding_cache = EncodingCache(1_000_000)
     with recording() as hook:
         ids = [tokenizer.encode("the quick fox").ids for _ in range(2)]
     assert [call.tokens for call in hook.calls] == [len(ids[0])] * 2
 
 
-def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenizer) -> None:
+def test_long_texts_are_reported_from_their_thread(tokenizer: HuggingFaceTokenizer) -> None:
     async def main() -> None:
         await tokenizer.aencode("the " * 10_000)
         await tokenizer.aencode_batch(["the " * 10_000] * 3)
@@ -119,7 +119,7 @@ def test_long_texts_are_told_of_from_their_thread(tokenizer: HuggingFaceTokenize
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))
-def test_what_streams_and_checks_ask_of_a_tokenizer_is_not_told(name: str) -> None:
+def test_internal_calls_of_a_tokenizer_are_not_reported(name: str) -> None:
     """Each has its own decode, and some are streamed over a window of it."""
     tokenizer = HuggingFaceTokenizer(ZOO[name]().to_str())
     ids = [*range(20)]
@@ -146,7 +146,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
 
 @pytest.mark.filterwarnings("ignore:.*encoding is best effort")
 @pytest.mark.parametrize("name", FILES)
-def test_each_format_is_told_of_by_what_serves_it(name: str, tmp_path: Path) -> None:
+def test_each_format_is_reported_with_its_backend(name: str, tmp_path: Path) -> None:
     content, form, kind = FILES[name]
     path = tmp_path / name
     path.write_bytes(content)
@@ -165,13 +165,13 @@ def test_each_format_is_told_of_by_what_serves_it(name: str, tmp_path: Path) -> 
     ]
 
 
-def test_a_mock_is_called_one() -> None:
+def test_the_backend_of_a_mock_is_mock() -> None:
     with recording() as hook:
         MockTokenizer().decode([1])
     assert [call.tokenizer_type for call in hook.calls] == ["mock"]
 
 
-def test_what_cannot_be_loaded_is_told_of(tmp_path: Path) -> None:
+def test_failed_loads_are_reported(tmp_path: Path) -> None:
     nothing, other = tmp_path / "nothing", tmp_path / "notes.txt"
     other.write_text("hello")
     with recording() as hook:
@@ -198,14 +198,14 @@ def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -
     assert hook.fallbacks == [FellBack("huggingface", "refused")]
 
 
-def test_a_library_that_is_not_there_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
     with recording() as hook:
         HybridTokenizer(byte_level())
     assert hook.fallbacks == [FellBack("huggingface", "missing")]
 
 
-def test_switching_fastokens_off_is_no_fallback() -> None:
+def test_switching_fastokens_off_is_not_a_fallback() -> None:
     pytest.importorskip("fastokens")
     with recording() as hook:
         HybridTokenizer(byte_level(), fast="off")

@@ -27,7 +27,7 @@ def run(token_ids: Any = (0, 1, 2), **options: Any) -> str:
     return "".join(chunk.text for chunk in iter_chunks(token_ids, TOKENIZER, **options))
 
 
-def test_a_hook_is_told_from_when_it_is_added_until_it_is_removed() -> None:
+def test_a_hook_is_called_from_its_registration_to_its_removal() -> None:
     run()
     with recording() as hook:
         assert hook.streams == []
@@ -38,7 +38,7 @@ def test_a_hook_is_told_from_when_it_is_added_until_it_is_removed() -> None:
     assert len(hook.streams) == 2
 
 
-def test_a_stream_tells_the_hooks_that_were_there_when_it_began() -> None:
+def test_a_stream_calls_the_hooks_that_were_registered_when_it_began() -> None:
     before = iter_chunks([0, 1], TOKENIZER)
     with recording() as hook:
         assert "".join(chunk.text for chunk in before) == "ab"
@@ -48,7 +48,7 @@ def test_a_stream_tells_the_hooks_that_were_there_when_it_began() -> None:
     assert [event.tokens for event in hook.streams] == [2]
 
 
-def test_several_hooks_are_told_the_same() -> None:
+def test_several_hooks_get_the_same_calls() -> None:
     with recording() as first, recording() as second:
         run()
     assert first.streams == second.streams != []
@@ -66,7 +66,7 @@ def test_removing_twice_does_nothing_and_adding_again_is_possible() -> None:
     assert len(hook.streams) == 1
 
 
-def test_what_is_no_hook_is_refused_and_so_is_one_that_is_there() -> None:
+def test_objects_that_are_not_hooks_and_registered_hooks_are_rejected() -> None:
     with pytest.raises(TypeError, match=r"an instance of streamdec\.Hook"):
         add_hook(print)  # type: ignore[arg-type]
     with recording() as hook, pytest.raises(ValueError, match="is registered already"):
@@ -137,7 +137,7 @@ class Failing(Hook):
         raise ZeroDivisionError(event.tokens)
 
 
-def test_what_a_hook_raises_is_logged_once_and_disturbs_nothing(
+def test_an_error_of_a_hook_is_logged_once_and_the_stream_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Unseen(Failing):

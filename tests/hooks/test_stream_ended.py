@@ -157,7 +157,7 @@ def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> Non
 
 
 @given(st.lists(st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=4), max_size=12))
-def test_machines_that_never_stop_are_counted_too(outputs: list[list[int]]) -> None:
+def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> None:
     ids = [token_id for output in outputs for token_id in output]
     expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs, ends=True)
     with recording() as hook:
@@ -189,7 +189,7 @@ def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
     assert others == [plain]
 
 
-def test_a_stream_on_what_stands_before_a_decoder_is_counted_as_on_the_decoder() -> None:
+def test_a_stream_over_a_tracer_is_counted_as_one_over_its_decoder() -> None:
     ids = [0, HALF, REST, ST, OH, 1, STOP]
     with recording() as hook:
         for machine in (
@@ -234,7 +234,7 @@ def test_why_it_ended(
     assert (event.finish_reason, event.stop_kind, event.error_type) == (finish, kind, None)
 
 
-def test_a_stream_that_is_left_was_aborted_and_told_of_once() -> None:
+def test_a_stream_that_is_left_is_reported_once_as_aborted() -> None:
     with recording() as hook:
         with iter_chunks([0, 1, 0], TOKENIZER) as chunks:
             assert next(chunks).text == "a"
@@ -262,7 +262,7 @@ def test_a_cancelled_reader_has_aborted_and_not_failed() -> None:
 
 
 @pytest.mark.parametrize("output", [-1, [0, -1], [0, ST, -1]])
-def test_a_bad_id_is_an_error_after_what_came_before(output: Any) -> None:
+def test_a_bad_id_is_an_error_after_the_text_before_it(output: Any) -> None:
     with recording() as hook, pytest.raises(TokenIdError):
         for _ in iter_chunks([1, output], TOKENIZER, stop="STOP"):
             pass
@@ -301,7 +301,7 @@ def test_a_bad_id_in_a_pool_is_the_end_of_its_request() -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_round_that_has_no_token_for_a_stream_is_no_output(read: Callable[..., None]) -> None:
+def test_a_round_without_a_token_is_not_counted_as_an_output(read: Callable[..., None]) -> None:
     with recording() as hook:
         for outputs in ([[0], [HALF], [REST, ST]], [[0], [], [HALF], [], [], [REST, ST], []]):
             read(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")), outputs)
@@ -313,7 +313,7 @@ def test_a_round_that_has_no_token_for_a_stream_is_no_output(read: Callable[...,
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def test_a_character_that_never_came_to_its_end_is_told_of() -> None:
+def test_an_unfinished_character_is_reported() -> None:
     assert ended([0, HALF]).ends_incomplete
     assert ended([0, HALF], max_tokens=2).ends_incomplete
     assert not ended([0, HALF, REST]).ends_incomplete
@@ -333,7 +333,7 @@ def test_unknown_ids_are_counted() -> None:
         assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
 
 
-def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
+def test_a_resumed_stream_reports_only_its_own_part() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([0, 99, 1, ST])
     with recording() as hook:
@@ -347,7 +347,7 @@ def test_a_stream_that_resumes_tells_of_what_came_since() -> None:
     assert hook.streams == []
 
 
-def test_what_decodes_is_named() -> None:
+def test_the_decoder_is_named() -> None:
     class Own:
         """All that a tokenizer must have."""
 
@@ -377,7 +377,7 @@ def test_long_silences_are_counted() -> None:
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_what_is_withheld_waits_since_its_first_byte_came(ids: list[int]) -> None:
+def test_the_waiting_time_counts_from_the_first_withheld_byte(ids: list[int]) -> None:
     """Of tokens that are joined byte by byte, it is the end of their bytes."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))

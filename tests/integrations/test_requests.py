@@ -216,7 +216,7 @@ def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -
     assert from_vllm(mapping({"stop": "a"})) == StopConditions("a")
 
 
-def test_values_are_as_free_as_arguments() -> None:
+def test_values_have_the_forms_of_arguments() -> None:
     request = {"stop": ("a",), "stop_token_ids": np.array([9, 7]), "max_tokens": np.int64(5)}
     assert from_vllm(request) == StopConditions("a", [7, 9], max_tokens=5)
 
@@ -320,7 +320,7 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_had_is_refused(
+def test_unsupported_parameters_are_rejected(
     read: Reader, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
@@ -329,14 +329,16 @@ def test_what_cannot_be_had_is_refused(
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
 @pytest.mark.parametrize("value", [None, False, 0, [], {}, ""])
-def test_what_says_nothing_is_not_refused(read: Reader, dialect: Dialect, value: object) -> None:
+def test_unsupported_parameters_without_effect_are_accepted(
+    read: Reader, dialect: Dialect, value: object
+) -> None:
     foreign = {*STRANGERS, *WRAPPERS, *dialect.refused, "stops"} - dialect.keys.keys()
     ids = IDS if value == 0 and value is not False else set()
     assert read(dict.fromkeys(foreign - ids, value)) == StopConditions()
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
-def test_the_id_0_says_something(read: Reader, dialect: Dialect) -> None:
+def test_the_id_0_is_a_value(read: Reader, dialect: Dialect) -> None:
     for key in {*IDS, "eos_token_ids", "visible_stop_token_ids"} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=0"):
             read({key: 0})
@@ -345,7 +347,7 @@ def test_the_id_0_says_something(read: Reader, dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
-def test_every_foreign_key_is_refused(read: Reader, dialect: Dialect) -> None:
+def test_every_foreign_key_is_rejected(read: Reader, dialect: Dialect) -> None:
     for key in {*STRANGERS, *WRAPPERS, *dialect.refused} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=5"):
             read({key: 5})
@@ -360,7 +362,7 @@ def test_the_tables_lead_to_arguments() -> None:
 
 @pytest.mark.parametrize("read", [from_openai, from_vllm, from_sglang])
 @pytest.mark.parametrize("wrong", [None, "stop", ["stop"], 5, StopConditions("a"), [{"stop": "a"}]])
-def test_what_is_no_mapping_is_refused(read: Reader, wrong: Any) -> None:
+def test_an_object_that_is_not_a_mapping_is_rejected(read: Reader, wrong: Any) -> None:
     with pytest.raises(
         TypeError,
         match=rf"^request must be a mapping, .*model_dump\(\).*, not {type(wrong).__name__}$",
@@ -452,7 +454,7 @@ def test_errors_also_name_the_key_that_was_written(
         read(request_)
 
 
-def test_an_error_keeps_what_else_it_knows() -> None:
+def test_a_renamed_error_keeps_its_attributes() -> None:
     with pytest.raises(TokenIdError) as raised:
         from_sglang({"stop_token_ids": [-1], "max_new_tokens": 5})
     assert raised.value.token_id == -1

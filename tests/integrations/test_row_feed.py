@@ -23,7 +23,7 @@ def taken(feed: RowFeed) -> list[tuple[int, str]]:
     return [(found.row, found.chunk.text) for found in iter(feed.take, None)]
 
 
-def test_of_each_row_all_that_waits_is_one_chunk() -> None:
+def test_all_waiting_text_of_a_row_is_one_chunk() -> None:
     feed = RowFeed()
     feed.put({1: Chunk("a"), 0: Chunk("b"), 2: Chunk()})
     feed.put({0: Chunk("c", "stop", "!"), 1: Chunk("")})
@@ -55,7 +55,7 @@ def test_waiting_text_in_several_sections_is_taken_in_parts() -> None:
     assert [*iter(feed.take, None)] == [(0, Chunk("cd", "stop")), (1, Chunk("x"))]
 
 
-def test_all_that_waits_comes_as_one_chunk() -> None:
+def test_all_waiting_text_is_one_chunk() -> None:
     feed = RowFeed()
     for each in range(1_000):
         feed.put({0: Chunk(" word", token_ids=(each,))})
@@ -85,7 +85,7 @@ def test_no_error_is_taken_for_the_end_of_a_loop(end: BaseException) -> None:
 
 
 @pytest.mark.parametrize("error", [None, BoomError()])
-def test_after_closing_there_is_nothing(error: Exception | None) -> None:
+def test_after_closing_iteration_stops(error: Exception | None) -> None:
     feed = RowFeed()
     feed.put({0: Chunk("a")})
     feed.close()
@@ -141,7 +141,7 @@ def test_a_task_is_woken_from_a_thread(backend: str) -> None:
     assert texts == [*"abc"]
 
 
-def test_an_event_loop_that_was_closed_hinders_nobody() -> None:
+def test_a_closed_event_loop_does_not_block_others() -> None:
     feed = RowFeed()
     loop = asyncio.new_event_loop()
     task = loop.create_task(feed.receive())

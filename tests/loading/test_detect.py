@@ -200,7 +200,7 @@ def test_a_folder_that_cannot_be_loaded_says_what_to_do(
     assert advice in detected.description
 
 
-def test_what_is_advised_can_be_done() -> None:
+def test_the_advice_of_an_error_works() -> None:
     """A DecodeStream takes any object with a decode; a fast tokenizer has a backend_tokenizer."""
 
     class Slow:
@@ -242,7 +242,7 @@ def test_a_folder_with_several_formats_gives_the_first(tmp_path: Path) -> None:
         assert detect_format(tmp_path).path == tmp_path / name
 
 
-def test_names_only_tell_what_is_looked_into(tmp_path: Path) -> None:
+def test_file_names_decide_which_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(rank_file())
     (tmp_path / "tokenizer.tiktoken").write_bytes(b"hello")
     (tmp_path / "model.gguf").mkdir()
@@ -282,7 +282,7 @@ def test_a_tokenizer_json_in_a_folder_is_looked_into(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "missing/tokenizer.json", "a\0b", "x" * 3000])
-def test_what_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+def test_a_missing_path_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError) as caught:
         detect_format(tmp_path / name)
     assert str(caught.value).startswith(repr(str(tmp_path))[:-1])
@@ -290,7 +290,7 @@ def test_what_is_not_there_is_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert found(tmp_path / "pipe") == "neither a file nor a folder"
 

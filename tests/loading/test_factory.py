@@ -29,7 +29,7 @@ def test_a_file_or_its_folder(folder: Path, kind: type[str | Path]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ZOO))
-def test_what_can_be_compiled_is_streamed_byte_by_byte(name: str, tmp_path: Path) -> None:
+def test_tokenizers_that_can_be_compiled_take_the_bytes_route(name: str, tmp_path: Path) -> None:
     library = ZOO[name]()
     library.save(str(tmp_path / "t"))
     with warnings.catch_warnings():
@@ -48,14 +48,12 @@ def tokenizer_size(tokenizer: Tokenizer) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(UNCOMPILED.keys() - {"python_decoder"}))
-def test_what_cannot_goes_by_windows(name: str, tmp_path: Path) -> None:
+def test_other_tokenizers_take_the_windowed_route(name: str, tmp_path: Path) -> None:
     UNCOMPILED[name]().save(str(tmp_path / "t"))
     assert route_of(load_tokenizer(tmp_path / "t")) == "window"
 
 
-def test_a_table_that_differs_is_told_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_differs_warns_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the library had changed its rules: its decode is no longer what the table says."""
     decode = HuggingFaceTokenizer.decode
 
@@ -70,7 +68,7 @@ def test_a_table_that_differs_is_told_at_once(
     assert route_of(tokenizer) == "window"
 
 
-def test_another_format_is_named_with_what_is_served(tmp_path: Path) -> None:
+def test_the_error_for_another_format_lists_the_supported_ones(tmp_path: Path) -> None:
     (tmp_path / "model.zip").write_bytes(b"PK\x03\x04")
     with pytest.raises(TokenizerLoadError) as caught:
         load_tokenizer(tmp_path / "model.zip")
@@ -80,7 +78,7 @@ def test_another_format_is_named_with_what_is_served(tmp_path: Path) -> None:
     assert "supported: a Hugging Face tokenizer.json" in message
 
 
-def test_what_is_missing_is_named_and_is_no_format() -> None:
+def test_a_missing_path_is_named_without_a_format() -> None:
     with pytest.raises(TokenizerLoadError, match=r"'no/such/file': No such file"):
         load_tokenizer("no/such/file")
 
@@ -100,7 +98,7 @@ def test_a_broken_tokenizer_json_is_named_with_the_reason(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [None, 3, ["a"]])
-def test_what_is_no_path_is_a_type_error(path: object) -> None:
+def test_an_object_that_is_not_a_path_raises_type_error(path: object) -> None:
     with pytest.raises(TypeError):
         load_tokenizer(path)  # type: ignore[arg-type]
 

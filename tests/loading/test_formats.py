@@ -244,13 +244,13 @@ def test_a_name_that_is_empty_is_not_the_working_directory(
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_nobody_serves_is_not_looked_for_in_a_cache() -> None:
+def test_unsupported_names_are_not_searched_in_the_cache() -> None:
     message = r"the rank file of llama3 is not in the cache: .* Give the path of the file$"
     with pytest.raises(TokenizerLoadError, match=message):
         load_tokenizer("llama3")
 
 
-def test_what_is_neither_path_nor_name() -> None:
+def test_a_string_that_is_neither_a_path_nor_a_name_is_rejected() -> None:
     with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*it is not the name of"):
         load_tokenizer("llama-9")
 

@@ -98,7 +98,7 @@ def test_a_folder_here_comes_before_an_id(
     assert load_tokenizer("hf://org/model").report.format == "huggingface"
 
 
-def test_a_model_of_others_is_not_taken_for_one_of_openai(cache: Path) -> None:
+def test_names_of_other_models_are_not_taken_for_openais(cache: Path) -> None:
     fill(cache, "org/gpt-4o-tuned", FILES)
     assert load_tokenizer("org/gpt-4o-tuned").report.revision == COMMIT
     with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base is not in the cache"):
@@ -106,7 +106,7 @@ def test_a_model_of_others_is_not_taken_for_one_of_openai(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_is_not_in_the_cache_says_what_to_do() -> None:
+def test_the_error_for_a_model_outside_the_cache_says_what_to_do() -> None:
     message = (
         r"'org/model' of the Hugging Face Hub: it is not in the local cache, and downloads are not"
     )
@@ -127,7 +127,9 @@ def test_a_snapshot_without_a_tokenizer_says_what_is_there(cache: Path) -> None:
         find_snapshot("org/model")
 
 
-def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[hub\]'"):
         load_tokenizer("hf://org/model")
@@ -153,7 +155,7 @@ def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         ("{}", False),
     ],
 )
-def test_what_may_be_an_id(name: str, is_one: bool) -> None:
+def test_names_that_can_be_ids_of_the_hub(name: str, is_one: bool) -> None:
     assert is_hub_id(name) == is_one
 
 

@@ -87,7 +87,7 @@ def test_a_name_that_is_unknown_mentions_tiktoken_only_without_it(
         load_tokenizer("davinci-002")
 
 
-def test_a_path_that_does_not_exist_is_no_name_of_a_model(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_not_the_name_of_a_model(tmp_path: Path) -> None:
     missing = str(tmp_path / "no" / "model")
     with pytest.raises(TokenizerLoadError) as caught:
         load_tokenizer(missing)

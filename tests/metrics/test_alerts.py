@@ -16,7 +16,7 @@ PAGE = Page("docs/reference/metrics.md", "What to alert on")
 ALARMS: list[dict[str, Any]] = yaml.safe_load(RULES)["groups"][0]["rules"]
 
 
-def test_alarms_are_about_what_is_counted() -> None:
+def test_alerts_use_exported_metrics() -> None:
     labels = {label for each in INSTRUMENTS for label in each.labels}
     for alarm in ALARMS:
         asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", alarm["expr"])
@@ -29,7 +29,7 @@ def test_alarms_are_about_what_is_counted() -> None:
         assert {label for group in grouped for label in group.split(", ")} <= labels
 
 
-def test_each_alarm_is_explained() -> None:
+def test_each_alert_is_explained() -> None:
     assert re.findall(r"^\| `(\w+)` \|", PAGE.text, re.MULTILINE) == [
         alarm["alert"] for alarm in ALARMS
     ]

@@ -32,14 +32,14 @@ def plain(samples: Samples) -> dict[tuple[str, frozenset[tuple[str, str]]], floa
     }
 
 
-def test_the_exporter_of_opentelemetry_says_what_prometheus_client_says(ran: Run) -> None:
+def test_opentelemetry_and_prometheus_export_equal_values(ran: Run) -> None:
     """Name by name, label by label: dashboards need not know which one counts."""
     own, translated = plain(ran.prometheus), plain(ran.translated)
     assert own.keys() == translated.keys()
     assert {key: translated[key] for key in own} == pytest.approx(own)
 
 
-def test_both_count_what_a_plain_hook_is_told(ran: Run) -> None:
+def test_both_exporters_count_the_calls_of_a_hook(ran: Run) -> None:
     told = ran.told
     sums = {
         "streamdec_streams_total": len(told.streams),
@@ -136,7 +136,7 @@ def opentelemetry() -> Recorder:
 
 
 @pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_what_fails_in_a_library_does_not_reach_the_stream(
+def test_an_error_of_a_metrics_library_does_not_reach_the_stream(
     make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
@@ -159,7 +159,7 @@ def test_what_fails_in_a_library_does_not_reach_the_stream(
 
 
 @pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_names_that_did_not_load_take_no_place_of_those_that_did(
+def test_failed_loads_do_not_use_up_the_label_limit(
     make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metrics = make()
@@ -179,7 +179,7 @@ def test_names_that_did_not_load_take_no_place_of_those_that_did(
     assert not any(OTHER in labels.values() for labels in bound)
 
 
-def test_a_path_that_is_no_utf_8_can_be_exported() -> None:
+def test_a_path_that_is_not_utf_8_can_be_exported() -> None:
     with counted() as made:
         for hook in hooks.installed:
             hook.loaded(Loaded("gguf", os.fsdecode(b"./mod\xe8le"), "gguf", 0.1, 500, None))
@@ -188,7 +188,7 @@ def test_a_path_that_is_no_utf_8_can_be_exported() -> None:
             assert [dict(labels)["tokenizer"] for labels in found] == ["./mod\\udce8le"]
 
 
-def test_a_second_hook_where_one_counts_is_refused() -> None:
+def test_a_second_hook_where_one_counts_is_rejected() -> None:
     """OpenTelemetry would else take its histograms, and leave out its counters."""
     registry = prometheus_client.CollectorRegistry()
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
@@ -207,7 +207,7 @@ def test_a_second_hook_where_one_counts_is_refused() -> None:
                 assert read([0, 1], Letters()) == "ab"
 
 
-def test_what_is_counted_has_no_text_in_it(ran: Run) -> None:
+def test_metrics_contain_no_text(ran: Run) -> None:
     """Labels are names of classes, formats, reasons, and of tokenizers as the caller wrote them."""
     pairs = {pair for _, labels in ran.prometheus for pair in labels}
     values = {value for name, value in pairs if name not in {"le", "tokenizer"}}

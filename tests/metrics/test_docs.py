@@ -25,7 +25,7 @@ def test_the_tables_are_those_of_the_instruments() -> None:
         assert PAGE.text.count(f"| `{each.prometheus_name}` | `{each.name}`, ") == 1
 
 
-def test_names_of_other_projects_are_compared_with_ones_that_there_are() -> None:
+def test_the_page_compares_existing_metrics() -> None:
     _, _, table = PAGE.text.partition("\n## In other projects\n")
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 25

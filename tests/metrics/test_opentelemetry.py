@@ -65,7 +65,7 @@ def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None
     assert dict(point.attributes or {}) == {"error.type": "TokenizerLoadError"}
 
 
-def test_deltas_are_what_came_since_the_last_export() -> None:
+def test_deltas_count_from_the_last_export() -> None:
     """Backends that want deltas also get them for the sums."""
     delta = AggregationTemporality.DELTA
     reader = InMemoryMetricReader({ObservableCounter: delta, HistogramInstrument: delta})
@@ -92,7 +92,9 @@ def exported(reader: InMemoryMetricReader) -> Counter[str]:
     return sums
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[otel\]'"):
         OpenTelemetryMetrics()

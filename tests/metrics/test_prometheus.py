@@ -104,12 +104,12 @@ def test_a_number_is_the_one_counted_by_hand(line: str, ran: Run) -> None:
 
 
 @pytest.mark.parametrize("name", COUNTED_BEFORE)
-def test_what_is_kept_anyway_grew_by_what_was_done(name: str, ran: Run) -> None:
+def test_process_totals_grow_by_the_counted_work(name: str, ran: Run) -> None:
     grown = ran.prometheus[name, frozenset()] - ran.before[named(name)]
     assert grown == COUNTED_BEFORE[name]
 
 
-def test_what_is_held_now_is_read_when_it_is_asked_for(ran: Run) -> None:
+def test_gauges_have_the_current_sizes(ran: Run) -> None:
     assert ran.prometheus["streamdec_stop_sets", frozenset()] >= 64
     assert ran.prometheus["streamdec_stop_sets_texts", frozenset()] > 0
     entries = ran.prometheus["streamdec_encoding_cache_entries", frozenset()]
@@ -151,7 +151,7 @@ def test_buckets_are_those_of_the_table(ran: Run) -> None:
 # --- registries -----------------------------------------------------------------------------------
 
 
-def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
+def test_two_in_one_registry_are_rejected_and_the_first_continues() -> None:
     registry = prometheus_client.CollectorRegistry()
     metrics = PrometheusMetrics(registry)
     with pytest.raises(ValueError, match="already has metrics with these names"):
@@ -163,7 +163,7 @@ def test_two_in_one_registry_are_refused_and_the_first_goes_on() -> None:
     assert parsed(registry)[name, labels] == 1
 
 
-def test_where_one_name_is_taken_none_is() -> None:
+def test_no_metric_is_registered_if_one_name_is_taken() -> None:
     registry = prometheus_client.CollectorRegistry()
     taken = prometheus_client.Gauge("streamdec_stop_sets", "Another's.", registry=registry)
     with pytest.raises(ValueError, match="streamdec_stop_sets"):
@@ -179,7 +179,9 @@ def test_the_registry_of_the_library_is_the_usual_one(monkeypatch: pytest.Monkey
     assert ("streamdec_stop_sets", frozenset()) in parsed(usual)
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[prometheus\]'"):
         PrometheusMetrics()

@@ -60,7 +60,7 @@ def test_the_documentation_is_what_the_report_says(book: Book) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_figure_that_somebody_typed_is_found(name: str, book: Book) -> None:
+def test_a_figure_edited_by_hand_is_found(name: str, book: Book) -> None:
     page = PAGE.read_text(encoding="utf-8")
     start = page.index(f"<!-- {name} -->\n")
     digit = re.compile(r"\d").search(page, start)
@@ -103,7 +103,7 @@ def test_a_report_that_lacks_something_leaves_the_documentation_alone(
     assert re.search(reason, said)
 
 
-def test_a_file_that_is_no_report_is_said_to_be_none(
+def test_a_file_that_is_not_a_report_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "torn.json").write_text("{", "utf-8")
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_report_is_said_to_be_none(
         assert "no report of the benchmark (" in capsys.readouterr().err
 
 
-def test_a_goal_that_is_missed_is_said_to_be(book: Book) -> None:
+def test_a_missed_goal_is_marked(book: Book) -> None:
     verdicts = [goal.row(book)[-1] for goal in GOALS]
     assert all(
         re.fullmatch(r"reached|\*\*missed\*\* by (\d+%|less than 1%)", verdict)
@@ -183,7 +183,7 @@ def test_a_page_without_a_place_for_a_table_is_an_error(book: Book) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_says_in_words_what_it_shows(name: str, book: Book) -> None:
+def test_a_picture_has_a_text_alternative(name: str, book: Book) -> None:
     root = ET.fromstring(PICTURES[name](book))
     title, description, style = (root.findtext(f"{SVG}{tag}") for tag in ("title", "desc", "style"))
     assert root.get("role") == "img"
@@ -200,7 +200,7 @@ def test_a_picture_says_in_words_what_it_shows(name: str, book: Book) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_nothing_in_a_picture_lies_outside(name: str, book: Book) -> None:
+def test_all_parts_of_a_picture_are_inside(name: str, book: Book) -> None:
     root = ET.fromstring(PICTURES[name](book))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     for element in root.iter():
@@ -213,7 +213,7 @@ def test_nothing_in_a_picture_lies_outside(name: str, book: Book) -> None:
     assert all(float(t.get("x", 0)) + 6.2 * len(t.text or "") < width for t in texts)
 
 
-def test_nothing_is_drawn_of_a_report_without_what_a_picture_shows(
+def test_a_report_without_the_needed_figures_draws_nothing(
     tmp_path: Path, book: Book, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.json"
@@ -225,7 +225,7 @@ def test_nothing_is_drawn_of_a_report_without_what_a_picture_shows(
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_leaves_out_who_did_not_take_part(name: str, book: Book) -> None:
+def test_a_picture_leaves_out_decoders_without_figures(name: str, book: Book) -> None:
     kept = [each for each in book.data["figures"] if not each["what"].startswith("vLLM")]
     picture = PICTURES[name](Book({**book.data, "figures": kept}))
     texts = [element.text or "" for element in ET.fromstring(picture).iter(f"{SVG}text")]

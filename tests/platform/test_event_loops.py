@@ -52,7 +52,7 @@ async def all_ways() -> list[str]:
     return [*many, await fed_by_a_thread()]
 
 
-def test_debug_mode_has_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_debug_mode_of_asyncio_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """It logs coroutines that are never awaited, and calls from the wrong thread."""
     with caplog.at_level(logging.WARNING, "asyncio"):
         assert asyncio.run(all_ways(), debug=True) == [RIGHT] * 6

@@ -50,7 +50,7 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
 
 @needs_fork
 @forks
-def test_a_fork_and_its_parent_both_go_on_with_all_streams() -> None:
+def test_a_fork_and_its_parent_both_continue_all_streams() -> None:
     shared = tokenizer()
     ids = token_ids(shared)
     under_way = begun(shared, ids)
@@ -60,7 +60,7 @@ def test_a_fork_and_its_parent_both_go_on_with_all_streams() -> None:
 
 @needs_fork
 @forks
-def test_a_fork_encodes_though_its_parent_did_so_in_several_threads() -> None:
+def test_a_fork_encodes_although_its_parent_did_so_in_several_threads() -> None:
     shared = tokenizer()
     texts = [f"text {number}" for number in range(200)]
     before = [list(encoding.ids) for encoding in shared.encode_batch(texts)]
@@ -71,7 +71,7 @@ def test_a_fork_encodes_though_its_parent_did_so_in_several_threads() -> None:
 @pytest.mark.thorough
 @needs_fork
 @forks
-def test_a_fork_decodes_while_threads_of_its_parent_are_in_the_midst_of_it() -> None:
+def test_a_fork_decodes_while_threads_of_its_parent_are_decoding() -> None:
     """Locks that those threads hold at that moment stay locked in the child."""
     shared = tokenizer()
     ids = token_ids(shared)
@@ -132,7 +132,7 @@ def _go_on(sent: bytes, answers: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_process_goes_on_with_streams_that_were_pickled_in_their_midst(method: str) -> None:
+def test_another_process_continues_pickled_streams(method: str) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"the system has no {method}")
     context: Any = multiprocessing.get_context(method)

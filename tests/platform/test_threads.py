@@ -43,7 +43,7 @@ def at_once(work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(begin, range(THREADS)))
 
 
-def test_what_is_compiled_by_several_threads_at_once_is_right_in_all() -> None:
+def test_a_table_that_several_threads_compile_at_once_is_right_in_all() -> None:
     ids = token_ids(tokenizer())
     for _ in range(5):
         shared = tokenizer()  # nothing is compiled of it yet

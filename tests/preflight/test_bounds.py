@@ -67,7 +67,7 @@ def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_one_less_is_built(tmp_path: Path) -> None:
+def test_a_tokenizer_below_the_bound_is_built(tmp_path: Path) -> None:
     parts = control()
     texts = [f"{i}".ljust(300, "x") for i in range(MAX_ADDED_TEXT // 300 - 2)]
     parts.own.extend({"id": 260 + i, **added(text)} for i, text in enumerate(texts))
@@ -75,7 +75,7 @@ def test_one_less_is_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(IS_QUADRATIC, reason="tokenizers before 0.23 needs hours for it")
-def test_in_one_piece_it_is_built_too(tmp_path: Path) -> None:
+def test_a_tokenizer_of_one_piece_is_built_too(tmp_path: Path) -> None:
     parts = control()
     parts.own.append({"id": 260, **added("x" * (MAX_ADDED_TEXT - 1000))})
     assert "TOKENIZER_JSON_INVALID" not in inspect(parts.write(tmp_path), render=False).codes
@@ -100,7 +100,7 @@ def test_names_beyond_a_thousand_are_not_reported(tmp_path: Path) -> None:
     assert "eos_token" in report.special_tokens
 
 
-def test_of_a_list_of_ids_the_first_are_read(tmp_path: Path) -> None:
+def test_only_the_first_ids_of_a_list_are_read(tmp_path: Path) -> None:
     parts = control()
     assert parts.generation is not None
     parts.generation["eos_token_id"] = [258] * MAX_IDS
@@ -145,7 +145,7 @@ def test_markers_are_looked_for_near_the_turns() -> None:
     assert found == Turns(Marker("<e>", 1), Marker("<u>", 2))
 
 
-def test_half_a_character_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_character_is_left_out(tmp_path: Path) -> None:
     """JSON can write one, and no token can have one."""
     parts = control(lambda p: p.say(eos_token="a\ud83d", image_token="\ude00b"))
     parts.others["special_tokens_map.json"] = '{"whole": "\\ud83d\\ude00", "half": "\\uD83D x"}'

@@ -347,12 +347,12 @@ def test_the_evidence_of_each_finding_is_true(code: str, tmp_path: Path) -> None
     check(control(CASES[code][1]).write(tmp_path))
 
 
-def test_a_claim_is_made_about_a_rule() -> None:
+def test_each_claim_is_about_a_rule() -> None:
     assert set(CLAIMS) <= set(RULES)
     assert len(CLAIMS) >= 30
 
 
-def test_a_claim_that_is_not_true_is_found(tmp_path: Path) -> None:
+def test_a_false_claim_is_found(tmp_path: Path) -> None:
     """The checks can fail."""
     path = control(flag(2, special=False)).write(tmp_path)
     folder = Folder(path, inspect(path, render=False))

@@ -63,7 +63,7 @@ def test_every_rule_has_a_snapshot() -> None:
     assert set(CASES) | NETWORK | MADE_OTHERWISE == set(RULES)
 
 
-def test_a_code_is_declared_once_and_whole() -> None:
+def test_each_code_is_declared_once_with_all_fields() -> None:
     data = tomllib.loads((ROOT / "streamdec" / "preflight" / "rules.toml").read_text("utf-8"))
     assert [row["code"] for row in data["rules"]] == list(RULES)
     for rule in RULES.values():
@@ -75,7 +75,7 @@ def test_a_code_is_declared_once_and_whole() -> None:
         assert rule.engines
 
 
-def test_the_gravest_come_first(tmp_path: Path) -> None:
+def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
     change = both(CASES["PAD_EQUALS_EOS"][1], CASES["EOS_ID_UNKNOWN"][1], drop("chat_template"))
     report = inspect(control(change).write(tmp_path), render=False)
     order = [SEVERITIES.index(finding.severity) for finding in report.findings]
@@ -102,7 +102,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("index", "token_id", "name"), [(2, 258, "<|im_end|>"), (0, 256, "<|endoftext|>")]
 )
-def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
+def test_a_visible_drift_of_the_flag_is_severe(
     index: int, token_id: int, name: str, tmp_path: Path
 ) -> None:
     """One is a stop id, the other does not exist."""
@@ -113,7 +113,7 @@ def test_a_drift_of_the_flag_is_grave_where_it_is_seen(
 
 
 @pytest.mark.parametrize("is_built", [False, True])
-def test_what_was_special_once_is_skipped_on(is_built: bool, tmp_path: Path) -> None:
+def test_a_token_stays_special_after_a_second_declaration(is_built: bool, tmp_path: Path) -> None:
     """But not by a class for which it never was."""
     change = entry(257, "<|im_start|>", special=False)
     change = both(change, config(model_type="qwen2")) if is_built else change
@@ -153,9 +153,7 @@ def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_pa
 
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
-def test_what_only_old_versions_refuse_is_an_error_for_them_alone(
-    engine: str, tmp_path: Path
-) -> None:
+def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
     change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
     folder = control(change).write(tmp_path)
     for asked, severity in ((engine, "error"), ("sglang@0.5.10", "info")):
@@ -176,7 +174,7 @@ def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) ->
     assert "Qwen2Tokenizer" in finding.evidence[0].note
 
 
-def test_an_unknown_name_in_a_branch_that_asks_for_it_is_none(tmp_path: Path) -> None:
+def test_an_unknown_variable_in_a_guarded_branch_is_accepted(tmp_path: Path) -> None:
     guarded = "{% if helper is defined %}{{ helper() }}{% endif %}"
     report = inspect(control(template(CHATML + guarded)).write(tmp_path), render=False)
     assert report.codes == {"CHAT_TEMPLATE_NEEDS_KWARGS"}
@@ -191,7 +189,7 @@ def test_without_jinja2_the_report_says_that_the_template_was_not_looked_at(
     assert "streamdec[chat]" in report.sources["chat_template_inspected"]
 
 
-def test_a_process_that_cannot_be_started_is_no_fault_of_the_template(
+def test_a_failed_child_process_is_not_a_finding_about_the_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -212,7 +210,7 @@ def test_a_named_template_is_rendered_too(tmp_path: Path) -> None:
     assert finding.evidence[0].pointer == "/chat_template/1/template"
 
 
-def test_a_fault_that_only_some_conversations_meet_names_one(tmp_path: Path) -> None:
+def test_a_fault_in_some_conversations_names_one_of_them(tmp_path: Path) -> None:
     """Kimi K2's own template appends to a list where a tool is called."""
     text = CHATML + (
         "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
@@ -279,6 +277,6 @@ def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("engines", [(), ("vlllm",), ("vllm@new",), ("vllm@",)])
-def test_an_engine_that_is_not_known_is_refused(engines: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_engine_that_is_not_known_is_rejected(engines: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"engine|vllm"):
         inspect(control().write(tmp_path), engines=engines)

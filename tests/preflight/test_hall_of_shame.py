@@ -37,7 +37,7 @@ def stops(folder: Path) -> set[tuple[int, ...]]:
 # --- GLM-5.1 --------------------------------------------------------------------------------------
 
 
-def test_glm_ends_a_turn_with_the_next_and_that_is_no_error(incidents: Path) -> None:
+def test_glm_ends_a_turn_with_the_next_without_an_error(incidents: Path) -> None:
     report = inspect(incidents / "glm")
     (primer,) = [f for f in report.findings if f.code == "EOS_TURN_PRIMER_IN_STOP_SET"]
     assert primer.severity == "info"
@@ -94,7 +94,7 @@ def test_gemma_has_an_id_more_in_one_file_and_its_template_in_another(incidents:
 # --- Kimi-K2.6 ------------------------------------------------------------------------------------
 
 
-def test_kimi_was_mended_in_two_files_of_three(incidents: Path) -> None:
+def test_kimi_was_fixed_in_two_files_of_three(incidents: Path) -> None:
     folder = incidents / "kimi"
     report = inspect(folder)
     assert {"EOS_SOURCES_DISAGREE", "EOS_ENGINES_DISAGREE"} <= report.codes

@@ -92,7 +92,7 @@ FOLDERS = sorted((*SHARED.glob("*/"), *SHARED.parent.glob("tokenizers/*/")))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_all_folders_have_one_answer(folder: Path) -> None:
+def test_the_loader_and_preflight_agree_on_real_folders(folder: Path) -> None:
     try:
         tokenizer = quietly(folder)
     except TokenizerLoadError:  # no vocabulary, or several files of one kind
@@ -102,7 +102,7 @@ def test_all_folders_have_one_answer(folder: Path) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['class']}-{row['form']}")
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_all_classes_have_one_answer(row: dict[str, Any], tmp_path: Path) -> None:
+def test_the_loader_and_preflight_agree_on_all_classes(row: dict[str, Any], tmp_path: Path) -> None:
     tokenizer = drawn(row, tmp_path)
     if row["form"] == "tokenizer.json":
         changes = tokenizer.tokenizer_config_changes
@@ -114,14 +114,18 @@ def test_all_classes_have_one_answer(row: dict[str, Any], tmp_path: Path) -> Non
 @pytest.mark.thorough
 @pytest.mark.parametrize("row", DRAWN)
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_of_folders_drawn_at_random(row: dict[str, Any], tmp_path: Path) -> None:
+def test_the_loader_and_preflight_agree_on_random_folders(
+    row: dict[str, Any], tmp_path: Path
+) -> None:
     assert check(folder_of(row, tmp_path))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("entry", DATA["entries"])
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> None:
+def test_the_loader_and_preflight_agree_on_folders_of_many_classes(
+    entry: dict[str, Any], tmp_path: Path
+) -> None:
     """Where they differ, the loader says that it does not follow the class."""
     folder = write_loaded(entry["files"], tmp_path)
     if not check(folder):
@@ -133,7 +137,9 @@ def test_of_folders_of_many_classes(entry: dict[str, Any], tmp_path: Path) -> No
 
 @pytest.mark.parametrize("code", CASES)
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_of_a_folder_for_each_finding(code: str, tmp_path: Path) -> None:
+def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
+    code: str, tmp_path: Path
+) -> None:
     folder = control(CASES[code][1]).write(tmp_path)
     tokens = Tokens(Snapshot(folder))
     report = inspect(folder, render=False)

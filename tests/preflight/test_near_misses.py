@@ -225,7 +225,7 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
 @pytest.mark.parametrize(
     ("code", "change"), [pytest.param(c, f, id=f"{c}: {why}") for c, why, f in NEAR_MISSES]
 )
-def test_what_is_almost_a_finding_is_none(
+def test_a_near_miss_is_not_a_finding(
     code: str, change: Callable[[Parts], object], tmp_path: Path
 ) -> None:
     report = inspect(control(change).write(tmp_path), render=code in RENDERED)

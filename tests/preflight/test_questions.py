@@ -149,7 +149,7 @@ def test_a_marker_that_closes_begins_nothing(tmp_path: Path, template: str | Non
 @pytest.mark.parametrize(
     ("written", "line"), [("'<|im_' ~ 'start|>'", ""), ("'<|im_start|>'", ":2")]
 )
-def test_a_marker_that_begins_is_told_with_its_line(
+def test_a_marker_that_begins_is_reported_with_its_line(
     tmp_path: Path, written: str, line: str
 ) -> None:
     template = "{%- for m in messages %}\n{{ " + written + " + m.role + m.content }}{%- endfor %}"
@@ -209,7 +209,9 @@ ROLES = ("user", "assistant", "system", "tool")
         ("{{ messages | length }}", {}),
     ],
 )
-def test_what_messages_begin_with(template: str, expected: dict[str, tuple[str, ...]]) -> None:
+def test_the_beginnings_of_messages_are_found(
+    template: str, expected: dict[str, tuple[str, ...]]
+) -> None:
     names = ("start", "message", "call", "return", "end", "usual", *ROLES)
     markers = {f"<|{name}|>": i for i, name in enumerate(names)}
     assert openers(template, {}, markers) == expected
@@ -223,7 +225,7 @@ def test_files_that_agree_give_nothing(tmp_path: Path) -> None:
     assert cross_ref_files(control().write(tmp_path)) == []
 
 
-def test_files_that_differ_are_told_the_gravest_first(tmp_path: Path) -> None:
+def test_files_that_differ_are_reported_by_severity(tmp_path: Path) -> None:
     def change(parts: Parts) -> None:
         parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
         parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
@@ -295,7 +297,7 @@ def test_the_class_that_loads(
     assert found.resolved is (said != {"tokenizer_class": None})
 
 
-def test_what_is_no_version_is_refused(tmp_path: Path) -> None:
+def test_a_malformed_version_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the version must be numbers"):
         effective_tokenizer_class(control().write(tmp_path), "newest")
 
@@ -390,7 +392,7 @@ def test_any_json_is_summarised_in_one_line(value: Any) -> None:
 # --- all of them ----------------------------------------------------------------------------------
 
 
-def test_what_is_no_folder_is_one_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     for path in (file, tmp_path / "missing"):
@@ -431,7 +433,7 @@ def test_every_question_is_documented_with_an_example() -> None:
 
 @given(st.sampled_from(sorted(INCIDENTS)), corruptions)
 @settings(max_examples=10)
-def test_whatever_was_done_to_a_folder_every_question_is_answered(
+def test_every_question_about_a_corrupted_folder_is_answered(
     name: str, changes: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -103,7 +103,7 @@ def cache(tmp_path: Path) -> Path:
         (ORPHAN, "main", "COMMIT_NOT_REACHABLE", (), False),
     ],
 )
-def test_the_hub_says_what_holds_a_commit(
+def test_a_commit_is_found_on_the_hub(
     commit: str, revision: str, code: str | None, held_by: tuple[str, ...], reachable: bool
 ) -> None:
     found = verify_commit_reachable("org/model", commit, revision=revision)
@@ -114,7 +114,7 @@ def test_the_hub_says_what_holds_a_commit(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_revision_that_is_none_holds_nothing() -> None:
+def test_an_unknown_revision_contains_no_commit() -> None:
     found = verify_commit_reachable("org/model", HEAD, revision="develop")
     assert (found.reachable, found.head) == (False, None)
     assert found.held_by == ("main", "refs/pr/1")
@@ -140,7 +140,7 @@ def test_a_repository_that_the_hub_does_not_have_is_unverified(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["argument", "environment", "library", "network"])
-def test_offline_the_cache_says_what_it_heard_last(
+def test_offline_the_cached_answer_is_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
@@ -181,7 +181,7 @@ def test_the_cache_is_where_the_library_has_it(
         ("", HEAD, "is not an id of the Hub"),
     ],
 )
-def test_what_is_no_commit_is_one_error(repo: str, commit: str | None, message: str) -> None:
+def test_a_malformed_commit_is_one_error(repo: str, commit: str | None, message: str) -> None:
     with pytest.raises(TokenizerLoadError, match=message):
         verify_commit_reachable(repo, commit, offline=True)
 

@@ -62,7 +62,7 @@ def snapshot(
         ("transformers", " ".join(GIVEN), "", ""),
     ],
 )  # fmt: skip
-def test_each_engine_sorts_them_out(
+def test_each_engine_accepts_or_drops_keyword_arguments(
     tmp_path: Path, engine: str, kept: str, dropped: str, refused: str
 ) -> None:
     found = effective_template_kwargs(snapshot(tmp_path), engine, GIVEN)
@@ -94,7 +94,7 @@ def test_code_of_the_snapshot_loses_more_before_0_11_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", [None, "{% for", "{{ 9 ** (9 ** 9) }}" * 20_000])
-def test_without_a_template_that_can_be_read_vllm_refuses(
+def test_without_a_template_that_can_be_read_vllm_rejects(
     tmp_path: Path, template: str | None
 ) -> None:
     found = effective_template_kwargs(snapshot(tmp_path, template), "vllm", {"a": 1})
@@ -143,7 +143,7 @@ def test_tools_choose_the_template_that_is_named_for_them(tmp_path: Path) -> Non
     assert effective_template_kwargs(folder, "vllm", given, with_tools=True).kept == {"a": 1}
 
 
-def test_what_is_no_question_is_refused(tmp_path: Path) -> None:
+def test_malformed_arguments_are_rejected(tmp_path: Path) -> None:
     folder = snapshot(tmp_path)
     with pytest.raises(ValueError, match="engine must be one of vllm, sglang, transformers"):
         effective_template_kwargs(folder, "smg", {})

@@ -19,7 +19,7 @@ links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights th
 
 
 @pytest.mark.parametrize("name", ["", "config.json", "a\0b"])
-def test_what_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     path = tmp_path / name if name else tmp_path / "missing"
     with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
@@ -86,7 +86,7 @@ def test_links_within_the_folder_are_followed_and_circles_are_not(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
-def test_a_pipe_does_not_make_anybody_wait(tmp_path: Path) -> None:
+def test_a_pipe_does_not_block_the_inspection(tmp_path: Path) -> None:
     folder = control().write(tmp_path)
     (folder / "generation_config.json").unlink()
     os.mkfifo(folder / "generation_config.json")
@@ -109,9 +109,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_finding(name: str, tmp_path: Path)
     assert (finding.evidence[0].file, finding.evidence[0].note) == (name, "not a regular file")
 
 
-def test_a_file_without_permission_is_a_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A patched ``os.open`` rejects it, because root may read all files."""
     folder = control().write(tmp_path)
     original = os.open
@@ -165,7 +163,7 @@ def test_a_tokenizer_of_more_added_tokens_than_any_is_not_built(tmp_path: Path) 
     assert "100,000" in finding.evidence[0].note
 
 
-def test_what_is_nested_deeply_is_shown_as_what_it_is(tmp_path: Path) -> None:
+def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
     deep = "[" * 300 + "]" * 300
     folder = control().write(tmp_path)
     (folder / "generation_config.json").write_text(
@@ -190,7 +188,7 @@ def test_what_is_nested_deeply_is_shown_as_what_it_is(tmp_path: Path) -> None:
         (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
     ],
 )
-def test_what_is_no_json_object_is_a_finding_with_its_reason(
+def test_a_file_that_is_not_a_json_object_is_a_finding(
     content: bytes, note: str, tmp_path: Path
 ) -> None:
     folder = control().write(tmp_path)
@@ -208,7 +206,7 @@ def test_nan_and_infinity_are_json_for_python(tmp_path: Path) -> None:
     assert inspect(folder, render=False).codes == set()
 
 
-def test_the_line_of_a_mistake_is_told(tmp_path: Path) -> None:
+def test_the_line_of_a_syntax_error_is_reported(tmp_path: Path) -> None:
     folder = control().write(tmp_path)
     (folder / "generation_config.json").write_text('{\n  "eos_token_id": 258\n  "x": 1}')
     [finding] = inspect(folder, render=False).findings

@@ -86,7 +86,7 @@ def test_remote_code_leaves_the_declared_ids_alone(tmp_path: Path) -> None:
     assert not tokens.knows_all_ids
 
 
-def test_added_tokens_json_counts_where_nothing_else_says(tmp_path: Path) -> None:
+def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> None:
     parts = control()
     parts.tokenizer = None
     parts.tokenizer_config = {"eos_token": "<e>"}

@@ -181,7 +181,7 @@ def _written(row: Row, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_rules(name: str, tmp_path: Path) -> None:
+def test_the_rules_decide_the_stop_tokens(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
     folder = _written(row, tmp_path)
     found = {engine: set(effective_stop_tokens(folder, engine).ids) for engine in row.stops}
@@ -199,7 +199,7 @@ def test_the_fall_back_is_that_of_the_library(index: int, tmp_path: Path) -> Non
     assert found == engines
 
 
-def test_the_default_of_a_text_parts_class_is_told(tmp_path: Path) -> None:
+def test_the_class_default_of_a_text_part_is_reported(tmp_path: Path) -> None:
     row = Row(
         "<|im_end|>", 258, {"model_type": "aya_vision", "vocab_size": 9}, {"sglang": {255001}}
     )
@@ -251,7 +251,7 @@ def test_sglang_stops_on_texts_of_its_own_that_are_added_tokens(
     assert effective_stop_tokens(folder, engine).ids == ids
 
 
-def test_an_end_whose_id_cannot_be_told_is_said_to_be_unresolved(tmp_path: Path) -> None:
+def test_an_end_of_sequence_without_an_id_is_unresolved(tmp_path: Path) -> None:
     parts = control()
     parts.tokenizer = None
     parts.say(eos_token="</s>")
@@ -265,7 +265,7 @@ def test_an_end_whose_id_cannot_be_told_is_said_to_be_unresolved(tmp_path: Path)
 
 
 @pytest.mark.parametrize("said", [{}, {"eos_token": None}])
-def test_a_tokenizer_that_no_file_describes_may_have_an_end_that_is_not_known(
+def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
     said: dict[str, None], tmp_path: Path
 ) -> None:
     """A SentencePiece model has one inside. Where a file says that there is none, there is none."""
@@ -290,7 +290,7 @@ def test_without_a_tokenizer_json_the_ids_are_those_that_the_config_declares(
     assert [source.kind for source in found.sources[258]] == ["tokenizer", "generation_config"]
 
 
-def test_a_version_that_was_not_read_is_said_to_have_the_rules_of_another(tmp_path: Path) -> None:
+def test_an_unread_version_names_the_version_of_its_rules(tmp_path: Path) -> None:
     folder = control().write(tmp_path)
     notes = effective_stop_tokens(folder, "sglang@0.5.15").notes
     assert any("0.5.10, the nearest that was read" in note for note in notes)
@@ -303,7 +303,7 @@ def test_stop_conditions_are_ready_to_use(tmp_path: Path) -> None:
     assert stop_conditions(folder, engine="sglang") == StopConditions(eos_token_ids=(256, 257, 258))
 
 
-def test_stop_conditions_that_may_lack_a_stop_say_so(tmp_path: Path) -> None:
+def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:
     def change(parts: Parts) -> None:
         parts.tokenizer = None
         parts.tokenizer_config = {"eos_token": "<|im_end|>"}
@@ -345,7 +345,7 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
     assert parse_engine(name).rules_of == rules_of
 
 
-def test_a_path_that_is_no_folder_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
     message = r"^'': expected the folder of a model, got an empty path"

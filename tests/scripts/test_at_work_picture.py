@@ -52,7 +52,7 @@ def _output(drawn: str, by: str) -> str:
     return "\n".join("".join(each.itertext()) for each in lines if each.get("data-by") == by)
 
 
-def test_drawn_again_they_are_the_same(script: dict[str, Any]) -> None:
+def test_drawing_again_gives_the_same_pictures(script: dict[str, Any]) -> None:
     drawn = {path: path.read_text("utf-8") for path in PICTURES}
     (versions,) = {script["recorded_versions"](each) for each in drawn.values()}
     assert re.fullmatch(r"tokenizers \d+\.\d+\.\d+", versions)
@@ -113,6 +113,6 @@ def test_the_picture_is_of_the_example_beside_it(
     assert library.decode(numbers).endswith(script["STOP"])
 
 
-def test_it_fits_dark_pages_and_loads_nothing(drawn: str) -> None:
+def test_the_picture_fits_dark_pages_and_loads_nothing(drawn: str) -> None:
     assert "@media (prefers-color-scheme: dark)" in drawn
     assert not re.search(r"href|url\(|<script|@import", drawn)

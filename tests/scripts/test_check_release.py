@@ -49,7 +49,7 @@ def _edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def test_nothing_is_found_if_all_is_set(
+def test_a_complete_release_has_no_faults(
     ready: Path, problems: Callable[[Path, str], list[str]]
 ) -> None:
     assert problems(ready, TAG) == []
@@ -69,7 +69,7 @@ def test_nothing_is_found_if_all_is_set(
         ("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- A.\n", "CHANGELOG.md has chan"),
     ],
 )
-def test_each_is_found_alone(
+def test_each_fault_of_a_release_is_found(
     ready: Path,
     problems: Callable[[Path, str], list[str]],
     path: str,

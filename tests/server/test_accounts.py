@@ -45,7 +45,7 @@ def asking(tokenizer: Any, engine: Any = None, **limits: Any) -> Iterator[Callab
         yield ask
 
 
-def test_requests_in_a_minute(tokenizer: Any, clock: list[float]) -> None:
+def test_requests_of_a_key_per_minute_are_limited(tokenizer: Any, clock: list[float]) -> None:
     with asking(tokenizer, key_requests=6) as ask:
         assert [ask("one").status_code for _ in range(8)] == [200] * 6 + [429] * 2
         refused = ask("one")
@@ -63,7 +63,9 @@ def test_requests_in_a_minute(tokenizer: Any, clock: list[float]) -> None:
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_tokens_in_a_minute(tokenizer: Any, clock: list[float], is_streamed: bool) -> None:
+def test_tokens_of_a_key_per_minute_are_limited(
+    tokenizer: Any, clock: list[float], is_streamed: bool
+) -> None:
     """They are those of the usage."""
     with asking(tokenizer, key_tokens=600) as ask:
         used = ask("two", prompt=["One " * 50, "Two"], n=2).json()["usage"]["total_tokens"]
@@ -109,7 +111,7 @@ def test_tokens_of_an_answer_that_its_client_left_are_counted(tokenizer: Any) ->
         until(lambda: ask("one").status_code == 429)
 
 
-def test_requests_at_once(tokenizer: Any) -> None:
+def test_requests_of_a_key_at_once_are_limited(tokenizer: Any) -> None:
     with asking(tokenizer, hanging, key_concurrent=1) as ask:
         with hanging_answer(ask):
             assert ask("one").headers["retry-after"] == "1"

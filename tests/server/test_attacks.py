@@ -82,7 +82,7 @@ def test_heavy_bodies_do_not_hold_up_running_streams(path: str, body: bytes, cou
 
 
 @pytest.mark.thorough
-def test_bodies_that_drip_do_not_lock_out_large_ones() -> None:
+def test_slow_bodies_do_not_block_large_ones() -> None:
     """A large body is answered while they drip, and they end before a steady body has arrived."""
     size = 4 << 20
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

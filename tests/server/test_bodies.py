@@ -65,7 +65,9 @@ def test_large_bodies_wait_for_one_another_unread() -> None:
 
 
 @pytest.mark.parametrize(("length", "num_read"), [(None, 2), (9, 1), (10, 0), (10**30, 0)])
-def test_a_body_that_says_it_is_too_large_is_not_read(length: int | None, num_read: int) -> None:
+def test_a_body_with_a_too_large_content_length_is_not_read(
+    length: int | None, num_read: int
+) -> None:
     limits = ServerLimits(body_bytes=9)
 
     async def main() -> None:
@@ -141,7 +143,7 @@ def test_the_number_of_values_has_a_limit(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ['"' * 500, "[" * 500, "\\" * 500, '{"a": ["' * 99, '"\\'])
-def test_the_characters_of_a_text_are_no_values(text: str) -> None:
+def test_the_characters_of_a_text_do_not_count_as_values(text: str) -> None:
     limits = ServerLimits(values=5, depth=2)
     given = {"x": [text, text]}
     assert object_of(json.dumps(given).encode(), limits) == given
@@ -173,7 +175,7 @@ def test_a_body_becomes_an_object_of_bounded_size() -> None:
         assert peak < 16 * limits.body_bytes, kind
 
 
-def test_requests_are_refused_unread_if_too_many_are_prepared() -> None:
+def test_requests_are_rejected_unread_if_too_many_are_prepared() -> None:
     limits = ServerLimits(concurrent=1, waiting=1)
 
     async def main() -> None:
@@ -234,7 +236,7 @@ def test_values_and_levels_are_counted_exactly(
 
 
 @given(st.text(alphabet='"\\[]{},:1a ', max_size=40).map(str.encode))
-def test_what_is_no_json_is_refused_as_json_refuses_it(data: bytes) -> None:
+def test_invalid_json_is_rejected_as_the_json_module_rejects_it(data: bytes) -> None:
     """The counts may be anything if the body is not JSON."""
     try:
         found = json.loads(data)

@@ -97,7 +97,7 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
         ({"stop": None, "max_tokens": 2}, "On", None),
     ],
 )
-def test_what_vllm_has_besides(
+def test_parameters_of_vllm_work_with_openais_client(
     server: Served, client: OpenAI, more: dict[str, Any], text: str, reason: str | None
 ) -> None:
     body = {"stop": "\nUser:", "return_token_ids": True, **more}
@@ -156,7 +156,7 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 
-def test_stops_of_anthropics_client_sleep_until_the_marker(server: Served) -> None:
+def test_stops_of_anthropics_client_count_after_the_marker(server: Served) -> None:
     options: Any = {
         "model": "tiny",
         "max_tokens": 900,
@@ -212,7 +212,7 @@ def test_a_hundred_streams_at_once(server: Served) -> None:
     assert asyncio.run(main()) == [f"{number} 🦉 " * 5 for number in range(100)]
 
 
-def test_models(client: OpenAI) -> None:
+def test_the_models_are_listed(client: OpenAI) -> None:
     assert [each.id for each in client.models.list()] == ["tiny", "org/tiny"]
     assert client.models.retrieve("org/tiny").id == "org/tiny"
     assert client.completions.create(model="org/tiny", prompt="x").model == "org/tiny"

@@ -148,7 +148,7 @@ def test_an_engine_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> 
         assert "an engine did not end in time" in process.stderr.read()
 
 
-def test_what_exists_at_the_start_is_not_collected_while_it_serves(tmp_path: Path) -> None:
+def test_objects_of_the_start_are_not_collected_while_serving(tmp_path: Path) -> None:
     tokenizer_in(tmp_path)
     printed = printed_by(
         "import gc, signal\n"
@@ -164,7 +164,7 @@ def test_what_exists_at_the_start_is_not_collected_while_it_serves(tmp_path: Pat
     assert printed == ["True", "0"]
 
 
-def test_it_runs_at_once(tmp_path: Path) -> None:
+def test_serve_runs_without_a_model_and_an_engine(tmp_path: Path) -> None:
     """With the demo's tokenizer and text; and running streams end before it does."""
     with (
         serving(tmp_path, "--rate", "0") as (process, url),
@@ -230,7 +230,7 @@ def test_it_runs_at_once(tmp_path: Path) -> None:
         (["--engine", "mine:Hanging"], "--engine needs --tokenizer, that of the engine's model"),
     ],
 )
-def test_what_cannot_begin(
+def test_wrong_options_of_serve_are_status_2(
     options: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MODULE)
@@ -262,7 +262,7 @@ def test_origins_are_compared_as_browsers_write_them() -> None:
     assert context.params["allow_origins"] == ("https://app.example:8443", "*")
 
 
-def test_only_names_of_this_machine_reach_what_listens_here() -> None:
+def test_only_local_host_names_reach_a_local_server() -> None:
     own = {"localhost", "127.0.0.1", "[::1]"}
     assert _hosts("127.0.0.1", ()) == own
     assert _hosts("LOCALHOST", ()) == own
@@ -272,7 +272,7 @@ def test_only_names_of_this_machine_reach_what_listens_here() -> None:
     assert _hosts("0.0.0.0", ("mine.example",)) == own | {"0.0.0.0", "mine.example"}
 
 
-def test_ends_are_those_of_the_models_files(tmp_path: Path) -> None:
+def test_end_of_sequence_ids_are_read_from_the_models_files(tmp_path: Path) -> None:
     loaded: Any = tokenizer_in(tmp_path)
     assert _eos_token_ids(str(tmp_path), loaded) == []
     for said, found in (("[2, 7]", [2, 7]), ("2", [2]), ('"x"', []), ("null", [])):

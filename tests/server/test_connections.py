@@ -216,7 +216,7 @@ def test_parts_of_a_body_with_and_without_a_length(method: str, length: bytes | 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, "/health"])
 @pytest.mark.parametrize("is_length_first", [False, True])
-def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(
+def test_a_body_with_two_lengths_is_rejected_and_the_connection_closed(
     server: Served, path: str, is_length_first: bool
 ) -> None:
     """A proxy before the server may believe the other length, and the rest is a second request."""
@@ -260,7 +260,7 @@ AFTER = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @pytest.mark.parametrize("sent", BARE.values(), ids=BARE)
 @pytest.mark.parametrize("cut", ["whole", "bytes", "second"])
-def test_a_head_with_bare_line_feeds_is_refused(server: Served, sent: bytes, cut: str) -> None:
+def test_a_head_with_bare_line_feeds_is_rejected(server: Served, sent: bytes, cut: str) -> None:
     if cut == "bytes":
         answer = sent_to(server, *(sent[i : i + 1] for i in range(len(sent) - len(BODY))))
     elif cut == "second":  # of two requests that come at once
@@ -277,7 +277,7 @@ def test_a_head_with_bare_line_feeds_is_refused(server: Served, sent: bytes, cut
 
 @pytest.mark.parametrize("end", [b"0\r\n\n", b"0\r\nA: b\r\n\r\n", b"0\r\nA: b\n\r\n", b"0\n\r\n"])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_last_chunk_that_servers_read_differently_is_refused(
+def test_a_last_chunk_that_servers_read_differently_is_rejected(
     server: Served, end: bytes, is_cut: bool
 ) -> None:
     sent = CHUNKED + end

@@ -74,7 +74,7 @@ def test_a_client_reads_the_reasoning(tokenizer: Any) -> None:
     assert out.getvalue() == "They ask. It is 42.\n"
 
 
-def test_an_engine_and_a_program_of_ones_own(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_example_engine_and_program_of_the_page_work(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "model").mkdir()
     tokenizer_in(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
@@ -92,7 +92,7 @@ def test_an_engine_and_a_program_of_ones_own(tmp_path: Path, monkeypatch: Any) -
     assert [each.is_aborted for each in names["my_engine"].requests] == [True]
 
 
-def test_what_an_engine_may_have(tokenizer: Any) -> None:
+def test_the_optional_parts_of_an_engine_on_the_page_work(tokenizer: Any) -> None:
     class Loaded:
         def __call__(self, prompt: list[int], params: SamplingParams) -> Any:
             assert self.model == "loaded"  # type: ignore[attr-defined]
@@ -112,7 +112,7 @@ def test_what_an_engine_may_have(tokenizer: Any) -> None:
     assert set(logprobs["token_logprobs"]) == {-0.3}
 
 
-def test_what_it_says_of_limits_is_so() -> None:
+def test_the_limits_of_the_page_are_those_of_the_server() -> None:
     from streamdec.server import ServerLimits
 
     limits = ServerLimits()

@@ -60,12 +60,12 @@ def outputs() -> Iterator[Any]:
 @pytest.mark.parametrize(
     "engine", [lambda: IDS, lambda: iter(IDS), lambda: tuple(IDS), later, given, outputs]
 )
-async def test_whatever_it_returns(engine: Callable[[], Any]) -> None:
+async def test_an_engine_may_return_any_kind_of_iterator(engine: Callable[[], Any]) -> None:
     assert await ids_of(EngineRun(engine)) == IDS
 
 
 @pytest.mark.parametrize("wrong", [5, "text", None, {"a": 1}])
-async def test_what_is_no_engine(wrong: Any) -> None:
+async def test_a_result_that_is_not_an_iterator_raises_source_error(wrong: Any) -> None:
     with pytest.raises(SourceError, match="an engine must return an"):
         await ids_of(EngineRun(lambda: wrong))
 
@@ -111,7 +111,7 @@ async def test_bad_log_probabilities_of_an_engine_are_source_errors(
         await ids_of(run)
 
 
-async def test_nobody_waits_for_the_thread_of_a_run_that_was_abandoned() -> None:
+async def test_the_thread_of_an_abandoned_run_is_not_awaited() -> None:
     release, closed = threading.Event(), threading.Event()
 
     def blocking() -> Iterator[int]:
@@ -142,7 +142,7 @@ async def test_a_run_that_is_closed_at_once_calls_no_engine() -> None:
     await EngineRun(never).aclose()
 
 
-async def test_the_replay() -> None:
+async def test_the_replay_engine_yields_its_ids() -> None:
     engine = ReplayEngine(IDS, 0)
     assert [each async for each in engine([1], PARAMS)] == IDS
     with pytest.raises(ValueError, match="rate"):
@@ -276,7 +276,7 @@ async def test_an_engine_that_ignores_its_cancellation_is_shielded_on_trio() -> 
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
-async def test_an_engine_may_cancel_what_is_its_own() -> None:
+async def test_an_engine_may_cancel_its_own_tasks() -> None:
     """A step may poll with a timeout as often as it wants."""
 
     async def polling() -> Any:
@@ -311,12 +311,12 @@ async def test_slots_go_to_requests_in_the_order_of_arrival() -> None:
     assert (slots.num_running, slots.num_waiting) == (0, 0)
 
 
-async def test_what_never_has_room() -> None:
+async def test_more_streams_than_the_limit_raise() -> None:
     with pytest.raises(ValueError, match="3 streams exceed the limit of 2"):
         await Slots(2, 20).enter(3)
 
 
-async def test_who_waits_too_long_or_goes_leaves_no_trace() -> None:
+async def test_a_request_that_times_out_or_is_cancelled_leaves_no_trace() -> None:
     slots = Slots(1, 0.01)
     await slots.enter(1)
     with pytest.raises(RequestError, match="no room within") as late:
@@ -349,7 +349,7 @@ async def test_room_that_comes_together_with_the_cancellation(is_cancelled_first
     assert (slots.num_running, slots.num_waiting) == (len(entered), 0)
 
 
-async def test_who_goes_lets_in_the_one_behind() -> None:
+async def test_a_cancelled_request_lets_in_the_one_behind_it() -> None:
     slots, entered = Slots(2, 20), anyio.Event()
     await slots.enter(1)
     large = anyio.CancelScope()

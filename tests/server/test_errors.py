@@ -190,12 +190,12 @@ def test_a_chat_that_is_wrong(server: Served, body: dict[str, Any], param: str, 
     ],
 )
 @pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
-def test_what_is_no_request(server: Served, path: str, data: bytes, told: str) -> None:
+def test_malformed_requests_are_rejected(server: Served, path: str, data: bytes, told: str) -> None:
     error = checked(server.http.post(path, content=data, headers=JSON), 400)
     assert told in error["message"]
 
 
-def test_as_deep_as_is_allowed(server: Served) -> None:
+def test_json_of_the_allowed_depth_is_accepted(server: Served) -> None:
     depth = LIMITS.depth - 1  # the object itself is one
     content = b'{"prompt": "a", "x": ' + b"[" * depth + b"]" * depth + b"}"
     assert server.http.post(COMPLETIONS, content=content, headers=JSON).status_code == 200
@@ -210,7 +210,7 @@ def test_another_content_type(server: Served, kind: str | None) -> None:
     assert "Content-Type: application/json" in error["message"]
 
 
-def test_what_is_not_known_is_ignored(server: Served) -> None:
+def test_unknown_fields_are_ignored(server: Served) -> None:
     body: dict[str, Any] = {
         "prompt": "One",
         "user": "me",
@@ -241,7 +241,9 @@ def test_what_is_not_known_is_ignored(server: Served) -> None:
         ("POST", "/v1/streamdec/trace", 404),
     ],
 )
-def test_there_is_no_such_path(server: Served, method: str, path: str, status: int) -> None:
+def test_unknown_paths_and_methods_are_errors(
+    server: Served, method: str, path: str, status: int
+) -> None:
     error = checked(server.http.request(method, path), status)
     assert (error["code"] == "method_not_allowed") == (status == 405)
     if path == "/nowhere":
@@ -294,7 +296,7 @@ def test_the_log_has_the_path_of_a_template_that_fails_and_the_reply_does_not(
     assert told == f"{tmp_path / 'tokenizer_config.json'}: the chat template failed in line 1"
 
 
-def test_the_clients_see_their_own_errors(client: OpenAI) -> None:
+def test_clients_raise_their_own_error_classes(client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.completions.create(model="other", prompt="a")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")

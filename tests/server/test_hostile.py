@@ -66,7 +66,7 @@ GOOD: dict[str, dict[str, Any]] = {
 @example(path=CHAT, body={"tools": [{}]}, is_whole=True)
 @example(path=CHAT, body={"messages": [DEEP_CALL]}, is_whole=True)
 @example(path="/tokenize", body={"messages": [DEEP_CALL]}, is_whole=False)
-def test_no_body_is_an_error_of_the_servers(
+def test_no_json_body_causes_a_server_error(
     running: Served, path: str, body: dict[str, Any], is_whole: bool
 ) -> None:
     running.engine.reset()
@@ -83,7 +83,7 @@ def test_no_body_is_an_error_of_the_servers(
 
 @settings(max_examples=40)
 @given(data=st.binary(max_size=40), kind=st.sampled_from(["application/json", "text/html", ";"]))
-def test_no_bytes_are_either(running: Served, data: bytes, kind: str) -> None:
+def test_no_bytes_cause_a_server_error(running: Served, data: bytes, kind: str) -> None:
     response = running.http.post(COMPLETIONS, content=data, headers={"content-type": kind})
     assert response.status_code in (400, 415)
     assert response.json()["error"]["message"]

@@ -117,7 +117,7 @@ def plain_pairs(_prompt: list[int], _params: SamplingParams) -> Iterator[Any]:
         (plain_pairs, "token 1 is of type float: -0.5"),
     ],
 )
-def test_the_log_says_what_an_engine_must_yield(
+def test_the_log_names_the_expected_outputs_of_an_engine(
     tokenizer: Any, engine: Any, told: str, is_streamed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = {"prompt": TEXT, "stream": is_streamed}

@@ -60,14 +60,14 @@ def test_a_body_that_is_too_large(server: Served) -> None:
 
 
 @pytest.mark.parametrize("length", ["9" * 18, "9" * 30])
-def test_a_length_that_is_only_said(server: Served, length: str) -> None:
+def test_a_content_length_without_a_body_is_rejected_at_once(server: Served, length: str) -> None:
     """Nothing is waited for, and nothing is reserved."""
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     answer = raw(server.http.base_url, f"{head}Content-Length: {length}\r\n\r\n".encode())
     assert answer.split(b" ")[1] in (b"413", b"400")
 
 
-def test_a_body_that_does_not_come(tokenizer: Any) -> None:
+def test_a_body_that_does_not_arrive_times_out(tokenizer: Any) -> None:
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     with another(tokenizer, limits=ServerLimits(body_seconds=0.1)) as (_, http, _front):
         answer = raw(http.base_url, f"{head}Content-Length: 50\r\n\r\n{{".encode())
@@ -174,7 +174,7 @@ def refused(answer: httpx.Response, path: str) -> dict[str, Any]:
 # --- rooms ----------------------------------------------------------------------------------------
 
 
-def test_who_finds_no_room_waits_or_is_told_to_come_again(tokenizer: Any) -> None:
+def test_a_full_server_queues_a_request_or_rejects_it_with_retry_after(tokenizer: Any) -> None:
     limits = ServerLimits(concurrent=2, waiting=1, waiting_seconds=20)
     with another(tokenizer, limits=limits) as (engine, http, front):
         engine.then, engine.is_plain = "hangs", True
@@ -199,7 +199,7 @@ def test_who_finds_no_room_waits_or_is_told_to_come_again(tokenizer: Any) -> Non
         until(lambda: front.slots.num_running == 0)
 
 
-def test_nobody_waits_forever_and_who_goes_makes_room(tokenizer: Any) -> None:
+def test_waiting_requests_time_out_and_disconnects_make_room(tokenizer: Any) -> None:
     limits = ServerLimits(concurrent=1, waiting=5, waiting_seconds=0.2)
     with another(tokenizer, limits=limits) as (engine, http, front):
         engine.then = "hangs"
@@ -226,7 +226,7 @@ def test_an_engine_says_how_many_it_runs(tokenizer: Any) -> None:
         assert checked(http.post(COMPLETIONS, json={"prompt": "One", "n": 4}), 400)["param"] == "n"
 
 
-def test_an_engine_that_goes_on_without_its_client_keeps_its_room(tokenizer: Any) -> None:
+def test_an_engine_that_continues_without_its_client_keeps_its_place(tokenizer: Any) -> None:
     """Otherwise clients that connect and leave could start more streams than allowed."""
     release, running = threading.Event(), threading.Semaphore(2)
     overruns = []
@@ -255,7 +255,7 @@ def test_an_engine_that_goes_on_without_its_client_keeps_its_room(tokenizer: Any
 
 @pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_the_engine_is_closed_when_the_client_goes(
+def test_the_engine_is_closed_when_the_client_disconnects(
     server: Served, is_plain: bool, is_streamed: bool
 ) -> None:
     engine = server.engine
@@ -295,7 +295,7 @@ def test_the_openai_client_closes_too(server: Served) -> None:
 # --- keys, hosts, origins -------------------------------------------------------------------------
 
 
-def test_keys(tokenizer: Any) -> None:
+def test_requests_need_one_of_the_keys(tokenizer: Any) -> None:
     with another(tokenizer, api_keys=["first-key", "other=key/2"]) as (engine, http, _):
         body = {"prompt": "One"}
         for headers in (
@@ -325,7 +325,7 @@ def test_keys(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "a key", "schlüssel", "a\nb"])
-def test_a_key_that_is_none(tokenizer: Any, key: str) -> None:
+def test_a_malformed_key_raises(tokenizer: Any, key: str) -> None:
     with pytest.raises(ValueError, match="an API key must be printable ASCII"):
         create_app(tokenizer, EchoEngine(), api_keys=["good", key])
 
@@ -341,7 +341,7 @@ def test_keys_are_needed_wherever_it_is_mounted(tokenizer: Any) -> None:
         assert http.get("/v1/below/health").is_success
 
 
-def test_templates_of_requests_wait_in_a_queue_of_their_own(
+def test_templates_of_requests_have_their_own_queue(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the model's own template is isolated."""
@@ -433,7 +433,7 @@ def test_each_form_of_a_host_can_be_accepted(tokenizer: Any, host: str) -> None:
         checked(http.get("/v1/models", headers={"host": "other.example"}), 421)
 
 
-def test_no_origin_may_ask_if_nobody_said_so(server: Served) -> None:
+def test_no_origin_is_allowed_by_default(server: Served) -> None:
     headers = {"access-control-request-method": "POST", "origin": "https://evil.example"}
     response = server.http.options(COMPLETIONS, headers=headers)
     assert "access-control-allow-origin" not in response.headers
@@ -454,7 +454,7 @@ def test_metrics_count_the_streams(server: Served) -> None:
     assert count() == before + 3
 
 
-def test_each_response_has_an_id_of_its_own(server: Served) -> None:
+def test_each_response_has_its_own_id(server: Served) -> None:
     first, second = (server.http.get("/health") for _ in "ab")
     assert first.headers["x-request-id"] != second.headers["x-request-id"]
     assert first.headers["x-content-type-options"] == "nosniff"
@@ -463,7 +463,7 @@ def test_each_response_has_an_id_of_its_own(server: Served) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"stops": 0}, {"concurrent": -1}, {"body_seconds": 0}, {"samples": "many"}]
 )
-def test_limits_that_are_none(wrong: dict[str, Any]) -> None:
+def test_bad_limits_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ServerLimits(**wrong)
 
@@ -481,7 +481,7 @@ def test_responses_are_not_held_back() -> None:
         assert bound.proto == socket.IPPROTO_TCP
 
 
-def test_nothing_of_a_text_is_logged(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_text_is_logged(server: Served, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         server.post(prompt="One secret", stop="secret")
         server.post(prompt="One secret", stop=["secret", 5])

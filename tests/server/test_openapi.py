@@ -67,7 +67,7 @@ def test_the_document_is_one_of_openapi() -> None:
     assert [*(found.components.schemas or ())] == ["Error"]
 
 
-def test_it_has_every_path_and_method(running: Served, tokenizer: Any) -> None:
+def test_the_document_has_every_path_and_method(running: Served, tokenizer: Any) -> None:
     app = create_app(tokenizer, running.engine)
     routes = {
         each.path.replace("{name:path}", "{name}"): (each.methods or {"POST"}) - {"HEAD"}
@@ -78,7 +78,7 @@ def test_it_has_every_path_and_method(running: Served, tokenizer: Any) -> None:
     assert {path: {each.upper() for each in methods} for path, methods in paths} == routes
 
 
-def test_it_has_every_parameter_that_is_read() -> None:
+def test_the_document_has_every_parameter_that_is_read() -> None:
     for path, api in (
         ("/v1/completions", COMPLETION),
         ("/v1/chat/completions", CHAT),
@@ -99,7 +99,7 @@ def test_the_bounds_are_those_of_the_server(server: Served, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", GOOD)
-def test_what_is_required_is_required(server: Served, path: str) -> None:
+def test_required_parameters_are_required_in_the_document(server: Served, path: str) -> None:
     schema = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     for name in schema.get("required", ()):
         body = {key: value for key, value in GOOD[path].items() if key != name}

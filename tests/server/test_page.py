@@ -91,7 +91,7 @@ def test_a_stream_is_shown_token_by_token(page: Browser, engine: EchoEngine) -> 
 
 
 @needs_browser
-def test_what_waits_is_shown_while_it_waits(page: Browser, engine: EchoEngine) -> None:
+def test_withheld_text_is_shown_while_it_waits(page: Browser, engine: EchoEngine) -> None:
     engine.then = "hangs"
     fill(page, prompt="One.\nUs")
     start(page)
@@ -104,7 +104,7 @@ def test_what_waits_is_shown_while_it_waits(page: Browser, engine: EchoEngine) -
 
 
 @needs_browser
-def test_errors_are_told(page: Browser, engine: EchoEngine) -> None:
+def test_errors_are_shown(page: Browser, engine: EchoEngine) -> None:
     fill(page, stops="\n".join("abcdefghijklmnopq"))
     start(page)
     assert ended(page) == "stop must have at most 16 stops, not 17 (400)"
@@ -120,7 +120,7 @@ def test_errors_are_told(page: Browser, engine: EchoEngine) -> None:
 
 @needs_browser
 @pytest.mark.parametrize("is_dark", [False, True])
-def test_light_and_dark_and_named(page: Browser, is_dark: bool) -> None:
+def test_the_page_is_readable_in_light_and_dark_and_labelled(page: Browser, is_dark: bool) -> None:
     value = "dark" if is_dark else "light"
     scheme = [{"name": "prefers-color-scheme", "value": value}]
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})

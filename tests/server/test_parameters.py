@@ -85,7 +85,7 @@ def test_every_parameter_of_an_engines_server_is_known(
 
 
 @pytest.mark.parametrize(("path", "api", "body"), REFUSING)
-def test_a_parameter_that_changes_the_answer_is_refused(
+def test_a_parameter_that_changes_the_answer_is_rejected(
     server: Served, path: str, api: Api, body: dict[str, Any]
 ) -> None:
     for name in api.refused.keys() - {"tool_choice"}:
@@ -119,7 +119,7 @@ def test_a_value_of_another_type_is_not_the_default(server: Served, name: str, v
 
 
 @pytest.mark.parametrize("name", IGNORED_ONCE)
-def test_the_real_client_is_told(client: OpenAI, name: str) -> None:
+def test_openais_client_gets_the_error(client: OpenAI, name: str) -> None:
     extra = {name: IGNORED_ONCE[name]}
     with pytest.raises(openai.BadRequestError) as chat:
         client.chat.completions.create(model="tiny", messages=HI, extra_body=extra)
@@ -153,7 +153,7 @@ def test_anthropics_parameters(server: Served, name: str) -> None:
 MESSAGE: Any = {"messages": HI, "max_tokens": 50, "model": "tiny"}
 
 
-def test_a_parameter_that_changes_a_message_is_refused(server: Served) -> None:
+def test_a_parameter_that_changes_a_message_is_rejected(server: Served) -> None:
     plain = server.post("/v1/messages", **MESSAGE).json()["content"]
     for name, refused in ANTHROPIC.refused.items():
         for value in (None, *refused.unless):

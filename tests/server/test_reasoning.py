@@ -58,7 +58,9 @@ def test_the_engine_echoes_the_prompt_which_says_where_the_answer_begins(
         ({"enable_stops_after": "a"}, "<think>a "),
     ],
 )
-def test_a_request_may_say_it_itself(client: TestClient, more: dict[str, Any], text: str) -> None:
+def test_a_request_may_say_where_the_answer_begins(
+    client: TestClient, more: dict[str, Any], text: str
+) -> None:
     body = {"prompt": "<think>a STOP</think> b STOP c", "stop": "STOP", **more}
     assert client.post("/v1/completions", json=body).json()["choices"][0]["text"] == text
 
@@ -110,7 +112,9 @@ def test_openais_client(
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_streamed: bool) -> None:
+def test_a_chat_may_separate_reasoning_or_not(
+    separating: str, asked_only: str, is_streamed: bool
+) -> None:
     whole = ("", "user: <think>a STOP</think> b ")
     for url, asks, parts in (
         (separating, False, whole),
@@ -123,7 +127,7 @@ def test_a_chat_may_ask_for_it_or_not(separating: str, asked_only: str, is_strea
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(("text", "parts"), [*CASES, ("<think>a STOP", ("", "user: "))])
-def test_a_chat_may_leave_it_out(
+def test_a_chat_may_leave_reasoning_out(
     separating: str, asked_only: str, text: str, parts: tuple[str, str], is_streamed: bool
 ) -> None:
     for url, more in (
@@ -167,7 +171,7 @@ def test_the_left_out_reasoning_is_nowhere_and_counts_in_the_usage(asked_only: s
 
 
 @pytest.mark.parametrize("more", [{"logprobs": True}, {"return_token_ids": True}])
-def test_what_would_show_the_left_out_reasoning_is_refused(
+def test_options_that_would_show_left_out_reasoning_are_rejected(
     asked_only: str, more: dict[str, bool]
 ) -> None:
     status, text = raw(asked_only, include_reasoning=False, **more)
@@ -175,7 +179,7 @@ def test_what_would_show_the_left_out_reasoning_is_refused(
 
 
 @pytest.mark.parametrize("includes", [False, True])
-def test_the_withheld_reasoning_of_an_aborted_answer_is_no_content(
+def test_the_withheld_reasoning_of_an_aborted_answer_is_not_content(
     tokenizer: Any, includes: bool
 ) -> None:
     """It is withheld because it may become the marker."""
@@ -257,7 +261,7 @@ NAMED = [[*THINK], [[*PLAN], [*THINK]]]
         ("assistant: <think>\n", "What does </think> mean?", "a STOP b"),
     ],
 )
-def test_this_also_holds_for_markers_that_the_request_names(
+def test_a_marker_of_the_request_in_a_message_does_not_say_where_the_answer_begins(
     tmp_path: Any, known: Any, pairs: Any, added: str, question: str, content: str
 ) -> None:
     message = answer_of(tmp_path, added, question, known, stop="STOP", ignore_stops_between=pairs)
@@ -450,7 +454,7 @@ def test_blocks_of_a_message_are_not_compared_with_one_another() -> None:
     assert list(map(id, message["content"])) == [id(blocks[0]), id(blocks[3]), id(blocks[4])]
 
 
-def test_a_server_without_markers_refuses_to_separate(server: Served) -> None:
+def test_a_server_without_markers_rejects_separate_reasoning(server: Served) -> None:
     hi = [{"role": "user", "content": "Hi"}]
     chat = {"messages": hi, "separate_reasoning": True}
     error = server.post("/v1/chat/completions", **chat).json()["error"]
@@ -509,7 +513,7 @@ def test_bad_markers_raise_before_the_first_request(
         (["", "a"], "empty"),
     ],
 )
-def test_the_command_refuses_bad_markers(given: list[str], told: str) -> None:
+def test_the_command_rejects_bad_markers(given: list[str], told: str) -> None:
     result = CliRunner().invoke(commands, ["serve", "--reasoning-markers", *given])
     assert result.exit_code == 2
     assert told in result.output

@@ -268,7 +268,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("name", sorted({*REFUSED, *RESPONSES.refused}))
-def test_what_cannot_be_served_is_refused_by_name(server: Served, name: str) -> None:
+def test_unsupported_parameters_are_rejected_by_name(server: Served, name: str) -> None:
     response = server.post(PATH, **{**ASKED, name: REFUSED.get(name, {"some": "value"})})
     assert response.status_code == 400
     error = response.json()["error"]
@@ -279,7 +279,7 @@ def test_what_cannot_be_served_is_refused_by_name(server: Served, name: str) -> 
 
 
 @pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS)
-def test_what_is_no_text_is_refused(server: Served, given: Any) -> None:
+def test_input_that_is_not_text_is_rejected(server: Served, given: Any) -> None:
     error = server.post(PATH, **{**ASKED, "input": given}).json()["error"]
     assert error["param"] == "input"
     assert error["message"].startswith("input")

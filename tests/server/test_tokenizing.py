@@ -81,7 +81,9 @@ def test_anthropics_client_counts_the_tokens(server: Served) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(server: Served, path: str, body: dict[str, Any], told: str) -> None:
+def test_malformed_requests_to_tokenize_are_named(
+    server: Served, path: str, body: dict[str, Any], told: str
+) -> None:
     response = server.post(path, **body)
     assert response.status_code in (400, 404)
     assert told in response.json()["error"]["message"]

@@ -36,7 +36,7 @@ def first_half(tokenizer: Any) -> str:
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(("policy", "between"), [({}, ""), ({"unknown_ids": "replace"}, "\ufffd")])
-def test_they_are_skipped_or_replaced(
+def test_unknown_ids_are_skipped_or_replaced(
     tokenizer: Any, policy: dict[str, Any], between: str, is_streamed: bool
 ) -> None:
     options: Any = {"model": "model", "prompt": "OneTwo", "stream": is_streamed}
@@ -52,7 +52,9 @@ def test_they_are_skipped_or_replaced(
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_or_they_are_an_error_after_the_text_before(tokenizer: Any, is_streamed: bool) -> None:
+def test_unknown_ids_can_be_an_error_after_the_text_before_them(
+    tokenizer: Any, is_streamed: bool
+) -> None:
     options: Any = {"model": "model", "prompt": "OneTwo", "stream": is_streamed}
     text = ""
     with (  # noqa: PT012 (what came before counts)
@@ -68,7 +70,7 @@ def test_or_they_are_an_error_after_the_text_before(tokenizer: Any, is_streamed:
 
 
 @pytest.mark.parametrize("policy", ["skip", "replace"])
-def test_the_metrics_count_them(tokenizer: Any, policy: Any) -> None:
+def test_the_metrics_count_unknown_ids(tokenizer: Any, policy: Any) -> None:
     with TestClient(create_app(tokenizer, engine, unknown_ids=policy)) as client:
         for _ in range(3):
             client.post("/v1/completions", json={"prompt": "OneTwo"})
@@ -78,7 +80,7 @@ def test_the_metrics_count_them(tokenizer: Any, policy: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", [None, "error", "replace"])
-def test_the_option_reaches_the_server(policy: str | None, monkeypatch: Any) -> None:
+def test_the_command_has_the_option_unknown_ids(policy: str | None, monkeypatch: Any) -> None:
     given: list[Any] = []
 
     def create(*_: Any, unknown_ids: str, **__: Any) -> None:

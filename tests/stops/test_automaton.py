@@ -30,7 +30,7 @@ MANY_KINDS = "(?:" + "|".join(f"{letter}[^{letter}]" for letter in LETTERS[:100]
         (".{0,50}!", LETTERS[:9] + "\n"),
     ],
 )
-def test_an_automaton_takes_no_more_memory_than_it_says(pattern: str, letters: str) -> None:
+def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str) -> None:
     chooser = random.Random(1)
     read_pattern.cache_clear()
     tracemalloc.start()
@@ -74,7 +74,7 @@ def test_threads_share_a_pattern_whose_states_come_and_go(most: int) -> None:
         (r"\w+:x", "abcdefgh :"),
     ],
 )
-def test_a_stop_set_takes_no_more_memory_than_it_says(pattern: str, letters: str) -> None:
+def test_size_of_a_stop_set_is_an_upper_bound(pattern: str, letters: str) -> None:
     chooser = random.Random(1)
     tokenizer = MockTokenizer.from_tokens([*map(str.encode, letters)])
     conditions = StopConditions(stop_regex=pattern, max_match_length=500)

@@ -37,7 +37,7 @@ def longest_beginning(text: str, all_stops: set[str]) -> str:
 
 
 @given(hidden=stops, visible=stops, parts=pieces)
-def test_the_first_stop_and_what_may_become_one(
+def test_step_finds_the_first_stop_and_withholds_possible_ones(
     hidden: list[str], visible: list[str], parts: list[str]
 ) -> None:
     matcher, every = StopStrings(hidden, visible), {*hidden, *visible}

@@ -146,7 +146,7 @@ def test_a_pattern_has_the_parts_that_re_finds(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["[", "(", ")", "*", "a**", "(?P<1>a)", r"\q", "(?z)", "[z-a]"])
-def test_what_is_no_pattern_is_refused_by_re(source: str) -> None:
+def test_invalid_patterns_are_rejected_by_re(source: str) -> None:
     assert_same(source)
 
 

@@ -77,7 +77,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
         ({"a": 1}, TypeError, r" must be a string or a list of strings, not \{'a': 1\}"),
     ],
 )
-def test_bad_strings_are_refused(
+def test_bad_strings_are_rejected(
     name: str, given: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=rf"^{name}{message}$"):
@@ -103,7 +103,7 @@ def test_bad_strings_are_refused(
         (np.array([[3]]), TokenIdError, r"is of type list: \[3\]"),
     ],
 )
-def test_bad_ids_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_ids_are_rejected(name: str, given: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=rf"^{name} {message}; a token id is an integer from 0 to"):
         StopConditions(**{name: given})
 
@@ -124,7 +124,7 @@ def test_bad_ids_are_refused(name: str, given: Any, kind: type[Exception], messa
         ([{1, 2}], TypeError, r"stop_token_sequences: a sequence is a list of ids, not \{1, 2\}"),
     ],
 )
-def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_sequences_are_rejected(given: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StopConditions(stop_token_sequences=given)
 
@@ -142,7 +142,7 @@ def test_bad_sequences_are_refused(given: Any, kind: type[Exception], message: s
         (b"a", TypeError, ": a marker must be a text or a token id, got b'a'"),
     ],
 )
-def test_bad_markers_are_refused(
+def test_bad_markers_are_rejected(
     name: str, given: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{name}{message}"):
@@ -163,7 +163,9 @@ def test_bad_markers_are_refused(
         (-1, ValueError, "must be at least [01], not -1"),
     ],
 )
-def test_bad_counts_are_refused(name: str, given: Any, kind: type[Exception], message: str) -> None:
+def test_bad_counts_are_rejected(
+    name: str, given: Any, kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=f"^{name} {message}"):
         StopConditions(**{name: given})
 
@@ -187,7 +189,7 @@ def test_bad_counts_are_refused(name: str, given: Any, kind: type[Exception], me
         ),
     ],
 )
-def test_bad_numbers_and_flags_are_refused(
+def test_bad_numbers_and_flags_are_rejected(
     given: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}$"):
@@ -200,7 +202,7 @@ def test_a_long_stop_is_not_repeated_whole_in_the_message() -> None:
     assert len(str(raised.value)) < 100
 
 
-def test_the_smallest_and_the_largest_are_accepted() -> None:
+def test_the_smallest_and_the_largest_values_are_accepted() -> None:
     made = StopConditions(
         "\x00",
         [0, 2**32 - 1],
@@ -214,7 +216,7 @@ def test_the_smallest_and_the_largest_are_accepted() -> None:
     assert (made.enable_stops_after, made.disable_stops_after) == (0, "\U0010ffff")
 
 
-def test_their_number_is_not_limited() -> None:
+def test_the_number_of_stops_is_not_limited() -> None:
     made = StopConditions(map(str, range(20_000)), range(20_000))
     assert len(made.stop) == len(made.stop_token_ids) == 20_000
 
@@ -283,7 +285,7 @@ def test_sequences_come_in_any_collection(given: Any) -> None:
     assert StopConditions(stop_token_sequences=given).stop_token_sequences == ((1, 2), (3, 4))
 
 
-def test_a_sequence_keeps_its_order_and_what_it_repeats() -> None:
+def test_a_sequence_keeps_its_order_and_its_repetitions() -> None:
     assert StopConditions(stop_token_sequences=[[2, 1, 2]]).stop_token_sequences == ((2, 1, 2),)
 
 
@@ -304,7 +306,9 @@ def test_neither_order_nor_repetition_matters(given: dict[str, Any], chance: ran
 
 
 @given(arguments(), arguments())
-def test_what_is_not_the_same_is_not_equal(one: dict[str, Any], two: dict[str, Any]) -> None:
+def test_conditions_are_equal_if_and_only_if_their_json_is(
+    one: dict[str, Any], two: dict[str, Any]
+) -> None:
     first, second = StopConditions(**one), StopConditions(**two)
     assert (first == second) == (first.to_json() == second.to_json())
 
@@ -319,7 +323,7 @@ def test_hidden_and_visible_are_different() -> None:
 # --- immutable
 
 
-def test_nothing_can_be_set_or_deleted() -> None:
+def test_attributes_cannot_be_set_or_deleted() -> None:
     made = StopConditions("a")
     for each in dataclasses.fields(made):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -331,7 +335,7 @@ def test_nothing_can_be_set_or_deleted() -> None:
     assert not hasattr(made, "__dict__")
 
 
-def test_they_are_not_those_of_the_caller() -> None:
+def test_later_changes_of_the_arguments_have_no_effect() -> None:
     strings, numbers = ["a"], [[1, 2]]
     made = StopConditions(strings, stop_token_sequences=numbers)
     strings.append("b")
@@ -339,14 +343,14 @@ def test_they_are_not_those_of_the_caller() -> None:
     assert made == StopConditions("a", stop_token_sequences=[[1, 2]])
 
 
-def test_all_values_are_hashable_and_so_are_they() -> None:
+def test_conditions_and_their_values_are_hashable() -> None:
     made = StopConditions(["b", "a"], [1], stop_token_sequences=[[1, 2]], enable_stops_after="x")
     assert {made: 1}[
         StopConditions(["a", "b"], 1, stop_token_sequences=[(1, 2)], enable_stops_after="x")
     ]
 
 
-def test_replace_makes_others_and_checks_them() -> None:
+def test_dataclasses_replace_checks_the_new_conditions() -> None:
     made = StopConditions("a", max_tokens=3)
     assert dataclasses.replace(made, enable_stops_after="</think>") == StopConditions(
         "a", max_tokens=3, enable_stops_after="</think>"
@@ -359,7 +363,7 @@ def test_replace_makes_others_and_checks_them() -> None:
 
 
 @given(arguments())
-def test_they_come_back_from_json(given: dict[str, Any]) -> None:
+def test_conditions_survive_json(given: dict[str, Any]) -> None:
     made = StopConditions(**given)
     back = StopConditions.from_json(json.loads(json.dumps(made.to_json())))
     assert back == made
@@ -367,7 +371,9 @@ def test_they_come_back_from_json(given: dict[str, Any]) -> None:
 
 
 @given(arguments(), st.integers(0, pickle.HIGHEST_PROTOCOL))
-def test_they_come_back_from_everywhere_else(given: dict[str, Any], protocol: int) -> None:
+def test_conditions_survive_pickle_copy_replace_and_repr(
+    given: dict[str, Any], protocol: int
+) -> None:
     made = StopConditions(**given)
     copies: Iterable[StopConditions] = (
         pickle.loads(pickle.dumps(made, protocol)),
@@ -382,13 +388,13 @@ def test_they_come_back_from_everywhere_else(given: dict[str, Any], protocol: in
         assert type(each) is StopConditions
 
 
-def test_the_repr_has_what_differs_from_the_default() -> None:
+def test_the_repr_has_only_what_differs_from_the_default() -> None:
     assert repr(StopConditions()) == "StopConditions()"
     made = StopConditions("User:", eos_token_ids=2, max_tokens=9)
     assert repr(made) == "StopConditions(stop=('User:',), max_tokens=9, eos_token_ids=(2,))"
 
 
-def test_json_says_what_differs_and_no_more() -> None:
+def test_json_has_only_what_differs_from_the_default() -> None:
     assert StopConditions().to_json() == {}
     made = StopConditions("b", [2], min_tokens=0, max_tokens=5, stop_token_sequences=[(1, 2)])
     assert made.to_json() == {
@@ -399,7 +405,7 @@ def test_json_says_what_differs_and_no_more() -> None:
     }
 
 
-def test_unknown_conditions_are_refused_by_name() -> None:
+def test_unknown_conditions_are_rejected_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"^unknown stop conditions: limits, stops; expected stop, "
     ):

@@ -38,7 +38,7 @@ def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
 
 
 @pytest.mark.parametrize("visible", [False, True])
-def test_where_a_stop_ends_counts_from_the_text_that_is_read(
+def test_the_end_of_a_stop_counts_from_the_text_that_is_read(
     tokenizer: MockTokenizer, visible: bool
 ) -> None:
     conditions = StopConditions(visible_stop="stop") if visible else StopConditions("stop")
@@ -50,7 +50,7 @@ def test_where_a_stop_ends_counts_from_the_text_that_is_read(
     assert read.text == ("op" if visible else "")
 
 
-def test_where_a_stop_ends_counts_what_a_marker_took(tokenizer: MockTokenizer) -> None:
+def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer) -> None:
     conditions = StopConditions("stop", enable_stops_after="<", disable_stops_after=">")
     stops = set_of(tokenizer, conditions)
     read = stops.read(stops.first, "stop <a stop")
@@ -59,7 +59,7 @@ def test_where_a_stop_ends_counts_what_a_marker_took(tokenizer: MockTokenizer) -
     assert stops.read(stops.first, "stop <a> stop").hit is None
 
 
-def test_text_in_whose_letters_no_stop_begins_passes(tokenizer: MockTokenizer) -> None:
+def test_text_without_a_beginning_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:
     stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
     first = stops.first
     for text in ("Hello", " world.", "é"):
@@ -88,7 +88,7 @@ def test_equal_conditions_share_one_stop_set(tokenizer: MockTokenizer) -> None:
     assert stop_set_for(tokenizer, other_table, one) is not stops
 
 
-def test_of_too_many_sets_the_least_recently_used_goes(
+def test_the_least_recently_used_of_too_many_sets_is_dropped(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS", 3)
@@ -119,7 +119,7 @@ def test_sets_that_are_too_large_together_make_room(
     assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
 
 
-def test_a_set_that_grows_makes_room_although_nobody_asks_for_it(
+def test_a_set_that_grows_evicts_others_without_a_new_request(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
@@ -183,7 +183,7 @@ def test_stored_texts_are_bounded_and_the_text_stays_right(most: int) -> None:
             assert stops.num_stored <= most
 
 
-def test_hostile_conditions_grow_no_memory_and_their_streams_go_on(
+def test_hostile_conditions_grow_no_memory_and_their_streams_continue(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop_sets, "MAX_SETS", 16)

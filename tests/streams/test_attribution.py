@@ -87,7 +87,7 @@ def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
         assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
 
 
-def test_one_call_covers_what_many_do() -> None:
+def test_one_call_covers_the_ids_of_many() -> None:
     ids = [E4, BDA0E5, A5BDS, A, SKIPPED]
     chunk = covering().feed(ids)
     assert chunk == Chunk("你好Sa", token_ids=tuple(ids))
@@ -95,7 +95,7 @@ def test_one_call_covers_what_many_do() -> None:
     assert cut == Chunk("a", "stop", "STOP", 2, (A, STOP))
 
 
-def test_the_end_covers_what_is_left() -> None:
+def test_the_end_covers_the_remaining_ids() -> None:
     machine = covering()
     machine.feed([A, SKIPPED, E4])
     assert machine.end("length") == Chunk("\ufffd", "length", token_ids=(E4,))
@@ -111,7 +111,7 @@ def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
     assert machine.step_chunk(BDA0) == Chunk("你", token_ids=(E4, BDA0))
 
 
-def test_a_machine_under_way_covers_what_is_read_from_now_on() -> None:
+def test_a_running_decoder_covers_only_later_ids() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
     machine = TokenAttribution(decoder)

@@ -63,7 +63,9 @@ class Reader:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", range(len(IDS) + 1))
-async def test_in_any_pull(make: Callable[[], Machine], place: int) -> None:
+async def test_a_cancellation_in_any_pull_closes_the_engine(
+    make: Callable[[], Machine], place: int
+) -> None:
     """Closing completes although the scopes around it are cancelled; another engine continues."""
 
     async def before_pull(pulls: int) -> None:
@@ -96,7 +98,7 @@ async def text_of(chunks: TextStream[Any]) -> str:
 
 
 @pytest.mark.anyio
-async def test_what_closing_raised_is_kept_until_it_can_be_raised() -> None:
+async def test_an_error_of_closing_is_kept_until_it_can_be_raised() -> None:
     """A note on a cancellation is not seen: a scope catches the cancellation."""
 
     async def before_pull(_: int) -> None:
@@ -113,7 +115,7 @@ async def test_what_closing_raised_is_kept_until_it_can_be_raised() -> None:
 
 
 @pytest.mark.anyio
-async def test_in_a_step_of_an_asynchronous_generator() -> None:
+async def test_a_cancellation_inside_a_generator_closes_it() -> None:
     """The generator itself is cancelled, and has done its last when the reader goes."""
     order: list[str] = []
 
@@ -137,7 +139,7 @@ async def test_in_a_step_of_an_asynchronous_generator() -> None:
     [[A] * 3 * MAX_TOKENS_AT_ONCE, [[A] * 3 * MAX_TOKENS_AT_ONCE]],
     ids=["ids", "one list"],
 )
-async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
+async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[Any]) -> None:
     """The output until then is the text of the machine."""
     engine = Engine(outputs)
     reader = Reader(stream(engine, TOKENIZER))
@@ -155,7 +157,7 @@ async def test_where_nothing_is_waited_for(outputs: list[Any]) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("idle_timeout", [None, 60])
-async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> None:
+async def test_a_cancellation_is_not_an_idle_timeout(idle_timeout: float | None) -> None:
     """A cancellation is not a timeout."""
 
     async def before_pull(pulls: int) -> None:
@@ -175,7 +177,7 @@ async def test_with_and_without_an_idle_timeout(idle_timeout: float | None) -> N
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("during", ["on_stop", "aclose"])
-async def test_while_closing_the_last_chunk_is_given_all_the_same(during: str) -> None:
+async def test_a_cancellation_while_closing_does_not_lose_the_last_chunk(during: str) -> None:
     steps: list[str] = []
 
     async def cancelled(what: str) -> None:
@@ -260,7 +262,7 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
 
 
 @pytest.mark.asyncio
-async def test_a_task_that_is_cancelled_in_on_stop_closes_all_the_same() -> None:
+async def test_a_task_that_is_cancelled_in_on_stop_still_closes() -> None:
     telling = asyncio.Event()
 
     async def abort() -> None:
@@ -292,7 +294,7 @@ async def test_a_reader_of_a_queue_that_is_cancelled_leaves_it_closed() -> None:
 
 
 @pytest.mark.anyio
-async def test_waiting_for_a_queue_can_be_cancelled_and_begun_again() -> None:
+async def test_waiting_for_a_queue_can_be_cancelled_and_repeated() -> None:
     """Without a stream around it nothing is closed, and nothing that is put is lost."""
     feed = TokenQueue()
     with anyio.move_on_after(0.01):

@@ -70,14 +70,18 @@ async def test_a_stop_closes_the_generator_before_the_last_chunk(
     assert (script.pulls, script.closings) == (2, 1)
 
 
-async def test_the_limit_does_too(source_of: Callable[[Script], Any]) -> None:
+async def test_max_tokens_closes_the_generator_before_the_last_chunk(
+    source_of: Callable[[Script], Any],
+) -> None:
     script = Script([A, A, B])
     async for chunk in stream(source_of(script), TOKENIZER, max_tokens=2):
         assert script.closings == (chunk.finish_reason is not None)
     assert (script.pulls, script.closings) == (2, 1)
 
 
-async def test_the_engines_own_end_does_too(source_of: Callable[[Script], Any]) -> None:
+async def test_the_engines_own_end_closes_the_generator_before_the_last_chunk(
+    source_of: Callable[[Script], Any],
+) -> None:
     """The engine's finish reason ends the stream of an iterator that would continue."""
     script = Script([A, {"token_ids": [B], "finish_reason": "stop"}, B])
     async for chunk in stream(source_of(script), TOKENIZER):
@@ -103,7 +107,7 @@ async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script
     assert (script.pulls, script.closings) == (1, 1)
 
 
-async def test_an_error_in_the_block_closes_and_goes_on_up(
+async def test_an_error_in_the_block_closes_and_is_raised(
     source_of: Callable[[Script], Any],
 ) -> None:
     script = Script([A, B])
@@ -118,7 +122,7 @@ async def test_an_error_in_the_block_closes_and_goes_on_up(
     assert (script.pulls, script.closings) == (1, 1)
 
 
-async def test_an_engine_that_raises_was_closed_when_the_reader_hears_of_it(
+async def test_an_engine_that_raises_is_closed_before_the_reader_gets_the_error(
     source_of: Callable[[Script], Any],
 ) -> None:
     script = Script([A, B], error=BoomError("out of memory"))
@@ -130,7 +134,7 @@ async def test_an_engine_that_raises_was_closed_when_the_reader_hears_of_it(
     assert script.closings == 1
 
 
-async def test_a_bad_id_closes_before_the_text_before_it_is_given(
+async def test_a_bad_id_closes_the_engine_before_the_text_before_it_is_output(
     source_of: Callable[[Script], Any],
 ) -> None:
     script = Script([[A, B, -1, A], B])
@@ -166,7 +170,7 @@ async def test_a_stream_that_was_never_read_closes_its_source() -> None:
     assert (engine.pulls, engine.closings) == (0, 1)
 
 
-async def test_what_cannot_be_closed_need_not_be() -> None:
+async def test_a_source_without_close_is_accepted() -> None:
     """Lists, iterators of them, and asynchronous iterators without aclose."""
 
     class Bare:
@@ -182,7 +186,7 @@ async def test_what_cannot_be_closed_need_not_be() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_an_iterator_may_be_closed_by_the_name_of_close(is_async: bool) -> None:
+async def test_an_asynchronous_iterator_may_have_close_instead_of_aclose(is_async: bool) -> None:
     """As clients' responses are; an awaitable that it returns is awaited."""
     closings: list[str] = []
 
@@ -208,7 +212,7 @@ async def test_an_iterator_may_be_closed_by_the_name_of_close(is_async: bool) ->
 
 @pytest.mark.parametrize("name", ["aclose", "close"])
 @pytest.mark.parametrize("idle_timeout", [None, 60])
-async def test_an_iterator_need_have_no_iterator(name: str, idle_timeout: float | None) -> None:
+async def test_an_iterator_without_aiter_is_accepted(name: str, idle_timeout: float | None) -> None:
     """``async for`` asks only the first for one."""
 
     class Bare:
@@ -261,7 +265,7 @@ async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> Non
         ([A, "text"], 1),
     ],
 )
-async def test_the_engine_is_told_to_stop_unless_it_ended_by_itself(
+async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
     outputs: list[Any], calls: int
 ) -> None:
     order: list[str] = []
@@ -306,7 +310,7 @@ async def test_on_stop_is_called_when_the_reader_leaves_and_when_the_engine_brea
 # --- closing that fails ---------------------------------------------------------------------------
 
 
-async def test_all_text_comes_before_what_closing_raised() -> None:
+async def test_all_text_is_output_before_an_error_of_closing() -> None:
     engine = Engine([A, STOP], close_error=BoomError("cannot close"))
     chunks = stream(engine, TOKENIZER, stop="STOP")
     assert [(await anext(chunks)).text, (await anext(chunks)).finish_reason] == ["a", "stop"]
@@ -315,7 +319,7 @@ async def test_all_text_comes_before_what_closing_raised() -> None:
     await chunks.aclose()  # it was told
 
 
-async def test_a_reader_that_leaves_at_the_finish_hears_of_it_on_leaving() -> None:
+async def test_a_reader_that_leaves_at_the_finish_gets_the_error_of_closing() -> None:
     engine = Engine([A, STOP], close_error=BoomError("cannot close"))
 
     async def leave_at_the_finish() -> None:
@@ -327,7 +331,7 @@ async def test_a_reader_that_leaves_at_the_finish_hears_of_it_on_leaving() -> No
         await leave_at_the_finish()
 
 
-async def test_a_reader_that_leaves_early_hears_of_it_too() -> None:
+async def test_a_reader_that_leaves_early_gets_the_error_of_closing() -> None:
     engine = Engine([A, B], close_error=BoomError("cannot close"))
     chunks = stream(engine, TOKENIZER)
     await anext(chunks)
@@ -336,7 +340,7 @@ async def test_a_reader_that_leaves_early_hears_of_it_too() -> None:
     await chunks.aclose()
 
 
-async def test_what_closing_raised_is_mentioned_on_a_worse_error() -> None:
+async def test_an_error_of_closing_is_a_note_on_an_earlier_error() -> None:
     engine = Engine([A], error=BoomError("broken"), close_error=BoomError("cannot close"))
     chunks = stream(engine, TOKENIZER)
     with pytest.raises(BoomError, match="broken") as raised:
@@ -354,7 +358,7 @@ async def test_what_closing_raised_is_mentioned_on_a_worse_error() -> None:
     assert mine.value.__notes__ == raised.value.__notes__
 
 
-async def test_an_iterator_is_closed_though_on_stop_raises() -> None:
+async def test_an_iterator_is_closed_although_on_stop_raises() -> None:
     engine = Engine([STOP], close_error=BoomError("cannot close"))
 
     def abort() -> None:
@@ -384,7 +388,7 @@ def machine_of(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["decoder", "stream"])
 @pytest.mark.parametrize("count", range(4))
-async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
+async def test_a_silent_engine_raises_idle_timeout_error_with_a_snapshot(
     kind: str, count: int
 ) -> None:
     ids = [A, B, 4]
@@ -414,7 +418,7 @@ async def test_a_silent_engine_is_noticed_and_the_error_has_the_snapshot(
 
 
 @pytest.mark.parametrize("error", [StopAsyncIteration(), ConnectionError("was cancelled")])
-async def test_an_engine_that_makes_an_end_of_being_cancelled_is_silent_all_the_same(
+async def test_an_engine_that_ends_when_it_is_cancelled_still_raises_idle_timeout_error(
     error: Exception,
 ) -> None:
     async def before_pull(pulls: int) -> None:
@@ -433,7 +437,7 @@ async def test_an_engine_that_makes_an_end_of_being_cancelled_is_silent_all_the_
     assert (engine.closings, engine.is_closed) == (1, True)
 
 
-async def test_what_an_engine_gives_on_being_cancelled_is_read() -> None:
+async def test_outputs_after_the_cancellation_of_an_engine_are_read() -> None:
     async def before_pull(pulls: int) -> None:
         with suppress(anyio.get_cancelled_exc_class()):
             await silent_after(1, pulls)
@@ -444,14 +448,14 @@ async def test_what_an_engine_gives_on_being_cancelled_is_read() -> None:
     assert (engine.closings, engine.is_closed) == (1, True)
 
 
-async def test_a_slow_reader_is_no_silent_engine() -> None:
+async def test_a_slow_reader_is_not_a_silent_engine() -> None:
     async with stream(Engine([A, B]), TOKENIZER, idle_timeout=0.02) as chunks:
         await anext(chunks)
         await anyio.sleep(0.04)
         assert (await anext(chunks)).text == "b"
 
 
-async def test_an_engine_that_is_quick_enough_goes_through() -> None:
+async def test_an_engine_that_is_quick_enough_does_not_time_out() -> None:
     engine = Engine([A, B], before_pull=lambda _: checkpoint())
     assert [c.text async for c in stream(engine, TOKENIZER, idle_timeout=60)] == ["a", "b", ""]
 
@@ -494,12 +498,12 @@ async def test_an_idle_timeout_is_a_positive_number(
             stream(Engine([]), TOKENIZER, idle_timeout=seconds)
 
 
-async def test_a_plain_source_cannot_be_timed() -> None:
+async def test_a_plain_source_cannot_have_an_idle_timeout() -> None:
     with pytest.raises(ValueError, match="idle_timeout needs an async source"):
         stream([A], TOKENIZER, idle_timeout=1)
 
 
-def test_an_idle_timeout_error_travels() -> None:
+def test_an_idle_timeout_error_can_be_pickled() -> None:
     error = IdleTimeoutError(1.5, {"format": 1})
     for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (other.seconds, other.snapshot, str(other)) == (1.5, {"format": 1}, str(error))
@@ -519,7 +523,7 @@ class TakesBack:
     "outputs", [[1, 1, 9], [1, 1, {"token_ids": [9], "finish_reason": "stop"}]]
 )
 @pytest.mark.parametrize("is_stopping", [False, True])
-async def test_what_the_end_raises_comes_after_the_text_and_the_source_is_closed(
+async def test_an_error_of_the_end_is_raised_after_the_text_and_the_closing(
     outputs: list[Any], is_stopping: bool
 ) -> None:
     engine, tokenizer = Engine(outputs), TakesBack()
@@ -539,7 +543,7 @@ async def test_what_the_end_raises_comes_after_the_text_and_the_source_is_closed
 # --- what is held ---------------------------------------------------------------------------------
 
 
-async def test_pending_text_is_what_would_come_out_and_asking_changes_nothing() -> None:
+async def test_pending_text_is_the_text_that_flush_would_return() -> None:
     engine = Engine([A, B, 4], error=BoomError())
     chunks = stream(engine, TOKENIZER, stop="ab!")
     assert chunks.pending_text == ""

@@ -163,7 +163,7 @@ async def test_a_task_group_across_a_yield_cannot_be_closed(idle_timeout: float 
 
 
 @pytest.mark.asyncio
-async def test_a_task_that_was_cancelled_and_goes_on_closes_the_engine() -> None:
+async def test_a_task_that_was_cancelled_and_continues_closes_the_engine() -> None:
     """After ``task.cancel()`` was caught, no cancellation is pending, so no shield is needed."""
     engine = Engine("fail_after", [A, B])
 

@@ -45,7 +45,7 @@ def test_an_iterator_is_closed_once(outputs: list[Any]) -> None:
     assert (engine.closings, engine.is_closed) == (1, True)
 
 
-def test_an_iterator_need_have_no_iterator() -> None:
+def test_an_iterator_without_aiter_is_accepted() -> None:
     """``for`` asks only the first for one."""
 
     class Bare:
@@ -66,7 +66,7 @@ def test_an_iterator_need_have_no_iterator() -> None:
     assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
 
 
-def test_what_would_have_to_be_awaited_closes_nothing_and_that_is_said() -> None:
+def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
     """After all text; and no coroutine is left behind."""
 
     async def abort() -> None:
@@ -96,7 +96,7 @@ def test_leaving_the_block_closes_and_so_does_close() -> None:
     assert unread.pulls == 0
 
 
-def test_an_error_in_the_block_goes_on_up() -> None:
+def test_an_error_in_the_block_is_raised() -> None:
     engine = PlainEngine([A, B], close_error=BoomError("cannot close"))
 
     def fail_in_the_block() -> None:
@@ -109,7 +109,7 @@ def test_an_error_in_the_block_goes_on_up() -> None:
     assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
 
 
-def test_a_reader_that_leaves_the_block_hears_what_closing_raised() -> None:
+def test_a_reader_that_leaves_the_block_gets_the_error_of_closing() -> None:
     def leave() -> None:
         with iter_chunks(
             PlainEngine([A, B], close_error=BoomError("cannot close")), TOKENIZER
@@ -120,7 +120,7 @@ def test_a_reader_that_leaves_the_block_hears_what_closing_raised() -> None:
         leave()
 
 
-def test_an_interrupt_in_on_stop_closes_all_the_same() -> None:
+def test_an_interrupt_in_on_stop_still_closes() -> None:
     def abort() -> None:
         raise KeyboardInterrupt
 
@@ -130,7 +130,7 @@ def test_an_interrupt_in_on_stop_closes_all_the_same() -> None:
     assert engine.is_closed
 
 
-def test_what_closing_raised_is_mentioned_on_a_worse_error() -> None:
+def test_an_error_of_closing_is_a_note_on_an_earlier_error() -> None:
     engine = PlainEngine([], error=BoomError("broken"), close_error=BoomError("cannot close"))
     with pytest.raises(BoomError, match="broken") as raised:
         next(iter_chunks(engine, TOKENIZER))
@@ -170,7 +170,7 @@ def test_on_stop_is_called_unless_the_engine_ended_by_itself() -> None:
     assert calls == ["told"]
 
 
-def test_all_text_comes_before_what_closing_raised() -> None:
+def test_all_text_is_output_before_an_error_of_closing() -> None:
     def abort() -> None:
         raise BoomError("cannot abort")
 
@@ -187,7 +187,7 @@ def test_all_text_comes_before_what_closing_raised() -> None:
     left.close()
 
 
-def test_a_finished_machine_gives_its_finish_again() -> None:
+def test_a_finished_decoder_returns_its_finish_again() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="a"))
     decoder.step(A)
     engine = PlainEngine([A])
@@ -203,7 +203,7 @@ def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
     assert [chunk.text for chunk in chunks] == ["a", "", "é", ""]
 
 
-def test_a_text_iterator_says_what_it_is() -> None:
+def test_the_repr_of_a_text_iterator_has_its_state() -> None:
     chunks = TextIterator([A], DecodeStream(TOKENIZER))
     assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
     assert chunks.engine_finish_reason is None

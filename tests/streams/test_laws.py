@@ -87,7 +87,7 @@ def as_the_machine(
     shape=st.sampled_from([*SHAPES]),
     backend=BACKENDS,
 )
-def test_law_0_however_the_ids_come(
+def test_law_0_any_grouping_of_ids(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
@@ -163,7 +163,7 @@ def test_law_16_a_broken_engine_is_resumed_anywhere(
 
 
 @given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
-def test_ids_belong_to_text(
+def test_each_id_belongs_to_one_chunk_in_order(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
@@ -184,7 +184,7 @@ def test_ids_belong_to_text(
 
 
 @given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
-def test_ids_that_wait_for_their_text_are_named(
+def test_pending_token_ids_are_those_without_a_chunk(
     make: Callable[[Setup], Machine],
     data: st.DataObject,
     situation: Situation,
@@ -200,7 +200,7 @@ BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "b
 
 
 @given(situation=BYTE_LEVEL, kind=st.sampled_from(["StopSequenceDecoder", "DecodeStream"]))
-def test_ids_are_given_with_the_end_of_their_text(situation: Situation, kind: str) -> None:
+def test_ids_belong_to_the_chunk_that_completes_their_text(situation: Situation, kind: str) -> None:
     """The oracle is the place of each token in the text by its span."""
     setup, ids = setup_of(situation), situation.ids
     trail = trail_of(MACHINES[kind](setup), ids)

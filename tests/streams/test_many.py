@@ -56,7 +56,7 @@ async def test_a_thousand_streams_of_one_loop_stay_apart() -> None:
     assert found == expected
 
 
-async def test_a_stream_that_nobody_keeps_is_let_go_at_once() -> None:
+async def test_an_unreferenced_stream_is_freed_at_once() -> None:
     """Nothing in it refers back to it, so no collection has to find it."""
     gc.disable()
     try:

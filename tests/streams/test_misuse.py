@@ -117,7 +117,7 @@ def test_stops_without_conditions(make: Any) -> None:
         make()
 
 
-def test_no_conditions_are_no_stops() -> None:
+def test_conditions_of_none_mean_no_stops() -> None:
     assert StopSequenceDecoder(TOKENIZER).conditions == StopConditions()
     with iter_chunks([1], TOKENIZER, stop=None) as chunks:
         assert next(chunks).text == "Hello"

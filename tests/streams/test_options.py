@@ -139,7 +139,7 @@ async def test_options_for_unknown_ids_and_spaces_have_their_effect(
 
 
 @pytest.mark.anyio
-async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
+async def test_a_decoder_replaces_the_tokenizer_and_its_options(
     open_: Callable[..., Any],
 ) -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="b"))
@@ -183,7 +183,7 @@ async def test_a_decoder_that_is_ready_takes_the_place_of_all_that_makes_one(
         ({"index": True}, "index must be an integer of at least 0, not True"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_wrong_options_are_named(
     name: str, open_: Callable[..., Any], options: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(TypeError) as raised:
@@ -201,7 +201,7 @@ def test_what_is_wrong_is_named(
         ({"byte_fallback": "lazy"}, "byte_fallback"),
     ],
 )
-def test_values_that_are_none(
+def test_bad_values_of_options_raise(
     open_: Callable[..., Any], options: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
@@ -218,7 +218,7 @@ def test_values_that_are_none(
         ({"max_tokens": 1, "byte_fallback": "exact"}, "max_tokens, byte_fallback"),
     ],
 )
-def test_a_decoder_has_its_own_of_everything(
+def test_options_beside_a_decoder_are_rejected(
     name: str, open_: Callable[..., Any], given: dict[str, Any], named: str
 ) -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions())
@@ -227,14 +227,14 @@ def test_a_decoder_has_its_own_of_everything(
     assert str(raised.value) == f"{name} got a decoder and {named}; remove one of the two"
 
 
-def test_one_of_both_is_needed(name: str, open_: Callable[..., Any]) -> None:
+def test_a_tokenizer_or_a_decoder_is_required(name: str, open_: Callable[..., Any]) -> None:
     with pytest.raises(TypeError) as raised:
         open_([1])
     assert str(raised.value) == f"{name} needs a tokenizer, or a decoder"
 
 
 @pytest.mark.parametrize("source", ["text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None])
-def test_what_is_no_source_is_named(open_: Callable[..., Any], source: Any) -> None:
+def test_an_object_that_is_not_a_source_is_named(open_: Callable[..., Any], source: Any) -> None:
     with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not"):
         open_(source, TOKENIZER)
 
@@ -253,19 +253,19 @@ def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any)
         move(chunks)
 
 
-def test_an_engine_that_was_not_called_is_to_be_called(open_: Callable[..., Any]) -> None:
+def test_the_error_for_a_function_says_to_call_it(open_: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"not <function engine_to_be.*: call it, and pass its"):
         open_(engine_to_be, TOKENIZER)
 
 
-def test_a_coroutine_that_would_give_the_source_is_to_be_awaited() -> None:
+def test_the_error_for_a_coroutine_says_to_await_it() -> None:
     with pytest.raises(TypeError, match="await it, and pass its result"):
         stream(engine_to_be(), TOKENIZER)  # type: ignore[arg-type]
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_so_is_a_future_though_it_can_be_iterated_over(is_async: bool) -> None:
+async def test_a_future_is_not_a_source(is_async: bool) -> None:
     """Iterating over a future is how old coroutines awaited it: it yields itself."""
     future: Any = asyncio.get_running_loop().create_future()
     open_: Any = stream if is_async else iter_chunks
@@ -283,7 +283,7 @@ def test_a_plain_stream_cannot_wait() -> None:
         iter_chunks([1], TOKENIZER, on_stop=abort)
 
 
-def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
+def test_a_wrong_option_is_reported_before_the_source_is_read() -> None:
     class Untouchable:
         def __aiter__(self) -> Any:
             raise AssertionError("touched")
@@ -293,7 +293,7 @@ def test_nothing_is_asked_of_a_source_where_an_option_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("machine", [None, "decoder", TOKENIZER, StopConditions()])
-def test_what_is_no_machine_is_named(machine: Any) -> None:
+def test_an_object_that_is_not_a_decoder_is_named(machine: Any) -> None:
     with pytest.raises(TypeError, match="decoder must be a DecodeStream, a Sequence, a StopSeq"):
         wrap([1], machine)
 
@@ -302,7 +302,7 @@ def test_what_is_no_machine_is_named(machine: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_each_machine_gives_chunks() -> None:
+async def test_every_kind_of_decoder_returns_chunks() -> None:
     ids = [1, 3, 4, 3]
     sequence = TokenSequence(TOKENIZER, [2])
     machines: dict[TextStream[Any], str] = {
@@ -333,7 +333,7 @@ async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_ids_of_withheld_text_wait_with_it() -> None:
+async def test_ids_of_withheld_text_belong_to_its_later_chunk() -> None:
     """The beginning of a stop may still turn out to be text."""
     tokens = MockTokenizer.from_tokens([b"ab", b"c", b"d"])
     ids = [0, 1, 2, 0]

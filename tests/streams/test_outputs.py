@@ -87,7 +87,7 @@ def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: lis
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1.5, np.array([1.5]), [[1, 2]], ["1"]])
-def test_what_is_in_a_list_is_for_the_machine_to_refuse(value: Any) -> None:
+def test_a_bad_id_in_a_list_is_reported_with_its_place(value: Any) -> None:
     """By the token's place, after the text before it."""
     chunks = iter_chunks(
         [0, [1], value] if not isinstance(value, float) else [0, [1], [value]], TOKENIZER
@@ -216,21 +216,21 @@ EXPECTED = [Chunk("a"), Chunk("bc"), Chunk("", "stop", 7)]
 
 
 @pytest.mark.parametrize("engine", DELTAS)
-def test_an_engine_that_gives_what_is_new(engine: str) -> None:
+def test_outputs_with_new_ids_are_read(engine: str) -> None:
     chunks = iter_chunks(DELTAS[engine], TOKENIZER)
     assert [*chunks] == EXPECTED
     assert chunks.engine_finish_reason == "stop"
 
 
 @pytest.mark.parametrize("engine", CUMULATIVE)
-def test_an_engine_that_gives_all_each_time(engine: str) -> None:
+def test_cumulative_outputs_are_read(engine: str) -> None:
     chunks = iter_chunks(CUMULATIVE[engine], TOKENIZER, cumulative=True)
     assert [*chunks] == EXPECTED
     assert chunks.engine_finish_reason == "stop"
 
 
 @pytest.mark.parametrize("cumulative", [False, True])
-def test_an_engine_that_says_itself_what_is_new(cumulative: bool) -> None:
+def test_outputs_that_mark_their_new_ids_are_read(cumulative: bool) -> None:
     """One object that grows: read each time it is given, either way."""
     result = Result()
 
@@ -293,12 +293,12 @@ def test_ids_that_come_with_the_end_are_read_before_it() -> None:
     ]
 
 
-def test_our_stop_goes_before_the_engines_end() -> None:
+def test_our_stop_wins_over_the_engines_end() -> None:
     chunks = [*iter_chunks([vllm(0, 3, 1, finish_reason="length")], TOKENIZER, stop="STOP")]
     assert chunks == [Chunk("a", "stop", "STOP", 1)]
 
 
-def test_what_the_engines_end_releases_may_be_a_stop() -> None:
+def test_text_that_the_engines_end_releases_may_be_a_stop() -> None:
     """It is matched like any text; the finish is then ours."""
     tokens = MockTokenizer.from_tokens([b"a", b"\xe4\xbd"])
     chunks = iter_chunks([[0, 1], Delta((), "length")], tokens, stop="a\ufffd")
@@ -339,19 +339,19 @@ class WhyNumber(enum.IntEnum):
         ({"error": "out of memory"}, "error", "error: out of memory"),
     ],
 )
-def test_an_engines_word_becomes_one_of_ours_and_is_kept(word: Any, reason: str, kept: str) -> None:
+def test_an_engines_finish_reason_is_translated_and_kept(word: Any, reason: str, kept: str) -> None:
     chunks = iter_chunks([{"token_ids": [0], "finish_reason": word}], TOKENIZER)
     assert [*chunks][-1] == Chunk("", reason)  # type: ignore[arg-type]
     assert chunks.engine_finish_reason == kept
 
 
-def test_the_words_of_engines() -> None:
+def test_the_finish_reasons_of_engines_are_translated() -> None:
     assert ending(" Stop ") == "stop"
     assert ending("") == "abort"
 
 
 @pytest.mark.parametrize("stop", [None, True, 1.5, ["x"]])
-def test_a_stop_reason_that_is_none_is_left_out(stop: Any) -> None:
+def test_an_empty_stop_reason_is_left_out(stop: Any) -> None:
     output = {"token_ids": [], "finish_reason": "stop", "stop_reason": stop}
     assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "stop")]
 
@@ -362,14 +362,14 @@ def test_a_stop_reason_belongs_to_a_stop() -> None:
 
 
 @pytest.mark.parametrize("word", [None, "", {}, {"type": None}, {"type": ""}])
-def test_a_word_that_is_none_is_no_end(word: Any) -> None:
+def test_an_empty_finish_reason_does_not_end_a_stream(word: Any) -> None:
     outputs = [{"token_ids": [0], "finish_reason": word}, {"token_ids": [1]}]
     chunks = iter_chunks(outputs, TOKENIZER)
     assert [chunk.text for chunk in chunks] == ["a", "b", ""]
     assert chunks.engine_finish_reason is None
 
 
-def test_an_engine_that_has_not_ended_has_no_word() -> None:
+def test_a_running_engine_has_no_finish_reason() -> None:
     chunks = iter_chunks([0, 3], TOKENIZER, stop="STOP")
     assert [*chunks][-1].finish_reason == "stop"
     assert chunks.engine_finish_reason is None
@@ -400,7 +400,7 @@ def test_samples_without_an_index_are_counted() -> None:
         ids_in(*outputs)
 
 
-def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
+def test_a_second_sample_is_an_error_without_index() -> None:
     reader = OutputReader()
     reader.read(vllm(0, index=3))
     reader.read(vllm(1, index=3))
@@ -428,7 +428,9 @@ def test_a_second_sample_is_an_error_unless_one_is_said() -> None:
         ([[*range(20)], [*range(19), 7, 7]], r"an output of length 21 has \[.*18, 7\]"),
     ],
 )
-def test_what_does_not_only_grow_is_refused(outputs: list[Any], problem: str) -> None:
+def test_a_cumulative_output_that_does_not_continue_is_rejected(
+    outputs: list[Any], problem: str
+) -> None:
     with pytest.raises(SourceError, match=f"cumulative=True expects .*{problem}"):
         ids_in(*outputs, cumulative=True)
 
@@ -472,7 +474,7 @@ def test_ids_gets_each_output_as_it_is(read: Callable[..., list[Chunk]], item: A
     assert all(map(operator.is_, given, outputs))
 
 
-def test_ids_may_say_that_there_are_none() -> None:
+def test_ids_may_return_none() -> None:
     outputs = [{"heartbeat": 1}, {"token_ids": [0]}]
     chunks = iter_chunks(outputs, TOKENIZER, ids=lambda output: output.get("token_ids"))
     assert [chunk.text for chunk in chunks] == ["a", ""]
@@ -523,7 +525,7 @@ def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
     assert [*read] == [Chunk("a"), Chunk("", "length")]
 
 
-def test_a_stop_that_is_taken_back_is_no_shrinking_there_either() -> None:
+def test_the_last_cumulative_output_may_lack_the_stop_id() -> None:
     outputs = [SimpleNamespace(new=[0, 1]), SimpleNamespace(new=[0], finish_reason="stop")]
     chunks = iter_chunks(outputs, TOKENIZER, ids=lambda o: o.new, cumulative=True)
     assert [*chunks] == [Chunk("ab"), Chunk("", "stop")]
@@ -555,7 +557,7 @@ class Pair(NamedTuple):
         ({"token_ids": {"a": 1}}, "a dict of"),
     ],
 )
-def test_an_output_without_ids_is_named_and_so_is_what_was_expected(
+def test_the_error_for_an_output_without_ids_names_the_expected_forms(
     output: Any, shown: str
 ) -> None:
     with pytest.raises(SourceError, match=f"no token ids in .*{shown}") as raised:
@@ -573,7 +575,7 @@ def test_the_error_for_text_names_the_decoder_of_text() -> None:
         OutputReader().read("Hi")
 
 
-def test_what_ids_gave_is_named_too() -> None:
+def test_the_error_names_the_result_of_ids() -> None:
     with pytest.raises(SourceError, match="no token ids in a str of length 4, which ids= returned"):
         OutputReader(ids=lambda output: output["text"]).read({"text": "text"})
 
@@ -616,7 +618,7 @@ def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]
 
 
 @pytest.mark.parametrize("chunks", [[Chunk("a"), Chunk("b")], [Chunk("a", "stop")]])
-def test_chunks_without_ids_are_no_source(chunks: list[Chunk]) -> None:
+def test_chunks_without_ids_are_not_a_source(chunks: list[Chunk]) -> None:
     with pytest.raises(SourceError, match="The text of a Chunk is already decoded"):
         list(iter_chunks(chunks, LETTERS))
 
@@ -636,7 +638,7 @@ def test_a_tuple_with_names_is_a_list_of_ids() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
-def test_what_callers_give_as_ids_is_checked(value: Any) -> None:
+def test_the_result_of_ids_is_checked(value: Any) -> None:
     with pytest.raises(TypeError, match="token ids must be an id, a list, an array or a tensor"):
         checked_ids(value)
     assert checked_ids(iter([1, 2])) == [1, 2]
@@ -674,7 +676,7 @@ def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) ->
         [each for count in range(2, 7) for each in ([*b"abcdefg"][:count], [97])],
     ],
 )
-def test_other_outputs_are_not(outputs: list[Any]) -> None:
+def test_outputs_that_do_not_repeat_ids_cause_no_warning(outputs: list[Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         text = "".join(chunk.text for chunk in iter_chunks(outputs, LETTERS))

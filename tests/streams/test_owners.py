@@ -57,7 +57,7 @@ BEGINNINGS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("second", BEGINNINGS)
 @pytest.mark.parametrize("first", BEGINNINGS)
-def test_a_second_stream_on_one_decoder_is_refused(first: str, second: str) -> None:
+def test_a_second_stream_on_one_decoder_is_rejected(first: str, second: str) -> None:
     machine = decoder()
     running = BEGINNINGS[first](machine)
     with pytest.raises(RuntimeError, match="another stream or pool still steps this decoder"):
@@ -221,7 +221,7 @@ def test_a_failed_constructor_leaves_the_decoder_free(source: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", [*BEGINNINGS][:3])
-def test_a_stream_on_a_decoder_of_a_pool_is_refused(begin: str) -> None:
+def test_a_stream_on_a_decoder_of_a_pool_is_rejected(begin: str) -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a")
     pool.fork("a", "b")

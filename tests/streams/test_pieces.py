@@ -99,7 +99,7 @@ async def test_text_of_a_stream_of_ids_can_be_the_source() -> None:
 
 
 @given(cuts=st.lists(st.text(LETTERS, max_size=5), max_size=8))
-def test_how_the_text_was_cut_makes_no_difference(cuts: list[str]) -> None:
+def test_the_result_does_not_depend_on_how_the_text_was_cut(cuts: list[str]) -> None:
     judge = TextStopDecoder(StopConditions(stop="a\nb"))
     whole = judge.step("".join(cuts))
     expected = whole.text + ("" if judge.finished else judge.flush().text)
@@ -165,7 +165,7 @@ async def test_a_decoder_that_has_ended_reads_nothing() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("piece", [7, [1, 2], b"Hi", {"text": "Hi"}])
-async def test_a_piece_that_is_no_text(piece: Any) -> None:
+async def test_a_piece_that_is_not_text_raises(piece: Any) -> None:
     texts: list[str] = []
     with pytest.raises(SourceError, match=r"pieces of text .*, not"):
         await put_into(texts, wrap(Engine(["Hi", piece]), decoder()))
@@ -193,7 +193,7 @@ def test_stream_takes_only_decoders_of_ids() -> None:
         stream([], decoder=ended)
 
 
-def test_hooks_are_not_told_of_text_without_tokens() -> None:
+def test_hooks_are_not_called_for_text_without_tokens() -> None:
     class Ends(Hook):
         def stream_ended(self, event: Any) -> None:
             events.append(event)

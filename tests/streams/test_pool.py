@@ -26,6 +26,7 @@ from streamdec import (
     UnknownRequestError,
 )
 from streamdec.errors import RewriteError
+from streamdec.integrations.logprobs import LogprobTracker
 from tests.stop_reference import Features, Situation, situations
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
@@ -48,9 +49,7 @@ ONE_TABLE = situations(Features(prompts=True)).filter(lambda s: s.table.decoder 
 
 
 @given(st.lists(ONE_TABLE, min_size=1, max_size=4), st.data())
-def test_a_request_in_a_pool_is_as_it_would_be_alone(
-    drawn: list[Situation], data: st.DataObject
-) -> None:
+def test_a_request_in_a_pool_equals_a_decoder(drawn: list[Situation], data: st.DataObject) -> None:
     """Whether other requests stop, fail or send nothing."""
     tokenizer = MockTokenizer.from_tokens(drawn[0].table.tokens, drawn[0].table.special_ids)
     pool = DecoderPool(tokenizer)
@@ -108,7 +107,7 @@ def _stepped(decoder: StopSequenceDecoder, ids: Sequence[int]) -> tuple[Chunk, T
 # --- a round --------------------------------------------------------------------------------------
 
 
-def test_a_step_takes_some_requests_or_all_and_ids_of_every_shape() -> None:
+def test_step_takes_any_of_the_requests_and_ids_in_any_form() -> None:
     pool = pool_of("a", "b", "c", 4)
     assert pool.step({"a": 0, "b": [0, 1], "c": np.array([1, 1]), 4: (1,)}) == {
         "a": Chunk("a"),
@@ -122,7 +121,7 @@ def test_a_step_takes_some_requests_or_all_and_ids_of_every_shape() -> None:
     assert pool["b"].num_tokens == 4
 
 
-def test_chunks_of_one_id_are_the_machines_own() -> None:
+def test_chunks_of_one_id_are_not_copied() -> None:
     """Most chunks are of one id, and need not be made again."""
     pool = pool_of("a", "b")
     ready = StopSequenceDecoder(TOKENIZER, CONDITIONS).step(0)
@@ -142,7 +141,7 @@ def test_a_request_that_ends_leaves_with_its_last_chunk() -> None:
     assert pool.ended == {}
 
 
-def test_one_bad_request_never_disturbs_the_others() -> None:
+def test_an_error_in_a_request_does_not_affect_the_others() -> None:
     pool = pool_of("bad", "good", "worse")
     pool.step({"bad": [ST]})
     chunks = pool.step({"bad": [0, HALF, -1, 0], "good": [0], "gone": [0], "worse": "text"})  # type: ignore[dict-item]
@@ -167,7 +166,7 @@ def test_one_bad_request_never_disturbs_the_others() -> None:
     assert pool.errors == {}
 
 
-def test_what_an_error_releases_may_be_a_stop() -> None:
+def test_text_that_an_error_releases_may_be_a_stop() -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a", StopConditions(stop="a\ufffd"))
     assert pool.step({"a": [0, HALF, -1]}) == {"a": Chunk("", "stop", "a\ufffd")}
@@ -193,7 +192,7 @@ def test_a_tokenizer_that_takes_back_text_ends_its_own_request() -> None:
     assert isinstance(pool.errors["a"], RewriteError)
 
 
-def test_a_request_that_cannot_even_be_ended_gives_what_was_decided() -> None:
+def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
     pool = DecoderPool(TakesBack())
     pool.add("a", StopConditions(stop="xq"))
     assert pool.step({"a": [1, 1]}) == {"a": Chunk("x")}
@@ -202,14 +201,14 @@ def test_a_request_that_cannot_even_be_ended_gives_what_was_decided() -> None:
     assert len(pool) == 0
 
 
-def test_chunks_that_cover_ids_do_so_in_such_an_end_too() -> None:
+def test_chunks_have_token_ids_after_a_failed_flush_too() -> None:
     pool = DecoderPool(TakesBack(), return_token_ids=True)
     pool.add("a", StopConditions(stop="xq"))
     assert pool.step({"a": [1, 2]}) == {"a": Chunk("x", token_ids=(1,))}
     assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error", token_ids=(2, 9))}
 
 
-def test_finish_and_abort_end_what_cannot_be_ended() -> None:
+def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
     """Otherwise it would never be removed."""
     pool = DecoderPool(TakesBack())
     pool.add("a", StopConditions(stop="xq"))
@@ -243,14 +242,14 @@ def test_finish_releases_what_was_withheld() -> None:
     assert issubclass(UnknownRequestError, KeyError)
 
 
-def test_a_finish_that_is_none_leaves_the_request() -> None:
+def test_a_bad_finish_reason_leaves_the_request_in_the_pool() -> None:
     pool = pool_of("a")
     with pytest.raises(ValueError, match="finish_reason must be one of"):
         pool.finish("a", "eos")  # type: ignore[arg-type]
     assert "a" in pool
 
 
-def test_abort_of_one_that_has_ended_is_nothing() -> None:
+def test_aborting_an_ended_request_returns_none() -> None:
     pool = pool_of("a")
     pool.step({"a": [ST]})
     assert pool.abort("a") == Chunk("ST", "abort")
@@ -271,7 +270,7 @@ def test_a_request_id_is_text_or_a_number(name: Any) -> None:
         DecoderPool(TOKENIZER).add(name)
 
 
-def test_a_request_that_is_there_cannot_be_added() -> None:
+def test_a_request_id_of_the_pool_cannot_be_added_again() -> None:
     pool = pool_of("a")
     decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
     adding: list[Callable[[], None]] = [
@@ -284,7 +283,7 @@ def test_a_request_that_is_there_cannot_be_added() -> None:
             add()
 
 
-def test_nothing_is_added_where_something_is_wrong() -> None:
+def test_a_failed_add_adds_nothing() -> None:
     pool = DecoderPool(TOKENIZER)
     with pytest.raises(TypeError, match="conditions must be StopConditions"):
         pool.add("a", "stop")  # type: ignore[arg-type]
@@ -320,7 +319,7 @@ def test_options_and_prompts_are_those_of_the_decoder() -> None:
     assert pool.step({"a": [1, 0]}) == {"a": Chunk("é<s>")}
 
 
-def test_a_decoder_under_way_is_adopted() -> None:
+def test_a_running_decoder_can_be_adopted() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
     decoder.step(ST)
     pool = DecoderPool(TOKENIZER)
@@ -329,7 +328,7 @@ def test_a_decoder_under_way_is_adopted() -> None:
     assert pool.step({"a": [0]}) == {"a": Chunk("STa")}
 
 
-def test_what_cannot_be_adopted() -> None:
+def test_objects_that_cannot_be_adopted_are_rejected() -> None:
     pool = DecoderPool(TOKENIZER)
     ended = StopSequenceDecoder(TOKENIZER, CONDITIONS)
     ended.flush()
@@ -340,6 +339,9 @@ def test_what_cannot_be_adopted() -> None:
         pool.adopt("a", other)
     with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
         pool.adopt("a", "x")  # type: ignore[arg-type]
+    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, CONDITIONS))
+    with pytest.raises(TypeError, match="step it yourself, beside the pool"):
+        pool.adopt("a", tracker)  # type: ignore[arg-type]
     assert len(pool) == 0
 
 
@@ -370,7 +372,7 @@ def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> Non
     assert pool.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
-def test_ids_of_withheld_text_wait_with_it_in_a_fork_too() -> None:
+def test_ids_of_withheld_text_belong_to_its_later_chunk_in_a_fork_too() -> None:
     pool = pool_of("a", return_token_ids=True)
     assert pool.step({"a": [0, 0, 0, 0, ST]}) == {"a": Chunk("aaaa", token_ids=(0, 0, 0, 0))}
     pool.fork("a", "b")
@@ -399,7 +401,7 @@ def test_one_request_moves_to_another_pool() -> None:
         pool.snapshot("x")
 
 
-def test_a_whole_pool_is_restored_and_goes_on_as_it_would_have() -> None:
+def test_a_restored_pool_continues_equally() -> None:
     pool = pool_of("a", 7)
     pool.step({"a": [0, HALF], 7: [ST]})
     snapshot = json.loads(json.dumps(pool.snapshot()))
@@ -438,7 +440,7 @@ def test_a_restored_pool_may_cover_ids() -> None:
     assert restored.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
-def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
+def test_a_pool_of_another_tokenizer_is_rejected_by_name() -> None:
     with pytest.raises(SnapshotError, match="request 'a': the snapshot is of another tok"):
         DecoderPool.restore(MockTokenizer(), pool_of("a").snapshot())
 
@@ -459,14 +461,16 @@ def test_a_pool_of_another_tokenizer_is_refused_by_name() -> None:
         ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool already has a request"),
     ],
 )
-def test_what_is_no_snapshot_of_a_pool(change: dict[str, Any], problem: str) -> None:
+def test_a_malformed_snapshot_of_a_pool_is_rejected(change: dict[str, Any], problem: str) -> None:
     with pytest.raises(SnapshotError, match=problem):
         DecoderPool.restore(TOKENIZER, pool_of("a").snapshot() | change)
 
 
 @pytest.mark.parametrize("waiting", [None, {}, "ids", [2**70], [-1], [True], ["1"], [[0, 0]]])
 @pytest.mark.parametrize("return_token_ids", [False, True])
-def test_ids_without_a_chunk_that_are_no_ids(waiting: Any, return_token_ids: bool) -> None:
+def test_malformed_pending_ids_in_a_snapshot_are_rejected(
+    waiting: Any, return_token_ids: bool
+) -> None:
     snapshot = pool_of("a").snapshot()
     snapshot["requests"][0].append(waiting)
     with pytest.raises(SnapshotError, match="'a': ids without a chunk must be a list"):
@@ -474,12 +478,12 @@ def test_ids_without_a_chunk_that_are_no_ids(waiting: Any, return_token_ids: boo
 
 
 @pytest.mark.parametrize("value", [None, [], "{}"])
-def test_what_is_no_snapshot_at_all(value: Any) -> None:
+def test_an_object_that_is_not_a_snapshot_is_rejected(value: Any) -> None:
     with pytest.raises(SnapshotError, match="a snapshot must be a dict, not "):
         DecoderPool.restore(TOKENIZER, value)
 
 
-def test_a_snapshot_of_an_ended_request_is_refused() -> None:
+def test_a_snapshot_of_an_ended_request_is_rejected() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
     decoder.step(STOP)
     with pytest.raises(FinishedError):

@@ -43,12 +43,12 @@ async def texts(chunks: TextStream[Any]) -> list[str]:
 # --- how ids become chunks ------------------------------------------------------------------------
 
 
-async def test_a_chunk_is_what_an_output_brings_out() -> None:
+async def test_each_output_with_text_is_a_chunk() -> None:
     source = Engine([[A, B], [4], [], [5, A], [SKIPPED]])
     assert await texts(stream(source, TOKENIZER)) == ["ab", "éa", ""]
 
 
-async def test_split_token_gives_a_chunk_for_each_token() -> None:
+async def test_chunk_by_token_yields_a_chunk_for_each_token() -> None:
     source = Engine([[A, B], [4], [], [5, A], SKIPPED])
     chunks = [chunk async for chunk in stream(source, TOKENIZER, chunk_by="token")]
     assert [chunk.text for chunk in chunks] == ["a", "b", "", "é", "a", "", ""]
@@ -70,7 +70,7 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
 
 
-async def test_chunks_without_news_are_the_machines_own() -> None:
+async def test_shared_chunks_are_not_copied() -> None:
     """A chunk that the table has is handed on, not copied."""
     ready = StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")).step(A)
     for output in (A, [A], {"token_ids": [A]}):
@@ -78,7 +78,7 @@ async def test_chunks_without_news_are_the_machines_own() -> None:
             assert await anext(chunks) is ready
 
 
-async def test_max_tokens_counts_what_is_walked() -> None:
+async def test_max_tokens_counts_the_stepped_ids() -> None:
     """With a cold table and with a warm one."""
     for _ in range(COLD_AND_WARM):
         engine = Engine([A] * 50)
@@ -100,7 +100,7 @@ async def test_negative_ids_are_not_counted_from_the_end_of_a_list() -> None:
 
 @pytest.mark.parametrize("first", [A, B, 4])
 @pytest.mark.parametrize("bad", [3.0, 2.0, True, 1.0])
-async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
+async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> None:
     """In every state: idle, inside a stop, inside a character."""
     for _ in range(COLD_AND_WARM):
         await texts(stream(Engine([first, A, first, B, first, 1]), TOKENIZER, stop="bx"))
@@ -111,7 +111,7 @@ async def test_what_is_equal_to_an_id_is_none(first: int, bad: Any) -> None:
     assert (chunks.decoder.num_tokens, engine.pulls) == (1, 2)
 
 
-async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> None:
+async def test_the_result_of_ids_replaces_numbers() -> None:
     """With a cold table and with a warm one."""
     for _ in range(COLD_AND_WARM):
         for machine in (StopSequenceDecoder(TOKENIZER, StopConditions()), DecodeStream(TOKENIZER)):
@@ -122,7 +122,7 @@ async def test_ids_that_a_callable_makes_of_numbers_are_those_that_count() -> No
         await drained(wrap(Engine([A, B]), machine, cumulative=True))
 
 
-async def test_ids_before_a_bad_one_are_not_said_to_be_unread() -> None:
+async def test_ids_before_a_bad_one_are_not_counted_as_unread() -> None:
     output = [A, -1] + [A] * 2 * MAX_TOKENS_AT_ONCE
     chunks = stream(Engine([output]), TOKENIZER)
     assert await anext(chunks) == Chunk("a")
@@ -130,7 +130,7 @@ async def test_ids_before_a_bad_one_are_not_said_to_be_unread() -> None:
         await anext(chunks)
 
 
-async def test_a_subclass_with_a_step_of_its_own_is_stepped() -> None:
+async def test_a_step_that_a_subclass_overrides_is_called() -> None:
     class Loud(StopSequenceDecoder):
         __slots__ = ()
 
@@ -146,7 +146,7 @@ async def test_a_subclass_with_a_step_of_its_own_is_stepped() -> None:
 # --- the last chunk -------------------------------------------------------------------------------
 
 
-async def test_a_finished_machine_gives_its_finish_again_and_no_token_is_asked_for() -> None:
+async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step(6)
     engine, calls = Engine([A]), []
@@ -162,12 +162,12 @@ async def test_a_finished_machine_gives_its_finish_again_and_no_token_is_asked_f
 
 
 @pytest.mark.parametrize("reason", get_args(FinishReason))
-async def test_the_caller_says_what_a_bare_end_means(reason: Any) -> None:
+async def test_finish_reason_is_the_reason_of_an_end_without_one(reason: Any) -> None:
     chunks = [c async for c in stream(Engine([A, 4]), TOKENIZER, finish_reason=reason)]
     assert chunks == [Chunk("a"), Chunk("\ufffd", reason)]
 
 
-async def test_after_the_end_there_is_nothing() -> None:
+async def test_after_the_end_iteration_stops() -> None:
     chunks = stream(Engine([A]), TOKENIZER)
     assert await texts(chunks) == ["a", ""]
     assert await texts(chunks) == []
@@ -175,7 +175,7 @@ async def test_after_the_end_there_is_nothing() -> None:
         await anext(chunks)
 
 
-async def test_a_loop_that_was_left_can_be_taken_up_again() -> None:
+async def test_a_loop_that_was_left_can_be_continued() -> None:
     chunks = stream(Engine([A, B, A]), TOKENIZER)
     async for chunk in chunks:
         assert chunk.text == "a"
@@ -202,7 +202,7 @@ async def test_a_loop_that_was_left_can_be_taken_up_again() -> None:
 )
 @pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize("make", ["decoder", "stream"])
-async def test_others_run_each_256_tokens_and_no_more_often(
+async def test_other_tasks_run_every_256_tokens(
     outputs: list[Any], is_plain: bool, make: str
 ) -> None:
     turns = 0
@@ -279,7 +279,7 @@ async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() 
     assert chunks.decoder.num_tokens == len(computed) < MAX_TOKENS_AT_ONCE
 
 
-async def test_a_deadline_is_kept_however_ready_the_source_is() -> None:
+async def test_a_deadline_is_kept_with_a_source_that_never_waits() -> None:
     class Endless:
         def __iter__(self) -> Any:
             return self
@@ -296,7 +296,7 @@ async def test_a_deadline_is_kept_however_ready_the_source_is() -> None:
 # --- one reader -----------------------------------------------------------------------------------
 
 
-async def test_a_second_reader_is_refused_and_the_first_is_not_disturbed() -> None:
+async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> None:
     started, go_on = anyio.Event(), anyio.Event()
 
     async def before_pull(count: int) -> None:
@@ -324,7 +324,7 @@ async def test_a_second_reader_is_refused_and_the_first_is_not_disturbed() -> No
     assert got == ["a", "b", ""]
 
 
-async def test_two_readers_that_took_turns_are_told_apart_when_they_meet() -> None:
+async def test_two_readers_that_took_turns_raise_when_they_read_at_once() -> None:
     """Both hold the iterator before either waits."""
     go_on = anyio.Event()
 
@@ -358,7 +358,7 @@ async def test_a_slow_reader_holds_the_engine_back() -> None:
 # --- what may be asked ----------------------------------------------------------------------------
 
 
-async def test_a_stream_says_what_it_is() -> None:
+async def test_the_repr_of_a_stream_has_its_state_and_source() -> None:
     chunks = wrap(Engine([A]), DecodeStream(TOKENIZER))
     assert "TextStream" in repr(chunks)
     assert "DecodeStream" in repr(chunks)

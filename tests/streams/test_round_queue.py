@@ -138,14 +138,14 @@ async def test_a_thread_waits_while_the_event_loop_is_busy() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_closed_queue_refuses_rounds() -> None:
+async def test_a_closed_queue_rejects_rounds() -> None:
     rounds = RoundQueue(pool_with(a=SlowReader()))
     rounds.close()
     with pytest.raises(FinishedError, match="it was closed"):
         rounds.put({"a": A})
 
 
-def test_an_event_loop_that_is_closed_refuses_rounds(anyio_backend: str) -> None:
+def test_an_event_loop_that_is_closed_rejects_rounds(anyio_backend: str) -> None:
     async def main() -> RoundQueue:
         return RoundQueue(pool_with(a=SlowReader()))
 
@@ -245,7 +245,7 @@ async def test_without_on_error_an_error_is_logged(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.anyio
-async def test_nothing_that_was_put_is_lost_when_the_block_ends() -> None:
+async def test_no_round_is_lost_when_the_block_ends() -> None:
     """The engine ends its requests, and its thread returns at once."""
     sinks = {name: SlowReader() for name in "abc"}
     pool = pool_with(**sinks)
@@ -311,7 +311,7 @@ async def test_a_block_that_is_cancelled_ends_the_engine_and_its_requests() -> N
 
 
 @pytest.mark.anyio
-async def test_put_returns_requests_however_they_ended() -> None:
+async def test_put_returns_requests_that_ended_in_any_way() -> None:
     pool = pool_with(**{name: SlowReader() for name in "abcd"})
     rounds = RoundQueue(pool)
     rounds.put({"a": [ST, OP], "b": A, "c": A, "d": A})
@@ -402,7 +402,7 @@ async def test_withheld_text_of_a_request_without_a_sink_is_reported() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_on_error_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_on_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def failing(*_: Any) -> None:
         raise BoomError
 

@@ -50,7 +50,7 @@ rounds_of_ids = st.lists(
 
 
 @given(rounds_of_ids, st.booleans())
-def test_a_sink_gets_what_the_pool_returns_otherwise(
+def test_a_sink_gets_the_chunks_that_step_would_return(
     rounds: Sequence[dict[str, Any]], return_token_ids: bool
 ) -> None:
     plain = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
@@ -103,7 +103,7 @@ def test_a_sink_can_be_called(sink: Any) -> None:
 # --- a sink that is behind ------------------------------------------------------------------------
 
 
-def test_what_a_sink_missed_is_joined() -> None:
+def test_chunks_for_a_slow_sink_are_joined() -> None:
     slow, quick = SlowReader(), SlowReader()
     pool = pool_with(slow=slow, quick=quick)
     for token_id in (A, B, C3):
@@ -116,7 +116,7 @@ def test_what_a_sink_missed_is_joined() -> None:
     assert quick.text == "abé"
 
 
-def test_the_last_chunk_is_sent_with_all_that_waits() -> None:
+def test_the_last_chunk_has_all_waiting_text() -> None:
     slow = SlowReader()
     slow.is_behind = True
     pool = pool_with(a=slow)
@@ -189,7 +189,7 @@ def test_a_sink_that_raises_ends_its_request_and_no_text_is_lost(place: int) -> 
     assert [*pool] == []
 
 
-def test_what_waits_for_a_sink_that_raises_is_in_the_error() -> None:
+def test_the_error_of_a_sink_has_the_waiting_text() -> None:
     broken = Broken(0)
     broken.is_behind = True
     pool = pool_with(a=broken)
@@ -281,7 +281,7 @@ def test_a_sink_may_end_its_request_and_begin_another() -> None:
     assert pool.ended.keys() == {"a"}
 
 
-def test_what_waited_is_sent_once_to_a_sink_that_ends_its_request() -> None:
+def test_waiting_text_is_sent_once_to_a_sink_that_ends_its_request() -> None:
     class Once(SlowReader):
         def __call__(self, chunk: Chunk) -> None:
             super().__call__(chunk)
@@ -294,7 +294,7 @@ def test_what_waited_is_sent_once_to_a_sink_that_ends_its_request() -> None:
     assert once.chunks == [Chunk("ab"), Chunk("", "abort")]
 
 
-def test_what_a_full_queue_refuses_again_is_in_the_error() -> None:
+def test_text_that_a_full_queue_rejects_twice_is_in_the_error() -> None:
     class Full(SlowReader):
         def __call__(self, chunk: Chunk) -> None:
             raise QueueFullError("the client's queue is full")
@@ -397,7 +397,7 @@ def test_an_error_in_is_behind_ends_the_request() -> None:
     assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
 
 
-def test_a_method_is_behind_is_refused() -> None:
+def test_a_method_is_behind_is_rejected() -> None:
     """It would count as true, so that no text would be sent before the end."""
 
     class Forgotten:

@@ -92,7 +92,7 @@ def joined(out: Any) -> str:
 
 @each_way
 @each_base
-def test_step_batch_calls_it(base: Any, way: Callable[[Any], Any]) -> None:
+def test_step_batch_calls_an_overridden_step(base: Any, way: Callable[[Any], Any]) -> None:
     assert joined(made(way(base)).step_batch(IDS)) == SWAPPED
 
 
@@ -108,7 +108,7 @@ def test_a_stop_in_a_list_counts_the_ids_after_it(base: Any, way: Callable[[Any]
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=["one list", "ids and lists"])
 @each_way
 @pytest.mark.parametrize("base", BASES[1:], ids=lambda each: each.__name__)
-def test_iter_chunks_calls_it(
+def test_iter_chunks_calls_an_overridden_step(
     base: Any, way: Callable[[Any], Any], outputs: list[Any], with_ids: bool
 ) -> None:
     decoder = made(way(base))
@@ -123,7 +123,7 @@ def test_iter_chunks_calls_it(
 @pytest.mark.parametrize("outputs", OUTPUTS, ids=["one list", "ids and lists"])
 @each_way
 @each_base
-async def test_streams_call_it(
+async def test_streams_call_an_overridden_step(
     base: Any, way: Callable[[Any], Any], outputs: list[Any], with_ids: bool
 ) -> None:
     chunks = wrap(Engine(outputs), made(way(base)), return_token_ids=with_ids)
@@ -133,13 +133,13 @@ async def test_streams_call_it(
 @pytest.mark.anyio
 @each_way
 @each_base
-async def test_tracers_call_it(base: Any, way: Callable[[Any], Any]) -> None:
+async def test_tracers_call_an_overridden_step(base: Any, way: Callable[[Any], Any]) -> None:
     tracer: Any = Tracer(made(way(base)))
     assert "".join([chunk.text async for chunk in wrap(Engine(OUTPUTS[1]), tracer)]) == SWAPPED
 
 
 @each_way
-def test_trackers_of_log_probabilities_call_it(way: Callable[[Any], Any]) -> None:
+def test_trackers_of_log_probabilities_call_an_overridden_step(way: Callable[[Any], Any]) -> None:
     tracker = LogprobTracker(made(way(StopSequenceDecoder)))
     tracker.put(TokenLogprob(token_id, -0.5) for token_id in IDS)
     assert tracker.step_batch(IDS).text == SWAPPED
@@ -281,7 +281,7 @@ class Logging:
 @with_and_without_ids
 @each_way
 @each_base
-def test_a_feed_below_does_not_hide_a_step_above(
+def test_an_inherited_feed_does_not_bypass_an_overridden_step(
     base: Any, way: Callable[[Any], Any], with_ids: bool
 ) -> None:
     kind = way(type("Logged", (Logging, base), {}))
@@ -292,9 +292,7 @@ def test_a_feed_below_does_not_hide_a_step_above(
 @with_and_without_ids
 @pytest.mark.parametrize("outputs", [IDS, [IDS]], ids=["ids", "one list"])
 @each_base
-def test_what_streams_call_may_be_overridden_too(
-    base: Any, outputs: list[Any], with_ids: bool
-) -> None:
+def test_step_chunk_can_be_overridden_too(base: Any, outputs: list[Any], with_ids: bool) -> None:
     class Ending(base):  # type: ignore[misc]
         def step_chunk(self, token_id: SupportsIndex) -> Chunk:
             chunk: Chunk = super().step_chunk(token_id)
@@ -305,7 +303,7 @@ def test_what_streams_call_may_be_overridden_too(
     assert chunks[-1].finish_reason == "stop"
 
 
-def test_a_subclass_leaves_the_ids_of_other_streams_alone() -> None:
+def test_a_subclass_does_not_change_the_ids_of_other_streams() -> None:
     tokenizer = MockTokenizer.from_tokens([b"b\xc3", b"\xa9", b"z"])
 
     class NeverHolding(StopSequenceDecoder):
@@ -335,7 +333,7 @@ class Named:
 
 
 @each_base
-def test_other_bases_get_what_a_class_statement_says(base: Any) -> None:
+def test_other_bases_get_the_keywords_of_the_class_statement(base: Any) -> None:
     class First(base, Named, name="first"):  # type: ignore[misc]
         pass
 

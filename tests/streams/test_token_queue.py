@@ -74,7 +74,7 @@ async def test_ids_are_put_as_an_iterator() -> None:
     assert await anext(feed) == [5, 6]
 
 
-async def test_what_waits_is_taken_at_once() -> None:
+async def test_all_waiting_ids_are_taken_at_once() -> None:
     feed = TokenQueue()
     feed.put(1)
     feed.put([2, 3])
@@ -117,7 +117,7 @@ async def test_a_stream_reads_the_end_with_its_reason_and_the_queue_is_closed() 
     assert feed.closed
 
 
-async def test_the_stop_of_the_engine_goes_with_it() -> None:
+async def test_the_stop_reason_of_the_engine_is_passed_on() -> None:
     feed = TokenQueue()
     feed.end("stop", 7)
     assert await drained(stream(feed, TOKENIZER)) == [Chunk("", "stop", 7)]
@@ -132,7 +132,7 @@ async def test_an_end_without_a_reason_is_a_bare_end() -> None:
     assert chunks.engine_finish_reason is None
 
 
-async def test_a_failure_comes_after_all_that_was_put_and_is_the_very_exception() -> None:
+async def test_a_failure_is_raised_unchanged_after_all_ids() -> None:
     feed, error = TokenQueue(), BoomError("out of memory")
     feed.put([65, 66])
     feed.fail(error)
@@ -155,7 +155,7 @@ async def test_a_failure_comes_after_all_that_was_put_and_is_the_very_exception(
     ],
     ids=repr,
 )
-async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
+async def test_a_failure_is_raised_even_if_it_is_a_cancellation(
     error: BaseException,
 ) -> None:
     """That its loop is over, or that it was cancelled: then text would just end, or a task."""
@@ -170,7 +170,7 @@ async def test_a_failure_is_one_whatever_it_would_tell_the_readers_task(
     assert (feed.closed, chunks.decoder.finished) == (True, False)
 
 
-async def test_a_user_who_interrupts_the_producer_is_heard() -> None:
+async def test_an_interrupt_of_the_producer_reaches_the_reader() -> None:
     feed, error = TokenQueue(), KeyboardInterrupt()
     feed.fail(error)
     with pytest.raises(KeyboardInterrupt) as raised:
@@ -296,7 +296,7 @@ async def test_many_readers_are_woken_by_one_call(
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> None:
+async def test_a_loop_that_was_begun_in_one_thread_may_continue_in_another() -> None:
     """As in a plain function that starts its engine, and leaves the loop to a thread."""
     loop, feed, found = asyncio.new_event_loop(), TokenQueue(), []
     loop.set_debug(True)  # it complains of calls from outside, and would hear of no other
@@ -325,7 +325,7 @@ async def test_a_loop_that_was_begun_in_one_thread_may_go_on_in_another() -> Non
     assert found == [[1]]
 
 
-async def test_an_empty_put_is_nothing() -> None:
+async def test_an_empty_put_has_no_effect() -> None:
     feed = TokenQueue()
     async with anyio.create_task_group() as group:
         group.start_soon(anext, feed)
@@ -378,7 +378,7 @@ async def test_several_threads_put_into_one_queue() -> None:
     assert pairs == {number: [*range(200)] for number in range(4)}
 
 
-async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
+async def test_put_raises_finished_error_after_the_reader_has_left() -> None:
     feed = TokenQueue(4)
 
     def produce() -> None:
@@ -397,7 +397,7 @@ async def test_a_thread_is_told_that_its_reader_has_seen_enough() -> None:
     assert feed.closed
 
 
-async def test_a_thread_that_waits_for_room_is_told_too() -> None:
+async def test_a_waiting_put_raises_finished_error_when_the_reader_leaves() -> None:
     feed = TokenQueue(1)
     feed.put(1)
     started = threading.Event()
@@ -416,7 +416,7 @@ async def test_a_thread_that_waits_for_room_is_told_too() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-async def test_a_full_queue_refuses_where_it_is_not_to_wait() -> None:
+async def test_put_without_waiting_raises_queue_full_error() -> None:
     feed = TokenQueue(2)
     feed.put([1, 2, 3])
     with pytest.raises(QueueFullError, match="the queue is full: 3 ids wait"):
@@ -435,7 +435,7 @@ async def test_put_never_holds_up_the_event_loop() -> None:
     assert feed.num_waiting == 1
 
 
-async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
+async def test_put_waits_for_room_until_its_timeout() -> None:
     feed = TokenQueue(1)
     feed.put(1)
 
@@ -447,7 +447,7 @@ async def test_a_thread_waits_for_room_no_longer_than_it_said() -> None:
     assert await anext(feed) == [1]
 
 
-async def test_a_thread_that_waits_goes_on_when_there_is_room() -> None:
+async def test_a_waiting_put_continues_when_there_is_room() -> None:
     feed = TokenQueue(1)
     feed.put(1)
     thread = Thread(lambda: feed.put(2))
@@ -496,7 +496,7 @@ async def test_room_that_comes_just_before_a_task_waits_for_it_is_seen() -> None
     assert await anext(feed) == [2]
 
 
-async def test_a_task_that_sends_is_told_when_it_is_closed() -> None:
+async def test_a_waiting_send_raises_when_the_queue_is_closed() -> None:
     feed = TokenQueue(1)
     feed.put(1)
     told: list[str] = []
@@ -557,7 +557,7 @@ async def test_nothing_can_be_put_after_the_end() -> None:
     assert not feed.closed
 
 
-async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None:
+async def test_closing_drops_unread_ids_and_can_be_repeated() -> None:
     feed = TokenQueue()
     feed.put([1, 2])
     await feed.aclose()
@@ -569,7 +569,7 @@ async def test_closing_forgets_what_was_not_read_and_may_be_done_twice() -> None
 
 
 @pytest.mark.parametrize("ends", ["at its end", "at a stop", "by a break"])
-async def test_a_second_stream_on_a_queue_is_refused(ends: str) -> None:
+async def test_a_second_stream_on_a_queue_is_rejected(ends: str) -> None:
     """Its answer would be empty, as if the engine had generated nothing."""
     feed = TokenQueue()
     feed.put([65, 66, 67])
@@ -582,7 +582,7 @@ async def test_a_second_stream_on_a_queue_is_refused(ends: str) -> None:
         await drained(stream(feed, TOKENIZER))
 
 
-async def test_a_reader_whose_queue_is_closed_by_others_does_not_end_as_usual() -> None:
+async def test_a_reader_raises_if_others_close_its_queue() -> None:
     """Ids that were dropped would be missing from its text."""
     feed = TokenQueue()
     reading = stream(feed, TOKENIZER)
@@ -595,7 +595,7 @@ async def test_a_reader_whose_queue_is_closed_by_others_does_not_end_as_usual() 
     assert reading.finish_reason is None
 
 
-async def test_a_second_reader_is_refused() -> None:
+async def test_a_second_reader_is_rejected() -> None:
     feed = TokenQueue()
     async with anyio.create_task_group() as group:
         group.start_soon(drained, stream(feed, TOKENIZER))
@@ -629,7 +629,7 @@ def test_a_queue_is_closed_if_its_stream_cannot_be_made(
     assert feed.closed
 
 
-def test_producers_are_told_that_the_readers_event_loop_is_no_more(anyio_backend: str) -> None:
+def test_producers_get_an_error_if_the_readers_event_loop_is_closed(anyio_backend: str) -> None:
     """A loop that was broken off, with its readers still in it."""
     feeds = [TokenQueue(), TokenQueue()]
 
@@ -674,7 +674,7 @@ def test_a_loop_that_ends_before_it_answers() -> None:
         reader.close()
 
 
-async def test_a_loop_that_takes_no_more_calls_ends_what_it_was_told_to_end() -> None:
+async def test_a_loop_that_takes_no_more_calls_still_wakes_its_readers() -> None:
     """It is trio's last breath: it still answers, but does not look again."""
     feeds = [TokenQueue(), TokenQueue()]
     async with anyio.create_task_group() as group:
@@ -751,7 +751,7 @@ async def test_many_queues_of_one_thread_wake_all_their_readers() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
-def test_what_is_no_ids_is_refused_where_it_is_put(value: Any) -> None:
+def test_put_rejects_objects_that_are_not_ids(value: Any) -> None:
     feed = TokenQueue()
     with pytest.raises(TypeError, match="token ids must be"):
         feed.put(value)
@@ -769,7 +769,7 @@ def test_a_bound_is_a_number_of_ids(maxsize: Any, kind: type[Exception]) -> None
         TokenQueue(maxsize)
 
 
-def test_a_queue_says_what_state_it_is_in() -> None:
+def test_the_repr_of_a_queue_has_its_state() -> None:
     feed = TokenQueue()
     assert repr(feed) == "<TokenQueue open, 0 ids wait>"
     feed.put([1, 2])

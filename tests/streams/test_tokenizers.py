@@ -48,7 +48,7 @@ def _groups(token_ids: Sequence[int], draw: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("build", [*_cases()])
-def test_a_stream_gives_what_the_library_decodes(
+def test_a_stream_has_the_text_of_the_library(
     build: Callable[[], Tokenizer], anyio_backend: str
 ) -> None:
     """However the ids come: from a task, from a thread, or without an event loop."""

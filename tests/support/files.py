@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
 import json
 import lzma
-import shutil
 import struct
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 __all__ = [
@@ -20,6 +18,7 @@ __all__ = [
     "gguf",
     "is_shared",
     "rank_file",
+    "remove_unpacked",
     "sentencepiece",
     "shared",
     "shared_files",
@@ -32,8 +31,8 @@ __all__ = [
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
 """The folder of real tokenizers beside the repository; it may be missing."""
 
-_UNPACKED: list[Path] = []
-"""Folders of files that are kept compressed beside the repository."""
+_UNPACKED: dict[Path, TemporaryDirectory[str]] = {}
+"""The folders of unpacked files: those beside the repository are compressed."""
 
 MERGED = [
     *(b" t", b"he", b" the", b"ll", b"llo", b"hello", b" hello", b"\xc3\xa9", b"\xe4\xbd"),
@@ -77,12 +76,18 @@ def shared_folders() -> list[Path]:
 @cache
 def _unpacked(path: Path) -> Path:
     """A file that is kept compressed, in a folder of the same name."""
-    folder = Path(tempfile.mkdtemp(prefix="streamdec-tests-"), path.parent.name)
+    temporary = TemporaryDirectory(prefix="streamdec-tests-")
+    folder = Path(temporary.name, path.parent.name)
     folder.mkdir()
-    _UNPACKED.append(folder.parent)
-    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    _UNPACKED[folder.parent] = temporary
     folder.joinpath(path.stem).write_bytes(lzma.decompress(path.read_bytes()))
     return folder / path.stem
+
+
+def remove_unpacked() -> None:
+    """Remove the unpacked files: pytest ends some processes without Python's exit handlers."""
+    while _UNPACKED:
+        _UNPACKED.popitem()[1].cleanup()
 
 
 def small_ranks() -> dict[bytes, int]:

@@ -93,14 +93,14 @@ def test_an_open_run_holds_its_bytes_and_a_broken_one_none() -> None:
     assert [table.machine.waiting(state) for state in states] == [1, 2, 3, 4, 0]
 
 
-def test_older_states_of_a_run_stay_what_they_were() -> None:
+def test_older_states_of_a_run_do_not_change() -> None:
     table = Table(ByteFallback(), *pieces_of(YOU), "b")
     states = [state for _, state in table.steps()]
     for count, state in enumerate(states[:3], 1):
         assert table.machine.flush(state) == (YOU if count == 3 else BAD * count)
 
 
-def test_a_shown_unknown_id_closes_a_run() -> None:
+def test_a_replaced_unknown_id_closes_a_run() -> None:
     table = Table(ByteFallback(), *pieces_of(b"\xe4"))
     machine = table.machine
     _, state = machine.step(machine.start, 0)
@@ -168,7 +168,7 @@ MALFORMED: list[tuple[DecodingRule, ByteFallbackMode, list[object]]] = [
 
 
 @pytest.mark.parametrize(("rule", "byte_fallback", "states"), MALFORMED)
-def test_what_is_no_state_is_refused(
+def test_a_malformed_state_is_rejected(
     rule: DecodingRule, byte_fallback: ByteFallbackMode, states: list[object]
 ) -> None:
     table = Table(rule, "a", byte_fallback=byte_fallback)

@@ -51,7 +51,7 @@ MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenRule]
 
 
 @pytest.mark.parametrize(("rules", "byte_fallback", "machine"), MACHINES)
-def test_each_rule_has_its_machine(
+def test_each_rule_compiles_to_its_class(
     rules: DecodingRule | TextRules, byte_fallback: ByteFallbackMode, machine: type[TokenRule]
 ) -> None:
     assert type(Table(rules, "a", byte_fallback=byte_fallback).machine) is machine

@@ -40,7 +40,7 @@ FIRST_THEN_LATER: list[tuple[DecodingRule, list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("rule", "pieces", "outputs"), FIRST_THEN_LATER)
-def test_a_token_knows_whether_one_came_before(
+def test_a_token_depends_on_whether_it_is_the_first(
     rule: DecodingRule, pieces: list[str], outputs: list[str]
 ) -> None:
     Table(rule, *pieces).check(*(text.encode() for text in outputs), b"")
@@ -50,7 +50,7 @@ def test_a_skipped_special_is_not_the_first_token() -> None:
     Table(Metaspace(), "<s>", "▁a", "<s>", "▁b", special=["<s>"]).check(b"", b"a", b"", b" b", b"")
 
 
-def test_a_shown_unknown_id_is_a_token_that_came() -> None:
+def test_a_replaced_unknown_id_counts_as_a_token() -> None:
     table = Table(Metaspace(), "▁a")
     data, state = table.machine.advance(table.machine.start, table.machine.replacement())
     assert data.decode() == "\ufffd"
@@ -71,7 +71,7 @@ WORD_SUFFIX: list[tuple[DecodingRule, list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("rule", "pieces", "outputs"), WORD_SUFFIX)
-def test_what_a_suffix_becomes_waits_for_the_next_token(
+def test_the_text_of_a_suffix_depends_on_the_next_token(
     rule: DecodingRule, pieces: list[str], outputs: list[str]
 ) -> None:
     Table(rule, *pieces).check(*(text.encode() for text in outputs))
@@ -102,7 +102,7 @@ def test_a_skipped_pad_does_not_part_two_equal_tokens() -> None:
     Table(CTC(), "a", "<pad>", "a", special=["<pad>"]).check(b"a", b"", b"", b"")
 
 
-def test_shown_unknown_ids_are_never_repetitions() -> None:
+def test_replaced_unknown_ids_are_not_repetitions() -> None:
     table = Table(CTC(), "a")
     machine = table.machine
     state, texts = machine.start, []
@@ -169,7 +169,9 @@ MALFORMED: list[tuple[DecodingRule | TextRules, list[object]]] = [
 
 
 @pytest.mark.parametrize(("rules", "states"), MALFORMED)
-def test_what_is_no_state_is_refused(rules: DecodingRule | TextRules, states: list[object]) -> None:
+def test_a_malformed_state_is_rejected(
+    rules: DecodingRule | TextRules, states: list[object]
+) -> None:
     table = Table(rules, "a")
     for state in states:
         with pytest.raises((ValueError, TypeError)):
@@ -178,7 +180,7 @@ def test_what_is_no_state_is_refused(rules: DecodingRule | TextRules, states: li
 
 
 @pytest.mark.parametrize("state", [["evil", ""], ["", "evil"], [" a", "b"], ["a", "a"]])
-def test_an_open_end_that_no_suffix_leaves_is_refused(state: list[str]) -> None:
+def test_an_open_end_that_no_suffix_leaves_is_rejected(state: list[str]) -> None:
     table = Table(BPESuffix(), "a")
     with pytest.raises(ValueError):
         table.machine.load(state)

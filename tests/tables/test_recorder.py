@@ -65,7 +65,7 @@ def test_the_records_survive_json() -> None:
     assert Recorder.load(TABLE, START, dumped, 2).dump() == dumped
 
 
-def test_a_dump_does_not_change_as_the_stream_goes_on() -> None:
+def test_a_dump_does_not_change_as_the_stream_continues() -> None:
     recording = recorder()
     dumped = recording.dump()
     recording.token(START, 0)

@@ -73,7 +73,7 @@ def test_patterns_that_overlap_are_replaced_leftmost_first(rules: list[tuple[str
 
 
 @given(data=st.data(), text=st.text(ALL_LETTERS, max_size=60))
-def test_cuts_change_nothing(data: st.DataObject, text: str) -> None:
+def test_the_result_does_not_depend_on_cuts(data: st.DataObject, text: str) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     out, tails = "", CLEAN_UP.start
     bounds = [0, *cuts, len(text)]
@@ -84,7 +84,7 @@ def test_cuts_change_nothing(data: st.DataObject, text: str) -> None:
     assert out == whole(CLEAN_UP, text)
 
 
-def test_nothing_comes_out_that_a_continuation_would_take_back() -> None:
+def test_no_text_is_output_that_a_continuation_would_change() -> None:
     patterns = [rule.pattern for rule in CLEAN_UP.rules]
     more = ["", "x", *{pattern[i:] for pattern in patterns for i in range(1, len(pattern))}]
     for text, out, _ in every_way(CLEAN_UP, LETTERS, 4):
@@ -118,7 +118,7 @@ def test_no_rules_withhold_nothing() -> None:
     assert replacers.flush((), "") == ""
 
 
-def test_resynchronise_knows_the_tails_after_any_text_that_ends_so() -> None:
+def test_resynchronise_returns_the_tails_after_any_text_with_this_end() -> None:
     ends = ["x", "x ", "x '", "don't ", "é n'", "ab '", "", " ", " '", "' n'"]
     for end in ends:
         tails = CLEAN_UP.resynchronise(end)

@@ -90,23 +90,23 @@ def test_a_token_covers_every_character_it_gave_a_byte_to() -> None:
     assert of_bytes(one, other, b"\xa9") == [(0, 2, 0, 4), (1, 4, 1, 7), (3, 4, 5, 7)]
 
 
-def test_a_replaced_part_belongs_to_whom_its_bytes_were() -> None:
+def test_a_replacement_character_belongs_to_the_tokens_of_its_bytes() -> None:
     assert of_bytes(b"\xe4", b"A") == [(0, 1, 0, 3), (1, 2, 3, 4)]
     assert of_bytes(b"\xe4\xbd", b"\xff") == [(0, 1, 0, 3), (1, 2, 3, 6)]
     assert of_bytes(b"\xe4", b"\xbd") == [(0, 1, 0, 3), (0, 1, 0, 3)]
 
 
-def test_a_token_that_gave_nothing_sits_before_the_character_it_interrupts() -> None:
+def test_a_token_without_text_has_its_span_before_the_character_it_interrupts() -> None:
     found = of_bytes(b"a\xe4", b"<s>", b"\xbd\xa0", b"<s>", b"", special=[1, 3])
     assert found == [(0, 2, 0, 4), (1, 1, 1, 1), (1, 2, 1, 4), (2, 2, 4, 4), (2, 2, 4, 4)]
 
 
-def test_a_skipped_token_after_what_turns_out_broken_sits_after_it() -> None:
+def test_a_skipped_token_after_a_broken_character_has_its_span_after_it() -> None:
     found = of_bytes(b"\xe4", b"<s>", b"A", special=[1])
     assert found == [(0, 1, 0, 3), (1, 1, 3, 3), (1, 2, 3, 4)]
 
 
-def test_a_span_is_handed_out_when_nothing_can_change_it() -> None:
+def test_a_span_is_returned_once_it_is_final() -> None:
     stream = stream_of("byte_level", [b"a", b"b\xe4", b"\xbd", b"\xa0"])
     taken = []
     for token_id in range(4):
@@ -149,7 +149,7 @@ def test_a_suffix_inside_a_token_leaves_the_end_of_it_waiting() -> None:
     assert places(stream, [0, 1]) == [(0, 3, 0, 3), (3, 3, 3, 3)]
 
 
-def test_what_is_stripped_is_nobodys() -> None:
+def test_a_stripped_space_belongs_to_no_token() -> None:
     rules = TextRules(ByteFallback(), strip_left=(" ", 2))
     stream = stream_of(rules, [b" ", b" a", b" b"])
     assert places(stream, [0, 1, 2]) == [(0, 0, 0, 0), (0, 1, 0, 1), (1, 3, 1, 3)]
@@ -159,7 +159,7 @@ def test_what_is_stripped_is_nobodys() -> None:
     assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 3, 1, 3)]
 
 
-def test_a_repetition_that_counts_once_is_empty() -> None:
+def test_a_merged_repetition_has_an_empty_span() -> None:
     stream = stream_of(CTC(), [b"a", b"b"])
     assert places(stream, [0, 0, 1]) == [(0, 1, 0, 1), (1, 1, 1, 1), (1, 2, 1, 2)]
 
@@ -188,7 +188,7 @@ def test_an_unknown_stop_id_ends_a_stream_with_spans_too(unknown: str, shown: bo
     assert places == [(0, 2), (2, 2 + own)]
 
 
-def test_a_tracker_survives_json_between_any_two_tokens() -> None:
+def test_a_recorder_survives_json_between_any_two_tokens() -> None:
     told = [
         (b"a\xe4", 2, True, 0),
         (b"", 0, False, 0),
@@ -228,7 +228,7 @@ def test_a_tracker_survives_json_between_any_two_tokens() -> None:
         ("settled", ["aaaaa"]),
     ],
 )
-def test_what_is_no_tracker_is_refused(field: str, value: object) -> None:
+def test_a_malformed_recorder_is_rejected(field: str, value: object) -> None:
     dumped = SpanRecorder(utf8.PER_PART).dump()
     with pytest.raises((ValueError, TypeError)):
         SpanRecorder.load(utf8.PER_PART, dumped | {field: value}, 0)

@@ -84,7 +84,7 @@ def test_restored_streams_cannot_fill_the_table() -> None:
         assert table_of(tokenizer).num_stored <= 101 + len(table_of(tokenizer).idle_row)
 
 
-def test_open_runs_and_what_waited_for_long_are_not_stored() -> None:
+def test_open_runs_and_old_withheld_text_are_not_stored() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
     exact = table_of(tokenizer, Options(byte_fallback="exact"))
     DecodeStream(tokenizer, byte_fallback="exact").step_batch([3, *[0, 1, 2] * 100])
@@ -116,9 +116,7 @@ def test_ids_beyond_the_list_are_computed_each_time(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_more_ids_than_may_be_marked_stop_all_the_same(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_ids_than_can_be_marked_still_stop(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_NAMED", most)
     tokenizer = tokenizer_of()
     DecodeStream(tokenizer).step_batch([0, 1, 2, 7])  # stored without a mark
@@ -149,7 +147,7 @@ def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
     assert other.step(1).stop_reason == 1
 
 
-def test_a_named_id_stops_within_a_character() -> None:
+def test_a_named_id_stops_inside_a_character() -> None:
     tokenizer = tokenizer_of()
     for _ in range(2):
         assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"
@@ -301,7 +299,7 @@ def test_an_object_without_decode_is_a_type_error(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["path/to/model", Path("path/to/model")])
-def test_a_path_is_answered_with_what_loads_it(path: Any) -> None:
+def test_the_error_for_a_path_names_load_tokenizer(path: Any) -> None:
     with pytest.raises(TypeError, match=r"path/to/model.*load_tokenizer\(path\) returns one"):
         DecodeStream(path)
 
@@ -375,7 +373,7 @@ def hasty_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty_switches")
 @pytest.mark.parametrize("most", [None, 40])
-def test_threads_that_share_a_table_give_what_each_would_alone(most: int | None) -> None:
+def test_threads_that_share_a_table_have_the_text_of_single_threads(most: int | None) -> None:
     tokens = [bytes([byte]) for byte in range(256)] + [b"<s>"]
     chooser = random.Random(0)
     text = "naïve 你好 😀\ufffd".encode()

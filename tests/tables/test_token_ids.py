@@ -48,13 +48,13 @@ def test_an_integer_out_of_range_is_named_with_its_place(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [1.0, math.nan, "1", b"1", None, [1], 1j, np.float32(1), object])
-def test_what_is_no_integer_is_named_with_its_type(wrong: Any) -> None:
+def test_an_object_that_is_not_an_integer_is_named_with_its_type(wrong: Any) -> None:
     with pytest.raises(TokenIdError, match=f"prompt token is of type {type(wrong).__name__}"):
         check_token_id(wrong, what="prompt token")
 
 
 @pytest.mark.parametrize("wrong", [True, False, np.bool_(1), np.bool_(0)])
-def test_a_bool_is_no_token_id(wrong: Any) -> None:
+def test_a_bool_is_not_a_token_id(wrong: Any) -> None:
     with pytest.raises(TokenIdError, match="token 0 is a bool"):
         check_token_id(wrong, 0)
 
@@ -65,7 +65,7 @@ def test_a_long_object_is_cut_short_in_the_message() -> None:
     assert len(str(raised.value)) < 200
 
 
-def test_errors_pickle_with_all_they_know() -> None:
+def test_pickled_errors_keep_their_attributes() -> None:
     error = pickle.loads(pickle.dumps(TokenIdError("m", "x", 4)))
     assert (str(error), error.token_id, error.index) == ("m", "x", 4)
 
@@ -102,6 +102,6 @@ NO_SEQUENCES: list[Any] = [None, 3, "12", b"12", bytearray(b"12"), {1: 2}, {1, 2
 
 
 @pytest.mark.parametrize("ids", [*NO_SEQUENCES, np.array(5), np.array([[1, 2]])])
-def test_what_cannot_be_meant_as_ids_is_a_type_error(ids: Any) -> None:
+def test_objects_that_are_not_lists_of_ids_raise_type_error(ids: Any) -> None:
     with pytest.raises(TypeError):
         as_sequence(ids)

@@ -25,13 +25,13 @@ from tests.tables.rule_tables import Table, Touched, through_json
 # --- fixed bytes ----------------------------------------------------------------------------------
 
 
-def test_raw_bytes_come_out_as_they_are() -> None:
+def test_raw_bytes_are_output_unchanged() -> None:
     Table(RawBytes(), b"a\xe4", b"\xbd", b"", b"\xa0", b"\xff").check(
         b"a\xe4", b"\xbd", b"", b"\xa0", b"\xff", b""
     )
 
 
-def test_concatenated_text_comes_out_as_utf8() -> None:
+def test_concatenated_text_is_output_as_utf8() -> None:
     Table(Concatenation(), "é", "", "Ġ").check("é".encode(), b"", "Ġ".encode(), b"")
 
 
@@ -51,7 +51,7 @@ def test_the_byte_alphabet_has_every_byte_once() -> None:
     assert text_bytes(b"\xff") == b"\xff"
 
 
-def test_a_skipped_special_within_a_character_contributes_nothing() -> None:
+def test_a_skipped_special_inside_a_character_contributes_nothing() -> None:
     table = Table(RawBytes(), b"\xe4", b"<s>", b"\xbd\xa0", special=[b"<s>"])
     table.check(b"\xe4", b"", b"\xbd\xa0", b"")
 
@@ -71,7 +71,7 @@ class Asked(MockTokenizer):
         return super().piece(token_id)
 
 
-def test_the_tokenizer_is_asked_for_an_id_when_it_is_first_used_and_never_again() -> None:
+def test_the_piece_of_an_id_is_read_once() -> None:
     tokenizer = Asked.from_tokens([b"a", b"b"])
     machine = compile_rule(tokenizer, skip_special_tokens=True, byte_fallback="eager")
     assert machine is not None
@@ -88,7 +88,7 @@ def test_unknown_ids_are_key_errors() -> None:
             table.machine.step(None, token_id)
 
 
-def test_a_special_is_left_out_or_not() -> None:
+def test_a_special_token_is_skipped_only_if_asked_for() -> None:
     table = Table(RawBytes(), b"<s>", special=[b"<s>"])
     table.check(b"", b"")
     assert table.machine.element(0) is None
@@ -145,7 +145,7 @@ RULES: list[DecodingRule | TextRules] = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_long_prompt_is_looked_at_from_its_end_only_as_far_as_needed(
+def test_only_the_needed_end_of_a_long_prompt_is_read(
     rule: DecodingRule | TextRules,
 ) -> None:
     table = Table(rule, "a", "b", special=["<s>"])

@@ -97,7 +97,7 @@ LAW_2 = [
 
 
 @pytest.mark.parametrize(("data", "texts"), LAW_2)
-def test_each_byte_brings_out_what_it_decides_at_once(data: str, texts: list[str]) -> None:
+def test_each_byte_outputs_what_it_decides(data: str, texts: list[str]) -> None:
     pending, given_out = b"", []
     for byte in bytes.fromhex(data):
         text, pending = utf8.decode(pending + bytes([byte]), utf8.PER_PART)

@@ -34,14 +34,14 @@ class Equal:
 
 
 @pytest.mark.parametrize("kind", [Bare, Equal])
-def test_each_thing_is_said_once_of_each_object(kind: type) -> None:
+def test_each_message_is_logged_once_for_each_object(kind: type) -> None:
     once, one, other = WarnOnce(), kind(), kind()
     assert [once.first(one, "a"), once.first(one, "a"), once.first(one, "b")] == [True, False, True]
     assert [once.first(other, "a"), once.first(other, "a")] == [True, False]
 
 
 @pytest.mark.parametrize("kind", [Bare, Equal])
-def test_an_object_that_is_gone_is_not_mistaken_for_another(kind: type) -> None:
+def test_a_freed_object_is_not_mistaken_for_another(kind: type) -> None:
     """Each may have the ``id`` of the one before."""
     once = WarnOnce()
     assert all(once.first(kind()) for _ in range(100))
@@ -49,7 +49,7 @@ def test_an_object_that_is_gone_is_not_mistaken_for_another(kind: type) -> None:
     assert len(once) <= 8
 
 
-def test_of_objects_without_weak_references_a_few_are_kept() -> None:
+def test_few_objects_without_weak_references_are_kept() -> None:
     once, objects = WarnOnce(most_kept=2), [Bare() for _ in range(3)]
     assert all(once.first(each) for each in objects)
     assert [once.first(each) for each in objects[1:]] == [False, False]

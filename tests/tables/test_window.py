@@ -59,20 +59,20 @@ runs = st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(1, 80)), 
 
 
 @given(ids=st.lists(st.sampled_from([0, 1, 2, 8, 9]), max_size=40))
-def test_whole_characters_come_out_and_the_whole_is_the_decode(ids: list[int]) -> None:
+def test_complete_characters_are_output_and_the_joined_text_is_the_decode(ids: list[int]) -> None:
     decode = Recording()
     text, memory = run(decode, ids)
     assert text + TokenWindow(decode).flush(memory) == decode(ids)
 
 
 @given(ids=token_ids)
-def test_over_few_tokens_the_whole_is_the_decode(ids: list[int]) -> None:
+def test_for_few_tokens_the_joined_text_is_the_decode(ids: list[int]) -> None:
     decode = Recording()
     text, memory = run(decode, ids[: MAX_WINDOW // 2])
     assert text + TokenWindow(decode).flush(memory) == decode(ids[: MAX_WINDOW // 2])
 
 
-def test_an_unfinished_character_is_withheld_and_what_stands_before_it_is_not() -> None:
+def test_an_unfinished_character_is_withheld_and_the_text_before_it_is_not() -> None:
     window = TokenWindow(Recording())
     text, memory = window.step(window.prime(()), 8)
     assert text == "你"
@@ -81,7 +81,7 @@ def test_an_unfinished_character_is_withheld_and_what_stands_before_it_is_not() 
         assert text == expected
 
 
-def test_a_genuine_replacement_character_comes_out_with_the_next_token() -> None:
+def test_a_genuine_replacement_character_is_output_with_the_next_token() -> None:
     """A black box does not say whether U+FFFD is text or an unfinished character."""
     window = TokenWindow(Recording())
     first, memory = window.step(window.prime(()), 9)
@@ -97,19 +97,19 @@ def test_at_most_three_replacement_characters_are_withheld() -> None:
     assert TokenWindow(Recording()).flush(memory) == "\ufffd" * 3
 
 
-def test_a_prompt_is_never_given_again() -> None:
+def test_a_prompt_is_not_output() -> None:
     window = TokenWindow(Recording())
     for prompt in ([8, 0, 1], [8, LEAD, 6], [WORD, *[EMPTY] * 50], [EMPTY] * 50, [8] * 100, []):
         assert window.step(window.prime(prompt), 1)[0] == " b"
 
 
-def test_of_a_prompt_only_the_replacement_characters_at_its_end_are_withheld() -> None:
+def test_only_replacement_characters_at_the_end_of_a_prompt_are_withheld() -> None:
     window = TokenWindow(Recording())
     for prompt, begun in (([0, LEAD], 1), ([0, 9], 1), ([0, *[TRAIL] * 40], 3)):
         assert window.step(window.prime(prompt), 1)[0] == "\ufffd" * begun + " b"
 
 
-def test_a_character_that_a_prompt_began_comes_out_whole() -> None:
+def test_a_character_that_a_prompt_began_is_output_completely() -> None:
     window = TokenWindow(Recording())
     assert window.step(window.prime([0, LEAD]), 6)[0] == "你c"
 
@@ -171,7 +171,7 @@ def widest(ids: Sequence[int]) -> int:
     return max(decode.sizes, default=0)
 
 
-def test_one_step_decodes_what_is_near() -> None:
+def test_a_step_decodes_only_the_last_tokens() -> None:
     assert widest([0, 1, 8] * 50) <= 2
 
 
@@ -179,7 +179,7 @@ QUADRATIC_ELSEWHERE = [[token_id] * 1000 for token_id in (TRAIL, EMPTY, UNKNOWN,
 
 
 @pytest.mark.parametrize("ids", QUADRATIC_ELSEWHERE)
-def test_runs_without_a_whole_character_decode_boundedly(ids: list[int]) -> None:
+def test_runs_without_a_complete_character_decode_a_bounded_number_of_ids(ids: list[int]) -> None:
     decode = Recording()
     window = TokenWindow(decode)
     memory = window.prime(())
@@ -226,7 +226,7 @@ def taking_back(ids: Sequence[int]) -> str:
     return ("b" if 2 in ids else "a") * len(ids)
 
 
-def test_text_that_is_taken_back_is_an_error_and_the_memory_stays() -> None:
+def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
     window = TokenWindow(taking_back)
     text, memory = window.step(window.prime(()), 0)
     before = window.dump(memory)
@@ -239,7 +239,7 @@ def test_text_that_is_taken_back_is_an_error_and_the_memory_stays() -> None:
 
 
 @given(ids=token_ids)
-def test_a_memory_survives_json(ids: list[int]) -> None:
+def test_a_state_survives_json(ids: list[int]) -> None:
     window = TokenWindow(Recording())
     memory = window.prime(ids[: len(ids) // 2])
     for token_id in ids[len(ids) // 2 :]:
@@ -247,7 +247,7 @@ def test_a_memory_survives_json(ids: list[int]) -> None:
         assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
 
 
-def test_a_memory_survives_json_while_text_is_missing() -> None:
+def test_a_state_survives_json_while_text_is_missing() -> None:
     """Two line feeds are not text: the output comes back with the next id."""
     window = TokenWindow(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
     memory, texts = window.prime(()), []
@@ -272,14 +272,14 @@ REFUSED: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_what_is_no_memory_is_refused(change: dict[str, object]) -> None:
+def test_a_malformed_state_of_a_window_is_rejected(change: dict[str, object]) -> None:
     window = TokenWindow(Recording())
     _, memory = window.step(window.prime(()), WORD)
     with pytest.raises((ValueError, TypeError)):
         window.load(window.dump(memory) | change)
 
 
-def test_a_memory_has_no_more_ids_than_a_window() -> None:
+def test_a_state_has_no_more_ids_than_a_window() -> None:
     window = TokenWindow(lambda ids: "a" * len(ids))
     memory = {"context": [0] * MAX_WINDOW, "pending": [], "given": "a" * MAX_WINDOW}
     window.load(memory)
@@ -291,7 +291,7 @@ def test_a_memory_has_no_more_ids_than_a_window() -> None:
 @pytest.mark.parametrize(
     "change", [{"given": ""}, {"given": "x"}, {"context": [], "pending": [], "given": "x"}]
 )
-def test_a_given_text_that_is_not_the_windows_is_refused(change: dict[str, object]) -> None:
+def test_a_state_with_a_wrong_text_is_rejected(change: dict[str, object]) -> None:
     window = TokenWindow(Recording())
     _, memory = window.step(window.prime(()), WORD)
     with pytest.raises(ValueError):

@@ -42,7 +42,7 @@ class SlowTokenizer:
 SENTENCE = [7, 1, 2, 4, 5, 7, 2, 3]
 
 
-def test_a_slow_tokenizer_streams_and_is_told_not_to_clean_up() -> None:
+def test_a_slow_tokenizer_streams_with_its_clean_up_off() -> None:
     tokenizer = SlowTokenizer()
     stream = DecodeStream(tokenizer)
     assert stream.route == "window"
@@ -108,7 +108,7 @@ def test_a_raw_tokenizer_of_the_library_streams_over_a_window() -> None:
     assert max(map(len, texts)) < len(text) / 2
 
 
-def test_both_routes_say_the_same_of_real_text() -> None:
+def test_both_routes_output_the_same_for_real_text() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
     ids = tokenizer.encode("naïve café, 世界 🇪🇺 \ufffd genuine").ids
     for cut in range(len(ids)):
@@ -129,7 +129,7 @@ TEXT_PIECES = ["▁a", "l", "e", "y", "é", "你", "b▁c", "d▁"]
 @given(
     pieces=st.lists(st.sampled_from(TEXT_PIECES), min_size=1, max_size=30), cut=st.integers(0, 3)
 )
-def test_what_cannot_be_compiled_says_its_whole_decode_on_ordinary_text(
+def test_the_windowed_route_equals_decode_on_ordinary_text(
     name: str, pieces: list[str], cut: int
 ) -> None:
     tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
@@ -152,12 +152,12 @@ def test_what_cannot_be_compiled_says_its_whole_decode_on_ordinary_text(
         Options(unknown_ids="error"),
     ],
 )
-def test_options_that_need_a_table_are_refused(options: Options) -> None:
+def test_options_that_need_a_table_are_rejected(options: Options) -> None:
     with pytest.raises(ValueError, match="windowed route"):
         WindowTable(SlowTokenizer(), options)
 
 
-def test_unknown_ids_are_an_error_where_the_tokenizer_tells_them() -> None:
+def test_unknown_ids_can_raise_if_the_tokenizer_has_piece() -> None:
     tokenizer = HuggingFaceTokenizer(UNCOMPILED["regex_after_fuse"]())
     known = tokenizer.token_to_id("l")
     assert known is not None
@@ -196,7 +196,7 @@ class Waiting(Fickle):
         return super().decode(token_ids) + "\ufffd" * (2 in token_ids)
 
 
-def test_what_a_flush_would_refuse_to_give_is_not_held() -> None:
+def test_text_that_flush_would_reject_is_not_held() -> None:
     stream = DecodeStream(Waiting())
     assert stream.step_batch([0, 2]) == ["a", ""]
     assert (stream.held, stream.pending_text) == (b"", "")
@@ -205,7 +205,7 @@ def test_what_a_flush_would_refuse_to_give_is_not_held() -> None:
     assert not stream.finished
 
 
-def test_bad_ids_are_refused_before_decode_sees_them() -> None:
+def test_bad_ids_are_rejected_before_decode_sees_them() -> None:
     stream = DecodeStream(SlowTokenizer())
     for bad in (-1, True, "1", 2**32):
         with pytest.raises(TokenIdError):
@@ -214,7 +214,7 @@ def test_bad_ids_are_refused_before_decode_sees_them() -> None:
         DecodeStream(SlowTokenizer(), [1, -1])
 
 
-def test_offsets_move_as_the_reference_windows_do() -> None:
+def test_offsets_are_those_of_the_reference_window() -> None:
     stream = DecodeStream(SlowTokenizer(), [1, 2, 2, 2, 2, 2, 2])
     assert (stream.prefix_offset, stream.read_offset) == (2, 7)
     stream.step_batch([0, 0])
@@ -239,7 +239,7 @@ class NoOptions:
         return ""
 
 
-def test_a_decode_without_skip_special_tokens_is_refused() -> None:
+def test_a_decode_without_skip_special_tokens_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
         DecodeStream(NoOptions())  # type: ignore[arg-type]
 

@@ -44,11 +44,11 @@ def test_a_bad_row_is_named(row: object, told: str) -> None:
     assert [case.tokens for case in read_cases(json.dumps(ROW))] == [(b"a",)]
 
 
-def test_each_has_a_name_of_its_own() -> None:
+def test_each_case_has_its_own_name() -> None:
     assert len({case.id for case in bug_cases()}) == len(bug_cases()) >= 81
 
 
-def test_it_says_where_it_is_from_and_what_python_and_a_search_say(case: BugCase) -> None:
+def test_each_case_has_its_source_and_the_result_of_python(case: BugCase) -> None:
     """An oracle that knows no stream: the bytes that are shown, decoded at once, and cut."""
     source = case.source.removeprefix("derived from ")
     assert re.match(r"[\w.-]+/[\w.-]+[# ]|derived", source)

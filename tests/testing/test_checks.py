@@ -57,7 +57,7 @@ def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None
 
 
 @pytest.mark.thorough
-def test_one_that_is_right_and_late_fails_the_strict_laws_alone() -> None:
+def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
     report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
     assert failed_laws(report) == {law.name for law in LAWS if law.strict}
 
@@ -97,7 +97,7 @@ def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[s
 
 
 @pytest.mark.thorough
-def test_a_forgotten_prompt_is_seen_where_the_first_space_goes() -> None:
+def test_an_ignored_prompt_is_found_by_the_first_space() -> None:
     small = {"byte_fallback": small_tokenizers()["byte_fallback"]}
     only = ["prompt", "whole_decode"]
     report = check_detokenizer(
@@ -116,7 +116,7 @@ def test_a_forgotten_prompt_is_seen_where_the_first_space_goes() -> None:
         (adapters.StopPrefixSwallowed, {"stop-uno-due-tre"}),
     ],
 )
-def test_the_bug_that_is_met_again_is_named(flawed: Callable[..., Any], ids: set[str]) -> None:
+def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None:
     report = check_detokenizer(flawed, only=["bug_case"])
     assert {result.name for result in report.failed} >= {f"bug_case[{name}]" for name in ids}
     assert len(report.failed) < 8
@@ -126,7 +126,7 @@ def test_the_bug_that_is_met_again_is_named(flawed: Callable[..., Any], ids: set
 
 
 @pytest.mark.thorough
-def test_what_the_librarys_stream_fails() -> None:
+def test_the_librarys_stream_fails_the_known_checks() -> None:
     report = check_detokenizer(
         adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
     )
@@ -160,7 +160,7 @@ def test_the_smallest_example_is_shown() -> None:
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
 
 
-def test_what_a_detokenizer_raises_is_shown() -> None:
+def test_an_error_of_a_detokenizer_is_shown() -> None:
     report = check_detokenizer(
         adapters.Raising, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=40
     )
@@ -178,7 +178,7 @@ def test_what_a_detokenizer_raises_is_shown() -> None:
         (lambda *_: SimpleNamespace(step=len), ["make returned a SimpleNamespace without flush()"]),
     ],
 )
-def test_what_is_no_detokenizer_fails_and_the_rest_of_the_report_is_kept(
+def test_an_object_that_is_not_a_detokenizer_fails_without_losing_the_report(
     flawed: Callable[..., Any], said: list[str]
 ) -> None:
     only = ["bug_case", "whole_decode"]
@@ -189,7 +189,7 @@ def test_what_is_no_detokenizer_fails_and_the_rest_of_the_report_is_kept(
         assert result.detail.splitlines()[-len(said) :] == said
 
 
-def test_one_whose_failures_do_not_repeat_fails() -> None:
+def test_a_detokenizer_with_random_failures_fails() -> None:
     """State that is kept between streams: what was seen is shown, and that it changes."""
     calls = itertools.count(1)
 
@@ -206,7 +206,7 @@ def test_one_whose_failures_do_not_repeat_fails() -> None:
     )
 
 
-def test_one_that_floods_is_quoted_in_part() -> None:
+def test_a_very_long_output_is_quoted_in_part() -> None:
     report = check_detokenizer(
         adapters.Flooding, tokenizers=BYTE_LEVEL, only=["bug_case"], max_examples=5
     )
@@ -215,7 +215,7 @@ def test_one_that_floods_is_quoted_in_part() -> None:
 
 
 @pytest.mark.thorough
-def test_a_law_that_was_tried_on_empty_streams_alone_is_skipped() -> None:
+def test_a_law_tested_only_on_empty_streams_is_skipped() -> None:
     report = check_detokenizer(
         adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
     )
@@ -290,7 +290,7 @@ class _Knowing(adapters.Late):
         return streamdec.DecodeStream(tokenizer, skip_special_tokens=skip)
 
 
-def test_a_law_that_a_tokenizer_cannot_judge_is_skipped() -> None:
+def test_a_law_without_an_oracle_is_skipped() -> None:
     letters = MockTokenizer.from_tokens([b"a", b"b", b"ab", b"\xe4"])
     given = {"letters": Subject("letters", letters)}
     only = ["least_hold", "special_tokens", "whole_decode"]
@@ -313,17 +313,17 @@ def test_a_law_without_an_example_is_skipped() -> None:
     ]
 
 
-def test_a_tokenizer_that_is_none_is_refused() -> None:
+def test_an_object_that_is_not_a_tokenizer_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"tokenizers\['mine'\] must be a path, .* not int"):
         checks(tokenizers={"mine": 1})
 
 
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
         checks(tokenizers={"mine": tmp_path})
 
 
-def test_a_law_that_is_none_is_refused() -> None:
+def test_an_unknown_law_is_rejected() -> None:
     with pytest.raises(
         ValueError, match=r"only has unknown names: \['leaks'\]; the names are \['bug_case', "
     ):
@@ -331,12 +331,12 @@ def test_a_law_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [None, 1, "mypackage.adapters:Adapter"])
-def test_what_cannot_be_called_makes_no_detokenizer(make: Any) -> None:
+def test_an_object_that_cannot_be_called_is_rejected(make: Any) -> None:
     with pytest.raises(TypeError, match=f"make must be a callable .*, not {make!r}"):
         check_detokenizer(make)
 
 
-def test_a_run_without_examples_is_refused() -> None:
+def test_a_run_without_examples_is_rejected() -> None:
     with pytest.raises(ValueError, match="max_examples must be at least 1, not 0"):
         checks(max_examples=0)
 

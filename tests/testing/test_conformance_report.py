@@ -45,7 +45,7 @@ def test_a_run_in_which_nothing_was_tried_is_a_failure(results: tuple[Result, ..
         Report(results).raise_for_failures()
 
 
-def test_without_hypothesis_the_install_line_is_said() -> None:
+def test_without_hypothesis_the_error_has_the_install_line() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; import streamdec.testing"
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
@@ -54,7 +54,7 @@ def test_without_hypothesis_the_install_line_is_said() -> None:
     assert last == f"streamdec.errors.MissingExtraError: {said}"
 
 
-def test_streamdec_itself_imports_nothing_of_the_kit() -> None:
+def test_streamdec_does_not_import_the_kit() -> None:
     names = {"hypothesis", "pytest", "streamdec.testing"}
     code = f"import sys, streamdec; print({names} & {{*sys.modules}})"
     command = [sys.executable, "-c", code]

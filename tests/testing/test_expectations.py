@@ -52,13 +52,15 @@ def ids_of(subject: Subject, *pieces: str) -> list[int]:
         ("wordpiece", ["the", "##s"], "thes", "thes"),
     ],
 )
-def test_what_is_certain(name: str, pieces: list[str], at_least: str, at_most: str) -> None:
+def test_certain_text_has_the_least_and_the_most_text(
+    name: str, pieces: list[str], at_least: str, at_most: str
+) -> None:
     subject = SUBJECTS[name]
     found = certain_text(subject, ids_of(subject, *pieces), skip_special_tokens=True)
     assert found == Certain(at_least, at_most)
 
 
-def test_what_breaks_a_run_of_bytes_is_no_continuation_of_it() -> None:
+def test_a_token_that_breaks_a_run_of_bytes_does_not_continue_it() -> None:
     """Of a vocabulary whose only tokens with U+FFFD are bytes, one is among those tried."""
     small = SUBJECTS["byte_fallback"]
     subject = Subject("other", small.tokenizer)
@@ -78,7 +80,9 @@ def test_what_breaks_a_run_of_bytes_is_no_continuation_of_it() -> None:
         ("a<END", ["<END", "END"], Cut(1, 5, "<END")),
     ],
 )
-def test_where_a_stop_cuts(text: str, stops: list[str], cut: Cut | None) -> None:
+def test_cut_at_stop_returns_the_text_before_the_stop(
+    text: str, stops: list[str], cut: Cut | None
+) -> None:
     assert cut_at_stop(text, stops) == cut
 
 
@@ -93,7 +97,9 @@ def test_where_a_stop_cuts(text: str, stops: list[str], cut: Cut | None) -> None
         ("abab", ["ababac", "x"], 4),
     ],
 )
-def test_how_much_waits_for_a_stop(text: str, stops: list[str], waiting: int) -> None:
+def test_waiting_for_returns_the_length_of_a_possible_stop(
+    text: str, stops: list[str], waiting: int
+) -> None:
     assert waiting_for(text, stops) == waiting
 
 

@@ -177,7 +177,7 @@ def test_a_parser_that_returns_no_texts_fails(given: Any) -> None:
     assert "flush() must return a dict of texts, or None; got" in detail(Wrong)
 
 
-def test_a_parser_that_is_not_new_is_told_from_one_that_depends_on_cuts() -> None:
+def test_a_reused_parser_is_distinguished_from_one_that_depends_on_cuts() -> None:
     shared = Whole()
     (result,) = check_text_parser(lambda: shared, ["Hi!"]).results
     assert result.outcome == "failed"
@@ -190,7 +190,7 @@ def test_a_parser_that_is_not_new_is_told_from_one_that_depends_on_cuts() -> Non
     assert then.startswith("then      {'content': 'Hi!Hi!")
 
 
-def test_what_a_parser_does_not_have_is_skipped() -> None:
+def test_checks_of_missing_methods_are_skipped() -> None:
     def lacking() -> TextParser:
         raise NotImplementedError("streaming")
 
@@ -240,13 +240,13 @@ def test_equal_seeds_try_equal_cuts() -> None:
         ((Whole, ["a", 3]), "text 1 must be a string or a list of strings, got 3"),
     ],
 )
-def test_what_is_no_parser_or_no_text_is_refused(arguments: Any, message: str) -> None:
+def test_objects_that_are_not_parsers_or_texts_are_rejected(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         check_text_parser(*arguments)
 
 
 @pytest.mark.parametrize("texts", [[], {}, [""], [[]], [["a", ""]]])
-def test_empty_texts_are_refused(texts: Any) -> None:
+def test_empty_texts_are_rejected(texts: Any) -> None:
     with pytest.raises(ValueError, match="empty"):
         check_text_parser(Whole, texts)
 

@@ -25,19 +25,19 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-def test_a_result_comes_through() -> None:
+def test_a_result_is_passed_on() -> None:
     assert guarded(int, "ff", base=16) == 255
 
 
 @pytest.mark.parametrize("error", [Panic("index out of bounds"), KeyError("x"), MemoryError()])
-def test_every_failure_becomes_ours_with_its_cause(error: BaseException) -> None:
+def test_every_failure_becomes_a_streamdec_error_with_its_cause(error: BaseException) -> None:
     with pytest.raises(TokenizerLibraryError, match=f"fail: {type(error).__name__}") as caught:
         guarded(fail, error)
     assert caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
-def test_what_ends_the_program_comes_through(error: BaseException) -> None:
+def test_exits_and_interrupts_are_passed_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         guarded(fail, error)
 
@@ -72,7 +72,7 @@ class After:
     added_later: int = 0
 
 
-def test_a_field_at_its_default_leaves_no_trace() -> None:
+def test_a_field_at_its_default_does_not_change_the_fingerprint() -> None:
     assert canonical(Before("b")) == ["Before", {"name": "b"}]
     assert canonical(After("b")) == ["After", {"name": "b"}]
     assert canonical(After("b", 1)) == ["After", {"name": "b", "added_later": 1}]

@@ -34,7 +34,7 @@ def size_of(key: CacheKey, ids: bytes) -> int:
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 60)), max_size=60), st.integers(1, 4_000))
-def test_what_was_used_least_recently_goes_first(
+def test_the_least_recently_used_entry_is_dropped_first(
     uses: list[tuple[CacheKey, int]], limit: int
 ) -> None:
     """Beside an LRU that is written down in the plainest way."""
@@ -89,7 +89,7 @@ def test_a_pickled_cache_comes_back_empty() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_waits_for_no_thread_of_the_other() -> None:
+def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent() -> None:
     cache, key = EncodingCache(1_000), CacheKey("a", "parse", False, "text")
     cache.put(key, b"1234")
     with encoding_cache._lock:
@@ -102,7 +102,7 @@ def test_a_forked_process_waits_for_no_thread_of_the_other() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_no_room_at_all_is_an_error(size: int) -> None:
+def test_a_size_of_0_is_an_error(size: int) -> None:
     with pytest.raises(ValueError, match=f"not {size}"):
         EncodingCache(size)
 
@@ -135,7 +135,7 @@ def grown_since(before: CacheStatistics) -> list[int]:
     return [now - then for now, then in zip(total_statistics(), before, strict=True)]
 
 
-def test_totals_outlive_a_cache_and_what_it_held_does_not() -> None:
+def test_totals_outlive_a_cache_and_its_size_does_not() -> None:
     gc.collect()
     before = total_statistics()
     first, second = EncodingCache(1_000), EncodingCache(1_000)
@@ -183,7 +183,7 @@ def test_totals_never_fall_while_caches_come_and_go() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_goes_on_counting_and_holds_nothing() -> None:
+def test_a_forked_process_continues_to_count_with_an_empty_cache() -> None:
     cache, key = EncodingCache(1_000), CacheKey("a", "parse", False, "text")
     cache.put(key, b"1234")
     assert cache.get(key)

@@ -88,7 +88,9 @@ def test_the_number_of_values_is_bounded_before_they_are_made(
         (b"1" * 5_000, "4300", None),
     ],
 )
-def test_what_is_no_json_says_where(content: bytes, said: str, line: int | None) -> None:
+def test_the_error_for_invalid_json_has_the_place(
+    content: bytes, said: str, line: int | None
+) -> None:
     with pytest.raises(FileError, match=said) as raised:
         parse_json(content)
     assert (raised.value.problem, raised.value.line) == ("json", line)

@@ -102,7 +102,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("parts", HOSTILE.values(), ids=HOSTILE)
-def test_a_file_that_makes_texts_too_long_is_refused(parts: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_that_makes_texts_too_long_is_rejected(
+    parts: dict[str, Any], tmp_path: Path
+) -> None:
     part = next(iter(parts))
     said = rf"the {part} (has|may) .*"
     path = tmp_path / "tokenizer.json"
@@ -170,7 +172,7 @@ def test_sequences_in_sequences_may_be_deep() -> None:
         HuggingFaceTokenizer(document(decoder=stage))
 
 
-def test_what_grows_less_is_loaded() -> None:
+def test_a_file_with_smaller_growth_is_loaded() -> None:
     stages = [literal("a", "aa")] * 4
     tokenizer = HuggingFaceTokenizer(document(**sequence("decoder", *stages)))
     assert tokenizer.decode([0, 1]) == "a" * MAX_DECODED + "b"

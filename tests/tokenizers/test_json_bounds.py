@@ -24,7 +24,7 @@ def document(*pieces: str, **parts: Any) -> str:
 
 
 @pytest.mark.parametrize("letter", ["a", '"', "\\", "0", ",", " ", "ü"])
-def test_a_piece_that_is_too_long_is_refused(letter: str) -> None:
+def test_a_piece_that_is_too_long_is_rejected(letter: str) -> None:
     said = f"JSON text: it has a string of .*, and at most {MAX_STRING} are allowed"
     with pytest.raises(TokenizerLoadError, match=said):
         HuggingFaceTokenizer(document("b", letter * 200_000, "c"))
@@ -69,7 +69,7 @@ def test_the_nodes_of_a_trie_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("key", ["normalizer", "decoder", "added_tokens"])
-def test_a_key_that_occurs_often_is_refused(key: str) -> None:
+def test_a_key_that_occurs_often_is_rejected(key: str) -> None:
     value = "[]" if key == "added_tokens" else "{}"
     many = "{" + ",".join([f'"{key}": {value}'] * 20) + "}"
     with pytest.raises(TokenizerLoadError, match=r"JSON text: it has more than \d+ .* named"):
@@ -96,7 +96,7 @@ def _replace(content: str, **pattern: str) -> dict[str, Any]:
         (_replace("b" * 120, String="a"), "the normalizer may make .* characters of the tokens"),
     ],
 )
-def test_what_a_normalizer_does_to_added_tokens_is_bounded(
+def test_the_work_of_a_normalizer_on_added_tokens_is_bounded(
     normalizer: dict[str, Any], said: str
 ) -> None:
     tokens = _added("a" * 1_000, 99)
@@ -117,7 +117,7 @@ def test_another_object_of_this_name_does_not_hide_the_normalizer(is_first: bool
         HuggingFaceTokenizer(text)
 
 
-def test_what_a_decoder_does_to_the_sample_is_bounded() -> None:
+def test_the_work_of_a_decoder_on_the_sample_is_bounded() -> None:
     pieces = ["a" * 9_000 + str(n) for n in range(99)]
     for regex in ("(a|aa)+$", "a+$"):
         with pytest.raises(TokenizerLoadError, match="a regex of the decoder may take"):

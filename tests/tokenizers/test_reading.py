@@ -22,16 +22,14 @@ def test_a_file_has_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", ".", "a\0b", "a" * 5_000])
-def test_what_cannot_be_read_is_named(name: str, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match=repr(str(tmp_path))[:-1]):
         read_bounded(tmp_path / name)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("made", [HuggingFaceTokenizer, TekkenTokenizer, TiktokenTokenizer])
-def test_no_backend_reads_a_file_without_end(
-    made: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_no_backend_reads_an_endless_file(made: Callable[[Path], object], tmp_path: Path) -> None:
     """It has no bytes on the disk, and would take all memory."""
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b'{"model": {}}')

@@ -103,7 +103,7 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         (18, "The stop “↵User:” is complete with this token: the stream ends here."),
     ],
 )
-def test_it_says_why(page: Browser, place: int, told: str) -> None:
+def test_the_panel_says_why_text_was_withheld(page: Browser, place: int, told: str) -> None:
     # 5 is the full stop; the stop's beginning is 6 and 7 in the trace.
     page.run(
         "document.getElementById(arguments[0]).click()",
@@ -121,7 +121,7 @@ def test_it_says_why(page: Browser, place: int, told: str) -> None:
     assert told in shown
 
 
-def test_what_spans_tokens_is_drawn_across_them(page: Browser) -> None:
+def test_a_character_of_several_tokens_is_drawn_across_them(page: Browser) -> None:
     def box(selector: str) -> tuple[float, float]:
         left, right = page.run(
             "const box = document.querySelector(arguments[0]).getBoundingClientRect();"
@@ -148,7 +148,7 @@ def test_the_mouse_chooses_too(page: Browser) -> None:
     assert index(page) == 9
 
 
-def test_searching(page: Browser) -> None:
+def test_search_finds_tokens_by_text_and_id(page: Browser) -> None:
     page.press("/", "using", ENTER)
     assert (index(page), page.text(".sd-found")) == (8, "1 of 1")
     page.press(ESCAPE, "/", "#12", ENTER)
@@ -177,9 +177,7 @@ def test_text_that_would_do_harm_is_shown(page: Browser) -> None:
     assert page.run("return document.images.length") == 0
 
 
-def test_letters_that_are_no_unicode_and_an_end_inside_a_character(
-    chromium: Browser, tmp_path: Path
-) -> None:
+def test_lone_surrogates_and_an_end_inside_a_character(chromium: Browser, tmp_path: Path) -> None:
     trace = trace_of(stop=False)
     lone = replace(trace.tokens[0], piece="a\ud800", text="\udfff")
     chromium.open(page_of(replace(trace, tokens=(lone, *trace.tokens[1:])), tmp_path))
@@ -208,7 +206,7 @@ def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path
     check_quiet(chromium)
 
 
-def test_light_and_dark(chromium: Browser, tmp_path: Path) -> None:
+def test_the_page_is_readable_in_light_and_dark(chromium: Browser, tmp_path: Path) -> None:
     path = page_of(trace_of(), tmp_path)
     colours = (
         "const style = (name) => getComputedStyle(document.querySelector(name));"
@@ -257,7 +255,7 @@ def test_on_a_phone_nothing_sticks_out(chromium: Browser, tmp_path: Path) -> Non
     check_quiet(chromium)
 
 
-def test_what_can_be_used_has_a_name(page: Browser) -> None:
+def test_every_control_has_a_name(page: Browser) -> None:
     nameless = page.run(
         "return [...document.querySelectorAll('button, input, [tabindex], [role=option]')]"
         ".filter((each) => !(each.getAttribute('aria-label') || each.textContent.trim()"
@@ -291,7 +289,7 @@ def test_forty_thousand_tokens(chromium: Browser, tmp_path: Path) -> None:
     check_quiet(chromium)
 
 
-def test_what_is_as_wide_as_it_always_is_is_not_measured(chromium: Browser, tmp_path: Path) -> None:
+def test_words_of_known_width_are_not_measured(chromium: Browser, tmp_path: Path) -> None:
     """To measure 40,000 words in all writings takes longer than all else."""
     words = [f" {first}{second}" for first in "aéЖя日語한カ" for second in "zßДの本字"]
     tokenizer = MockTokenizer.from_tokens([word.encode() for word in words])
@@ -414,7 +412,7 @@ def test_a_stop_is_drawn_over_its_own_tokens(
     check_quiet(chromium)
 
 
-def test_a_character_that_was_broken_off_is_told(chromium: Browser, tmp_path: Path) -> None:
+def test_a_broken_character_is_explained(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(page_of(stopped([2, END_ID, HELLO]), tmp_path))
     chromium.press(END)
     assert chromium.text(".sd-why").startswith(
@@ -423,7 +421,7 @@ def test_a_character_that_was_broken_off_is_told(chromium: Browser, tmp_path: Pa
     assert chromium.text(".sd-character") == "�2 tokens"
 
 
-def test_whatever_happened_there_are_words_for_it(chromium: Browser, tmp_path: Path) -> None:
+def test_every_token_of_random_streams_is_explained(chromium: Browser, tmp_path: Path) -> None:
     """Streams of all kinds: each token is explained, with any tokens after it."""
     draw = random.Random(7)
     chromium.open(page_of(trace_of(), tmp_path))
@@ -528,7 +526,7 @@ def test_printed_all_rows_are_there(page: Browser, tmp_path: Path) -> None:
 # --- for everybody --------------------------------------------------------------------------------
 
 
-def test_what_does_not_occur_is_not_explained(chromium: Browser, tmp_path: Path) -> None:
+def test_signs_that_do_not_occur_are_not_explained(chromium: Browser, tmp_path: Path) -> None:
     always = ["output at once", "held: bytes of an incomplete character"]
     always.append("withheld: may become a stop")
 
@@ -588,7 +586,7 @@ def test_the_tabulator_goes_everywhere_and_is_seen(page: Browser) -> None:
             assert (style, width) == ("solid", "2px"), name
 
 
-def test_what_a_screen_reader_is_told(page: Browser) -> None:
+def test_a_screen_reader_gets_the_selected_token(page: Browser) -> None:
     tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))

@@ -40,7 +40,7 @@ def test_the_page_has_the_trace_as_it_is() -> None:
     assert data_in(html_page(trace)) == [json.loads(line) for line in trace.lines()]
 
 
-def test_whatever_the_text_is_it_makes_no_element() -> None:
+def test_no_text_becomes_an_element() -> None:
     plain = Elements(html_page(Trace(trace_of().header)))
     trace = trace_of()
     hostile = replace(
@@ -70,7 +70,7 @@ def test_the_page_names_no_other_place() -> None:
     assert not re.search(r"https?:|url\(|@import|src=|href=|fetch\(|XMLHttp|import\(", page)
 
 
-def test_what_stands_above() -> None:
+def test_the_page_has_a_head_with_the_verdict_and_the_options() -> None:
     page = html_page(trace_of())
     for told in (
         "equal to the full decode: yes",

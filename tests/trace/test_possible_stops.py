@@ -35,7 +35,7 @@ NONE: dict[str, Any] = {
 
 
 @given(situation=situations() | test_stop_patterns.situations())
-def test_each_of_them_alone_would_withhold_text(situation: Situation) -> None:
+def test_each_possible_stop_would_withhold_text(situation: Situation) -> None:
     """Under the same gate, after the same prompt; and of strings and patterns no other would."""
     conditions = situation.conditions
     tracer = Tracer(setup_of(situation).decoder())
@@ -66,7 +66,7 @@ def test_each_of_them_alone_would_withhold_text(situation: Situation) -> None:
         pass
 
 
-def test_they_are_named_in_the_order_in_which_they_would_begin() -> None:
+def test_possible_stops_are_named_in_the_order_of_their_beginnings() -> None:
     assert may_become(
         [3, 2],
         stop=["cX", "bcX", "aX"],
@@ -81,13 +81,13 @@ def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
     assert may_become([1], stop_regex=patterns) == (r"(?<!a)b.", "^bc", "bX")
 
 
-def test_a_sequence_is_no_reason_to_name_patterns() -> None:
+def test_a_possible_sequence_does_not_name_patterns() -> None:
     assert may_become(
         [0], stop_token_sequences=[[0, 0]], stop_regex=["b+c"], max_match_length=9
     ) == ((0, 0),)
 
 
-def test_what_sleeps_or_began_before_a_gate_is_not_named() -> None:
+def test_stops_before_a_gate_are_not_named() -> None:
     assert may_become([0], stop="ax", enable_stops_after="b") == ()
     assert may_become([1, 0], stop=["ax", "bax"], enable_stops_after="b") == ("ax",)
     assert may_become([1, 0], stop_token_sequences=[[1, 0, 2], [0, 2]], enable_stops_after=1) == (

@@ -64,7 +64,7 @@ def fed(decoder: Any, ids: Sequence[int], places: Sequence[int]) -> list[Any]:
     return [*given, decoder.flush()]
 
 
-def test_what_is_told_of_a_token() -> None:
+def test_a_traced_token_has_its_state_and_output() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     tracer.step_batch([6, 7, 13, UNKNOWN, 3, 4])
     last = tracer.step(5)
@@ -91,13 +91,13 @@ def test_a_pattern_is_what_text_may_become() -> None:
     assert tracer.trace().tokens[-1].may_become == (r"\nU\w{5}",)
 
 
-def test_a_special_token_that_is_shown_is_no_skipped_one() -> None:
+def test_a_special_token_that_is_shown_is_not_a_skipped_one() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
     assert tracer.step(13) == "<end>"
     assert tracer.trace().tokens[0].kind == "special"
 
 
-def test_an_error_is_the_decoders_and_the_stream_goes_on() -> None:
+def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
     tracer = Tracer(DecodeStream(tokenizer()))
     with pytest.raises(TokenIdError) as caught:
         tracer.step_batch([0, 1, -1, 2])
@@ -120,7 +120,7 @@ def test_before_the_end_there_is_no_verdict() -> None:
     assert str(tracer.trace().verdict) == "not compared: the stream continues"
 
 
-def test_a_reset_begins_anew() -> None:
+def test_a_reset_begins_a_new_trace() -> None:
     tracer = Tracer(DecodeStream(tokenizer()))
     tracer.step_batch([0, 8])
     tracer.reset()
@@ -157,7 +157,7 @@ def test_the_verdict_names_the_first_token_that_differs() -> None:
         ({"unknown_ids": "replace"}, "unknown_ids='replace'"),
     ],
 )
-def test_what_decode_does_not_know_is_not_compared(options: dict[str, Any], told: str) -> None:
+def test_unknown_ids_are_not_compared(options: dict[str, Any], told: str) -> None:
     tracer = Tracer(DecodeStream(tokenizer(), **options))
     tracer.flush()
     verdict = tracer.trace().verdict
@@ -165,7 +165,7 @@ def test_what_decode_does_not_know_is_not_compared(options: dict[str, Any], told
     assert verdict.reason == f"{told}, which decode() does not have"
 
 
-def test_a_prompt_that_is_not_known_is_said() -> None:
+def test_an_unknown_prompt_is_reported() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [8]))
     assert tracer.step(9) == "é"
     tracer.flush()
@@ -190,7 +190,7 @@ def test_only_a_decoder_can_be_traced() -> None:
         Tracer(tokenizer())  # type: ignore[type-var]
 
 
-def test_lines_leave_out_what_is_as_it_mostly_is() -> None:
+def test_lines_leave_out_default_values() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     tracer.step_batch([0, 3])
     tracer.flush()
@@ -221,7 +221,7 @@ def test_copies_are_the_decoders_own() -> None:
             getattr(tracer, name)
 
 
-def test_what_may_follow_of_several_stops_and_sequences() -> None:
+def test_all_possible_stops_and_sequences_are_listed() -> None:
     conditions = StopConditions(["ab the", "b the\n"], stop_token_sequences=[[3, 4, 3]])
     tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
     tracer.step_batch([0, 1])
@@ -281,14 +281,14 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
     assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
 
 
-def test_only_what_stands_before_a_stop_decoder_is_a_decoder_of_a_stream() -> None:
+def test_a_stream_takes_only_tracers_of_stop_decoders() -> None:
     with pytest.raises(TypeError, match="must be a StopSequenceDecoder, not <Tracer of <DecodeS"):
         stream([0], decoder=Tracer(DecodeStream(tokenizer())))
     with pytest.raises(TypeError, match="got a decoder and tokenizer; remove one"):
         stream([0], tokenizer(), decoder=Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
 
 
-def test_a_stream_of_a_tracer_goes_on_from_its_snapshot() -> None:
+def test_a_stream_of_a_tracer_continues_from_its_snapshot() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     chunks = wrap([3, 4], tracer, return_token_ids=True)
 
@@ -321,7 +321,7 @@ RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]
 
 
 @given(ids=st.lists(st.sampled_from(range(len(RUNS))), max_size=12), data=st.data())
-def test_runs_of_bad_bytes_are_no_difference_and_lost_text_is_one(
+def test_runs_of_bad_bytes_are_not_a_difference_and_lost_text_is_one(
     ids: list[int], data: st.DataObject
 ) -> None:
     made = MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")
@@ -340,7 +340,7 @@ def test_runs_of_bad_bytes_are_no_difference_and_lost_text_is_one(
             assert verdict.equal is False
 
 
-def test_a_run_of_bad_bytes_is_told() -> None:
+def test_a_run_of_bad_bytes_is_reported() -> None:
     tracer = Tracer(DecodeStream(MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")))
     assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
     assert str(tracer.trace().verdict) == (

@@ -94,7 +94,9 @@ def seen(machine: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", MACHINES)
 @given(situation=SITUATIONS, data=st.data())
-def test_whatever_is_asked_of_it(name: str, situation: Situation, data: st.DataObject) -> None:
+def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
+    name: str, situation: Situation, data: st.DataObject
+) -> None:
     plain, traced = MACHINES[name](situation), MACHINES[name](situation)
     tracer: Any = Tracer(traced, situation.prompt)
     for verb, *arguments in data.draw(calls(situation.ids)):
@@ -105,7 +107,7 @@ def test_whatever_is_asked_of_it(name: str, situation: Situation, data: st.DataO
 
 
 @given(situation=SITUATIONS, cut=st.integers(0, 16), group=st.integers(1, 4))
-def test_a_decoder_restored_under_way_is_traced_as_one_that_went_on(
+def test_a_restored_decoder_is_traced_as_one_that_continued(
     situation: Situation, cut: int, group: int
 ) -> None:
     """Also in the middle of a character, of a stop, of a sequence, of a gate's marker."""
@@ -180,7 +182,7 @@ class Grumpy:
         raise KeyError(token_id)
 
 
-def test_a_tokenizer_that_does_not_answer_is_no_trouble() -> None:
+def test_a_tokenizer_that_raises_does_not_break_the_trace() -> None:
     tracer = Tracer(DecodeStream(Grumpy()))
     assert tracer.step_batch([0, 1]) == DecodeStream(Grumpy()).step_batch([0, 1])
     tracer.flush()

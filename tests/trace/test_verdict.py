@@ -48,7 +48,7 @@ def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Trac
 
 
 @given(situation=situations() | test_stop_patterns.situations(), group=st.integers(1, 4))
-def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
+def test_the_text_of_a_stopped_stream_equals_the_full_decode(
     situation: Situation, group: int
 ) -> None:
     tracer = Tracer(setup_of(situation).decoder(), situation.prompt)
@@ -68,7 +68,7 @@ def test_whatever_stops_a_stream_its_text_is_that_of_the_whole_decode(
         assert verdict.equal, verdict
 
 
-def test_an_unknown_id_of_a_prompt_is_no_trouble() -> None:
+def test_an_unknown_id_of_a_prompt_does_not_break_the_verdict() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [99, 0], unknown_ids="error"), [99, 0])
     tracer.step_batch([1, 6])
     tracer.flush()
@@ -86,7 +86,7 @@ def test_a_prompt_is_known_again_after_a_reset() -> None:
     assert tracer.trace().verdict == Verdict(equal=True)
 
 
-def test_a_decode_that_raises_gives_no_verdict_and_does_no_harm() -> None:
+def test_a_decode_that_raises_gives_no_verdict() -> None:
     class Broken(MockTokenizer):
         def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
             if len(token_ids) > 1:
@@ -163,19 +163,19 @@ def test_text_that_is_lost_before_a_regex_is_a_difference() -> None:
     assert verdict.reason == r"the stream has 'Hi you 日', decode() has 'Hi you 日!\nUser:'"
 
 
-def test_the_text_of_a_stop_that_came_out_is_a_difference() -> None:
+def test_an_output_stop_is_a_difference() -> None:
     for conditions in ({"stop": "\nUser:"}, {"stop_token_ids": [5]}):
         verdict = broken(traced(IDS, **conditions), 6, lambda token: replace(token, text="er:"))
         assert (verdict.equal, verdict.token_index) == (False, 6)
 
 
-def test_text_that_was_withheld_and_never_came_is_lost_where_it_should_have_come() -> None:
+def test_lost_withheld_text_is_reported_at_its_place() -> None:
     tracer = traced([0, 4, 6, 1], stop="\nUser:")
     assert [token.jailed for token in tracer.trace().tokens] == ["", "\nUs", "", ""]
     assert broken(tracer, 2, lambda token: replace(token, text="!")).token_index == 2
 
 
-def test_what_was_withheld_is_looked_at_too() -> None:
+def test_withheld_text_is_compared_too() -> None:
     tracer = traced([0, 4, 6], stop="\nUser:")
     trace = tracer.trace()
     first, us, last = trace.tokens

@@ -277,7 +277,7 @@ def test_a_prompt_that_ends_inside_a_character(tokenizer: Any) -> None:
     assert "".join(outcome.texts["SGLang"]) != "🦉 done"
 
 
-def test_stray_bytes_come_out_at_once(tokenizer: Any) -> None:
+def test_stray_bytes_are_output_at_once(tokenizer: Any) -> None:
     stray = tokenizer.convert_tokens_to_ids("ī")  # 0x89
     script = Script([], [[stray]] * 50)
     (outcome,) = outcomes([script], tokenizer)
@@ -286,7 +286,7 @@ def test_stray_bytes_come_out_at_once(tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "ends"), [("你好，世", (5, 10)), ("A 世好a世", (6, 10))])
-def test_no_text_comes_twice(tokenizer: Any, text: str, ends: tuple[int, int]) -> None:
+def test_no_text_is_output_twice(tokenizer: Any, text: str, ends: tuple[int, int]) -> None:
     """SGLang repeats text if steps end inside characters and their printable part gets shorter."""
     ids = [tokenizer.convert_tokens_to_ids(_LETTERS[byte]) for byte in text.encode()]
     steps = [ids[: ends[0]], ids[ends[0] : ends[1]], ids[ends[1] :]]
@@ -310,7 +310,7 @@ def test_an_unknown_id_has_no_text(tokenizer: Any) -> None:
     assert text_of(tokenizer, "x", ids) == ("a!b", "ab")
 
 
-def test_ids_that_are_none_in_the_prompt_are_context_alone(tokenizer: Any) -> None:
+def test_invalid_ids_in_the_prompt_are_only_context(tokenizer: Any) -> None:
     """Placeholders of images are negative."""
     given = batch(["a"], [[-101, -102, *encoded(tokenizer, "ok")]], read_offsets=[2])
     assert sglang_on_cpu.make_manager(tokenizer)._decode_batch_token_id_output(given) == ["ok"]
@@ -351,20 +351,20 @@ def test_stops_are_cut_as_sglang_cuts_them(
 
 @pytest.mark.parametrize("name", ["gpt2", "phi-3-vision"])
 @pytest.mark.parametrize("stop", ["🦉🦉", "世界", "é🦉"])
-def test_no_part_of_a_stop_comes_out_before_the_rest(name: str, stop: str) -> None:
+def test_no_part_of_a_stop_is_output_early(name: str, stop: str) -> None:
     """SGLang's scheduler lets go of a possible stop when a character of it is unfinished."""
     tokenizer = sglang_on_cpu.tokenizer(name)
     ids = encoded(tokenizer, f"ok{stop} more")
     assert text_of(tokenizer, "x", ids, stop=stop)[1].strip() == "ok"
 
 
-def test_text_that_waited_for_a_stop_comes_out_if_there_is_none() -> None:
+def test_withheld_text_is_output_if_no_stop_follows() -> None:
     tokenizer = sglang_on_cpu.tokenizer("phi-3-vision")
     ids = encoded(tokenizer, "ok 🦉🐍 more")
     assert text_of(tokenizer, "x", ids, stop="🦉🦉")[1] == " ok 🦉🐍 more"
 
 
-def test_text_never_waits_for_long(tokenizer: Any) -> None:
+def test_text_is_not_withheld_for_long(tokenizer: Any) -> None:
     """Each step of two tokens ends inside a character."""
     (word,), byte = encoded(tokenizer, " word"), tokenizer.convert_tokens_to_ids("ð")
     manager = sglang_on_cpu.make_manager(tokenizer)
@@ -426,7 +426,7 @@ def test_two_requests_with_one_name_in_a_batch(manager: Manager) -> None:
     assert manager._decode_batch_token_id_output(given) == ["I", "J"]
 
 
-def test_a_finish_without_new_ids_gives_what_was_held(manager: Manager) -> None:
+def test_a_finish_without_new_ids_outputs_the_held_text(manager: Manager) -> None:
     byte = manager.tokenizer.convert_tokens_to_ids("ð")  # 0xF0
     assert manager._decode_batch_token_id_output(batch(["a"], [[40, byte]])) == [""]
     last = batch(["a"], [[]], finished_reasons=[{"type": "abort"}])
@@ -434,7 +434,7 @@ def test_a_finish_without_new_ids_gives_what_was_held(manager: Manager) -> None:
     assert not manager.decode_status
 
 
-def test_a_name_may_come_again(manager: Manager) -> None:
+def test_a_request_name_can_be_used_again(manager: Manager) -> None:
     for _ in range(2):
         given = batch(["a"], [[40]], finished_reasons=[{"type": "length"}])
         assert manager._decode_batch_token_id_output(given) == ["I"]
@@ -460,7 +460,7 @@ def test_a_tokenizer_that_is_not_supported(said: pytest.LogCaptureFixture) -> No
     assert "(Letters: not a fast tokenizer of transformers)" in line
 
 
-def test_a_tokenizer_with_a_decode_of_its_own(
+def test_a_tokenizer_that_overrides_decode(
     monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
     upper = sglang_on_cpu.tokenizer("gpt2")
@@ -486,7 +486,7 @@ def test_clean_up_is_sglangs(
     assert "clean_up_tokenization_spaces" in line
 
 
-def test_another_tokenizer_is_noticed(manager: Manager) -> None:
+def test_another_tokenizer_is_detected(manager: Manager) -> None:
     given = batch(["a"], [[40]], finished_reasons=[{}])
     assert manager._decode_batch_token_id_output(given) == ["I"]
     manager.tokenizer = sglang_on_cpu.tokenizer("gpt2")
@@ -520,7 +520,7 @@ def failing(request: Any, after: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])
-def test_sglang_goes_on_with_a_request_that_fails(
+def test_sglang_takes_over_a_request_that_fails(
     tokenizer: Any, size: int, said: pytest.LogCaptureFixture
 ) -> None:
     """At any id, also inside a character; and the other requests continue."""

@@ -113,7 +113,7 @@ def test_a_text_worker(cluster: Cluster) -> None:
     assert cluster.notes() == ["begins", "closed"]
 
 
-def test_a_client_that_goes_closes_an_engine_that_is_silent(cluster: Cluster) -> None:
+def test_a_client_that_disconnects_closes_a_silent_engine(cluster: Cluster) -> None:
     cluster.add()
     cluster.call(text="one two three", hangs=True)  # a text for each token
     assert cluster.notes() == ["begins", "closed"]

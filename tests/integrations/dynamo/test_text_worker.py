@@ -98,7 +98,7 @@ def test_the_text_and_its_end() -> None:
     assert engine.given < len(IDS)
 
 
-def test_objects_are_made_by_the_wire_of_the_request() -> None:
+def test_objects_have_the_format_of_the_request() -> None:
     worker = TextWorker(
         Engine(IDS),
         TOKENIZER,
@@ -132,7 +132,7 @@ def test_options_are_those_of_a_stream() -> None:
         TextWorker(lambda *_: [], TOKENIZER, nothing=1)  # type: ignore[call-arg]
 
 
-def test_what_is_no_id_is_told_after_the_text_before_it() -> None:
+def test_a_bad_id_is_reported_after_the_text_before_it() -> None:
     worker = TextWorker(lambda *_: [np.array([69]), ["x"]], TOKENIZER)
 
     async def main() -> str:
@@ -148,14 +148,14 @@ def test_what_is_no_id_is_told_after_the_text_before_it() -> None:
     assert run(main).startswith("e: token 1 is")
 
 
-def test_a_prompt_that_ends_within_a_character_is_gone_on_from() -> None:
+def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
     ids = TOKENIZER.encode("😀!").ids
     worker = TextWorker(lambda *_: [[*ids[2:]]], TOKENIZER, prompt_token_ids=lambda _: ids[:2])
     assert texts(run(lambda: all_of(worker.generate({})))) == "😀!"
 
 
 @pytest.mark.parametrize("hangs_at", [0, 5, None])
-def test_the_engine_is_closed_when_the_client_goes(hangs_at: int | None) -> None:
+def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
     """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
 
     async def main() -> tuple[Engine, str]:
@@ -187,7 +187,7 @@ def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled() -> Non
     assert run(main).closed == 1
 
 
-def test_a_client_that_goes_hides_no_cancellation() -> None:
+def test_a_disconnect_does_not_hide_a_cancellation() -> None:
     """Both at once, while the engine is silent: the handler is cancelled."""
 
     async def main() -> Engine:

@@ -15,7 +15,7 @@ PAGE = Page("docs/how-to/engines.md", "llama-cpp-python")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 
-def test_its_example_prints_what_it_says(
+def test_the_example_prints_what_the_page_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [(code, text)] = PAGE.examples

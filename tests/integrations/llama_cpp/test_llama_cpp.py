@@ -36,7 +36,9 @@ def tokenizer(path: Path) -> LoadedTokenizer:
     return load_tokenizer(path)
 
 
-def test_both_read_the_same_vocabulary(kind: str, llm: Any, tokenizer: Any) -> None:
+def test_llama_cpp_and_streamdec_read_the_same_vocabulary(
+    kind: str, llm: Any, tokenizer: Any
+) -> None:
     """Special tokens have a text here and none there, unless it is asked for."""
     special = set(VOCABULARIES[kind]().get_added_tokens_decoder())
     assert tokenizer.vocab_size == llm.n_vocab()
@@ -79,7 +81,7 @@ def test_a_stop_ends_the_loop_and_nothing_is_computed_after_it(
         next(engine)
 
 
-def test_the_limit_gives_what_was_withheld(kind: str, llm: Any, tokenizer: Any) -> None:
+def test_the_limit_outputs_the_withheld_text(kind: str, llm: Any, tokenizer: Any) -> None:
     scripted(llm, [*spelled(kind, "ok <st"), *spelled(kind, "😀")])
     prompt = llm.tokenize(b"one")
     chunks = [
@@ -127,7 +129,7 @@ def test_without_a_limit_it_fails_where_the_context_is_full(
     assert last.finish_reason == "length"
 
 
-def test_what_llama_cpp_python_loses_is_there(kind: str, llm: Any, tokenizer: Any) -> None:
+def test_text_that_llama_cpp_python_loses_is_output(kind: str, llm: Any, tokenizer: Any) -> None:
     """0.3.36: a byte of a character that never ends, and more tokens than were asked for."""
     said = [*spelled(kind, "ab"), *spelled(kind, "😀")[:1], *spelled(kind, "cd")]
     scripted(llm, said)

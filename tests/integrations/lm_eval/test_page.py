@@ -124,7 +124,7 @@ def test_an_answer_does_not_depend_on_its_batch(
     assert [evaluated.answers(each)[0] for each in (alone, batch)] == ["ab", "ab"]
 
 
-def test_the_other_example_prints_what_it_says(
+def test_the_second_example_prints_what_the_page_says(
     evaluated: Evaluated, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluated._rows = [spelled("gpt2", each) for each in (SAID[0], SAID[2])]

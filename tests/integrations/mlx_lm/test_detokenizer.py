@@ -39,13 +39,13 @@ class Adapter:
 
 
 @pytest.mark.thorough
-def test_the_kit_finds_nothing() -> None:
+def test_the_conformance_kit_passes() -> None:
     report = check_detokenizer(Adapter, strict=True, max_examples=5)
     assert not report.failed, str(report)
     assert len(report.results) - len(report.skipped) > 50
 
 
-def test_the_text_may_be_asked_for_after_each_token() -> None:
+def test_the_text_is_complete_after_each_token() -> None:
     """Whether or not the caller asks for the new text as well."""
     tokenizer = MockTokenizer.from_tokens([b" word"])
     for asks_for_segments in (False, True):

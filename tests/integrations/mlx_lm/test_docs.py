@@ -22,7 +22,7 @@ PAGE = Page("docs/how-to/engines.md", "mlx-lm")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 
-def test_its_examples_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
     tokenizer = byte_level()
     prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
@@ -41,7 +41,7 @@ def test_its_examples_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
         assert capsys.readouterr().out == text.rstrip("\n")
 
 
-def test_it_names_what_mlx_lm_names() -> None:
+def test_the_page_has_the_names_of_mlx_lm() -> None:
     names = ["add_token", "finalize", "last_segment", "text", "tokens", "offset", "reset"]
     assert "(" + ", ".join(f"`{name}`" for name in names) in PAGE.text.replace("\n", " ")
     assert all(hasattr(StreamingDetokenizer(byte_level()), name) for name in names)

@@ -96,7 +96,7 @@ def test_a_prompt_that_ends_inside_a_character_is_continued(
     assert "".join(chunk.text for chunk in chunks) == "😀!"
 
 
-def test_the_limit_gives_what_was_withheld(kind: str, tokenizer: Tokenizer) -> None:
+def test_the_limit_outputs_the_withheld_text(kind: str, tokenizer: Tokenizer) -> None:
     model = scripted(tokenizer, spelled(kind, "ok <st"), 1)
     chunks = [
         *iter_chunks(
@@ -132,7 +132,7 @@ def test_stream_generate_takes_it(kind: str, tokenizer: Tokenizer) -> None:
     assert texts.count("") >= 3 * len("😀")
 
 
-def test_its_end_gives_what_was_withheld(kind: str, tokenizer: Tokenizer) -> None:
+def test_finalize_outputs_the_withheld_text(kind: str, tokenizer: Tokenizer) -> None:
     said = [*spelled(kind, "ok "), *spelled(kind, "😀")]
     found = generated(wrapper(tokenizer), scripted(tokenizer, said, 1), spelled(kind, "a"), 5)
     marks = {"byte_level": 1, "byte_fallback": 2}
@@ -140,7 +140,7 @@ def test_its_end_gives_what_was_withheld(kind: str, tokenizer: Tokenizer) -> Non
     assert found[-1].finish_reason == "length"
 
 
-def test_each_request_has_its_own(tokenizer: Tokenizer, kind: str) -> None:
+def test_each_request_has_its_own_detokenizer(tokenizer: Tokenizer, kind: str) -> None:
     one = wrapper(tokenizer)
     first, second = one.detokenizer, one.detokenizer
     for a, b in zip(spelled(kind, "😀 abc"), spelled(kind, "xyz 你好"), strict=False):
@@ -150,7 +150,7 @@ def test_each_request_has_its_own(tokenizer: Tokenizer, kind: str) -> None:
     assert one.detokenizer.text == ""
 
 
-def test_it_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> None:
+def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> None:
     theirs = tokenizer_utils.StreamingDetokenizer
     ours = StreamingDetokenizer(tokenizer)
     names = {name for name in (*vars(theirs), *theirs.__annotations__) if name[0] != "_"}
@@ -183,7 +183,7 @@ def test_special_tokens_are_shown_unless_they_are_to_be_skipped(
     assert detokenizer.text == tokenizer.decode(ids, skip_special_tokens=bool(options))
 
 
-def test_it_gives_the_decode_of_any_ids_where_that_of_mlx_lm_does_not() -> None:
+def test_the_text_is_the_decode_of_any_ids_unlike_that_of_mlx_lm() -> None:
     """The errors of 0.32.2: the first space of a byte-level text, and tokens without text."""
     theirs = tokenizer_utils.BPEStreamingDetokenizer
     tokenizer = VOCABULARIES["byte_level"]()

@@ -36,7 +36,7 @@ def test_every_example_is_ten_lines() -> None:
 
 
 @pytest.mark.thorough
-def test_the_programs_say_what_the_page_says() -> None:
+def test_the_programs_print_what_the_page_says() -> None:
     """In two processes for each line of the shell."""
     processes = []
     for line in PAGE.commands:
@@ -71,7 +71,7 @@ def test_the_snapshots_are_as_small_as_the_page_says() -> None:
 
 
 @pytest.mark.parametrize("cut", range(13))
-def test_the_text_is_the_same_wherever_it_is_cut(cut: int) -> None:
+def test_the_text_does_not_depend_on_where_the_stream_moves(cut: int) -> None:
     tokenizer = loaded()
     ids = tokenizer.encode(TEXT).ids
     decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))

@@ -68,7 +68,7 @@ def test_a_stop_does_not_begin_in_the_prompt() -> None:
     assert model.tokenizer.decode(found[0, width:].tolist()) == "er: so User:"
 
 
-def test_prompts_may_have_conditions_and_samples_of_their_own() -> None:
+def test_prompts_may_have_their_own_conditions_and_samples() -> None:
     rows = [spelled("gpt2", text) for text in ("a.b\nc", "d.e\nf", "g.h\ni", "j.k\nl")]
     model = Model("gpt2", rows)
     inputs = prompts("gpt2", ["one", "two"])
@@ -98,7 +98,7 @@ def test_an_encoder_decoder_begins_after_its_start_token() -> None:
     assert model.num_passes == len(model.rows[0])
 
 
-def test_it_stands_beside_other_criteria() -> None:
+def test_the_criterion_works_with_other_criteria() -> None:
     model = Model("gpt2", [spelled("gpt2", "x" * 99)])
     inputs = prompts("gpt2", ["one"])
     width = inputs["input_ids"].shape[1]

@@ -20,7 +20,7 @@ ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER], [ANSWER]]
 
 
-def test_its_examples_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(PAGE.examples) == PAGE.kinds.count("python") == len(SAID)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("gpt2"))
     names: dict[str, Any] = {"tokenizer": tokenizer}

@@ -7,7 +7,7 @@ import doctest
 from tests.integrations.transformers import scripted  # noqa: F401 (skips where torch is missing)
 
 
-def test_they_print_what_they_say() -> None:
+def test_docstring_examples_print_what_they_say() -> None:
     from streamdec.integrations import transformers
 
     result = doctest.testmod(transformers)

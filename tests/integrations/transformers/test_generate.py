@@ -46,7 +46,7 @@ def finishes(found: Sequence[Any]) -> dict[int, tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("ids_of", [encoded, spelled])
-def test_text_is_whole_however_tokens_cut_it(name: str, ids_of: Any) -> None:
+def test_characters_are_whole_for_any_split_into_tokens(name: str, ids_of: Any) -> None:
     model = Model(name, [ids_of(name, TEXT)])
     streamer = GenerateStreamer(model.tokenizer)
     found = read(model, streamer, **prompts(name, ["one two"]))
@@ -72,7 +72,7 @@ def test_a_batch_of_an_encoder_decoder_has_the_mask_of_another_text() -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_the_tokenizer_of_transformers_does_as_well(name: str) -> None:
+def test_a_tokenizer_of_transformers_is_accepted(name: str) -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of(name))
     model = Model(name, [spelled(name, TEXT)])
     streamer = GenerateStreamer(tokenizer, stop="你")
@@ -81,7 +81,7 @@ def test_the_tokenizer_of_transformers_does_as_well(name: str) -> None:
     assert streamer.decoders[0].route == "bytes"
 
 
-def test_what_only_decodes_is_read_through_a_window() -> None:
+def test_a_tokenizer_that_only_decodes_uses_a_window() -> None:
     class Plain:
         def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
             text: str = tokenizer_of("gpt2").decode(ids, skip_special_tokens=skip_special_tokens)
@@ -113,7 +113,7 @@ def test_chunks_come_while_generate_runs() -> None:
     assert found == [*"abcdef", ""]
 
 
-def test_what_lags_is_joined() -> None:
+def test_chunks_are_joined_for_a_slow_reader() -> None:
     model = Model("gpt2", [spelled("gpt2", "abc"), spelled("gpt2", "d"), spelled("gpt2", "efgh")])
     streamer = GenerateStreamer(model.tokenizer, return_token_ids=True)
     streamer.start(model, **prompts("gpt2", ["one"] * 3), max_new_tokens=60)
@@ -143,7 +143,7 @@ def test_no_token_is_generated_after_the_one_that_completes_a_stop(name: str) ->
     assert streamer.result().shape[1] == 15 + prompts(name, ["one two three"])["input_ids"].shape[1]
 
 
-def test_the_caller_of_generate_may_be_anyone() -> None:
+def test_generate_can_be_called_directly() -> None:
     """In the caller's own thread, without start(): all is read afterwards."""
     model = Model("gpt2", [spelled("gpt2", "so\nUser: more")])
     streamer = GenerateStreamer(model.tokenizer, stop="\nUser:", eos_token_ids=model.eos)
@@ -199,7 +199,7 @@ def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_what_follows_the_end_of_a_row_is_padding_and_no_text(name: str) -> None:
+def test_padding_after_the_end_of_a_row_is_not_text(name: str) -> None:
     """Even where the padding is an ordinary token."""
     model = Model(name, [spelled(name, "ab"), spelled(name, "abcdef")])
     [pad] = spelled(name, "x")
@@ -209,7 +209,7 @@ def test_what_follows_the_end_of_a_row_is_padding_and_no_text(name: str) -> None
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
 
 
-def test_rows_go_on_without_an_end_of_sequence_and_are_not_read() -> None:
+def test_rows_continue_without_an_end_of_sequence_and_are_not_read() -> None:
     """Without one generate does not pad: it continues with the ids of the model."""
     model = Model("gpt2", [spelled("gpt2", "ab.cdef"), spelled("gpt2", "abcdef.")])
     streamer = GenerateStreamer(model.tokenizer, stop=".")
@@ -219,7 +219,7 @@ def test_rows_go_on_without_an_end_of_sequence_and_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("options", [{"min_tokens": 5}, {"ignore_eos": True}])
-def test_generate_ends_a_row_whatever_the_decoder_would_do(options: Any) -> None:
+def test_generate_can_end_a_row(options: Any) -> None:
     model = Model("gpt2", [spelled("gpt2", "ab"), spelled("gpt2", "abcdefgh")])
     found = read(
         model, GenerateStreamer(model.tokenizer, **options), **prompts("gpt2", ["one", "two"])
@@ -255,7 +255,7 @@ def test_the_end_of_sequence_is_that_of_the_call(told: Any) -> None:
     ("limit", "text"),
     [(5, "ok <s"), (6, "ok <st"), (8, {"gpt2": "ok <st\ufffd", "llama": "ok <st\ufffd\ufffd"})],
 )
-def test_the_limit_gives_what_was_withheld(name: str, limit: int, text: Any) -> None:
+def test_the_limit_outputs_the_withheld_text(name: str, limit: int, text: Any) -> None:
     """It comes inside what may become a stop, and inside 😀: a U+FFFD for each bad byte token."""
     model = Model(name, [[*spelled(name, "ok <st"), *spelled(name, "😀")]])
     streamer = GenerateStreamer(model.tokenizer, stop="<stop>")
@@ -280,7 +280,7 @@ def test_conditions_of_a_prompt_are_those_of_all_its_sequences() -> None:
 
 
 @pytest.mark.parametrize("name", [*MODELS])
-def test_whatever_is_sampled_is_the_decode_of_what_generate_returns(name: str) -> None:
+def test_the_text_is_the_decode_of_the_returned_ids(name: str) -> None:
     """A model with random weights, eight rows, three of them with the same prompt."""
     model = Model(name, [])
     inputs = prompts(name, ["one two three", "two", "The quick brown fox", "five"])
@@ -330,7 +330,7 @@ def test_several_tokens_at_a_time_are_read_one_by_one() -> None:
     assert streamer.decoders[0].num_tokens == len("one two three. fo")
 
 
-def test_beams_are_refused() -> None:
+def test_beams_are_rejected() -> None:
     model = Model("gpt2", ["one"])
     with pytest.raises(ValueError, match="cannot be used with beam search"):
         read(model, GenerateStreamer(model.tokenizer), **prompts("gpt2", ["one"]), num_beams=2)
@@ -378,7 +378,7 @@ def test_each_prompt_has_its_own_padding_in_all_its_sequences() -> None:
     assert texts_of(found, 4) == ["fox", "fox", " fox", " fox"]
 
 
-def test_the_mask_of_an_encoder_hides_nothing_of_the_decoders_prompt() -> None:
+def test_the_mask_of_an_encoder_does_not_hide_the_decoders_prompt() -> None:
     """They may be of one length."""
     model = Model("t5", [encoded("t5", "two")])
     begun = [model.pad, *encoded("t5", "one"), model.pad]
@@ -470,7 +470,7 @@ def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
 # --- what is rejected -----------------------------------------------------------------------------
 
 
-def test_a_call_that_failed_is_not_gone_on_with() -> None:
+def test_a_streamer_cannot_be_used_after_a_failed_call() -> None:
     model = Model("gpt2", [spelled("gpt2", "abcdef")])
     streamer = GenerateStreamer(model.tokenizer, eos_token_ids=model.eos)
 
@@ -487,7 +487,7 @@ def test_a_call_that_failed_is_not_gone_on_with() -> None:
         other.generate(**prompts("gpt2", ["seven eight nine ten"]), **both)
 
 
-def test_a_config_without_its_name_is_heard() -> None:
+def test_a_config_passed_by_position_is_read() -> None:
     """Its end of sequence is that of the call."""
     [end] = spelled("gpt2", "c")
     model = Model("gpt2", [spelled("gpt2", "abcd")])
@@ -500,7 +500,7 @@ def test_a_config_without_its_name_is_heard() -> None:
     assert finishes(found) == {0: ("stop", None)}
 
 
-def test_a_row_with_a_bad_id_ends_and_the_others_go_on() -> None:
+def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
     unknown = 500
     model = Model("gpt2", [[*spelled("gpt2", "ab"), unknown, 30], spelled("gpt2", "abcdef")])
     streamer = GenerateStreamer(model.tokenizer, unknown_ids="error")

@@ -49,7 +49,7 @@ def model_saying(*texts: str) -> Model:
     return Model("gpt2", [spelled("gpt2", text) for text in texts])
 
 
-def test_they_send_the_stop_string() -> None:
+def test_the_streamer_of_transformers_outputs_the_stop_string() -> None:
     inputs = prompts("gpt2", ["one"])
     text = "".join(theirs(model_saying("so.\nUser: no"), **inputs, stop_strings=["User:"]))
     assert text == "so.\nUser:"
@@ -58,7 +58,7 @@ def test_they_send_the_stop_string() -> None:
     assert texts_of(found) == ["so.\n"]
 
 
-def test_their_reader_waits_for_ever_where_generate_raises() -> None:
+def test_the_reader_of_transformers_waits_if_generate_raises() -> None:
     def fail(step: int) -> None:
         if step == 2:
             raise MemoryError("no memory")
@@ -75,12 +75,12 @@ def test_their_reader_waits_for_ever_where_generate_raises() -> None:
             reads(model)
 
 
-def test_they_take_no_batch() -> None:
+def test_the_streamer_of_transformers_rejects_batches() -> None:
     with pytest.raises(ValueError, match="only supports batch size 1"):
         theirs(model_saying("a", "b"), **prompts("gpt2", ["one", "two"]))
 
 
-def test_they_do_not_know_the_prompt() -> None:
+def test_the_streamer_of_transformers_ignores_the_prompt() -> None:
     emoji = spelled("gpt2", "😀")
     inputs = prompts("gpt2", [[*spelled("gpt2", "one "), *emoji[:2]]])
     said = [*emoji[2:], *spelled("gpt2", " !")]

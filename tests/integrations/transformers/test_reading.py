@@ -74,7 +74,7 @@ class OpensGate(GenerateStreamer):
 # --- a plain reader -------------------------------------------------------------------------------
 
 
-def test_what_generate_raises_comes_after_the_text_before_it() -> None:
+def test_an_error_of_generate_is_raised_after_the_text_before_it() -> None:
     boom = BoomError("no memory")
     model = failing(model_saying("abcdef"), 3, boom)
     found: list[Any] = []
@@ -89,7 +89,7 @@ def test_what_generate_raises_comes_after_the_text_before_it() -> None:
         streamer.result()
 
 
-def test_hooks_are_told_of_each_row() -> None:
+def test_hooks_are_called_for_each_row() -> None:
     """Of rows that end by themselves, by an error of generate, and because the reader leaves."""
     models = [model_saying("ab", "abcd"), failing(model_saying("ab", "abcd"), 3, BoomError())]
     with recording() as told:
@@ -130,7 +130,7 @@ def test_each_chunk_is_in_one_section(waits: bool) -> None:
         assert ids == [*model.rows[row], model.eos]
 
 
-def test_an_error_before_the_first_token_comes_too() -> None:
+def test_an_error_before_the_first_token_is_raised() -> None:
     model = model_saying("abc")
     streamer = GenerateStreamer(model.tokenizer)
     streamer.start(model, **prompts("gpt2", ["one"]), max_new_tokens=-1)
@@ -174,7 +174,7 @@ def test_leaving_by_an_error_waits_for_generate_too() -> None:
     assert model.num_passes < len(LONG)
 
 
-def test_a_loop_that_is_left_can_be_taken_up_again() -> None:
+def test_a_loop_that_is_left_can_be_continued() -> None:
     model = model_saying("abcdef")
     with started(model, GenerateStreamer(model.tokenizer)) as streamer:
         found = [next(streamer)]
@@ -292,7 +292,7 @@ async def test_other_tasks_run_while_one_waits_for_the_end_of_generate() -> None
     assert model.num_passes == 5
 
 
-def test_an_event_loop_that_is_no_more_does_not_disturb_generate() -> None:
+def test_a_closed_event_loop_does_not_disturb_generate() -> None:
     model = model_saying("abcdef")
     gate = Gate(model, 1)
     streamer = GenerateStreamer(model.tokenizer)

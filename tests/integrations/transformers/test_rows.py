@@ -43,7 +43,7 @@ def batches(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]], list[int
 
 
 @given(batch=batches(), kind=st.sampled_from(["byte_level", "byte_fallback"]), data=st.data())
-def test_each_row_is_what_a_decoder_makes_of_it(batch: Any, kind: str, data: st.DataObject) -> None:
+def test_each_row_equals_a_decoder(batch: Any, kind: str, data: st.DataObject) -> None:
     prompts, rows, cuts = batch
     tokenizer = HuggingFaceTokenizer(VOCABULARIES[kind]())
     conditions = [

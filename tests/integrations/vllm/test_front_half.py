@@ -146,7 +146,7 @@ def library() -> Tokenizer:
     return ZOO["byte_level_trained"]()
 
 
-def test_vllm_gives_out_a_prompt_that_ends_within_a_character(library: Tokenizer) -> None:
+def test_vllm_outputs_a_prompt_that_ends_inside_a_character(library: Tokenizer) -> None:
     """vllm-project/vllm#48853. With our stream it does not."""
     ids = library.encode("Tell me 😀").ids
     prompt, groups = ids[:-1], [ids[-1:]]
@@ -165,7 +165,7 @@ def test_vllm_loses_what_the_limit_cuts(library: Tokenizer) -> None:
     assert ours(HuggingFaceTokenizer(library), [1], [ids[:-1]]).text == "ok \ufffd"
 
 
-def test_of_stops_that_are_complete_together_vllm_takes_the_first_listed(
+def test_vllm_takes_the_first_listed_of_stops_that_are_complete_together(
     library: Tokenizer,
 ) -> None:
     """And ours the longest, in any order (docs/explanation/stops.md)."""
@@ -175,7 +175,7 @@ def test_of_stops_that_are_complete_together_vllm_takes_the_first_listed(
     assert ours(tokenizer, [1], [ids], stop=["wo", " two"]) == End("one", "stop", " two")
 
 
-def test_a_stop_token_is_hidden_by_both_that_are_told_of_it(library: Tokenizer) -> None:
+def test_a_stop_token_that_both_know_is_hidden(library: Tokenizer) -> None:
     """VLLM still gives its id: a stream without this stop id gives its text."""
     tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one twx").ids
     last = ids[-1]
@@ -200,7 +200,9 @@ def test_vllm_matches_no_text_where_it_gives_ids() -> None:
         FrontHalf(None, detokenize=False, stop=["x"])
 
 
-def test_vllm_withholds_a_stops_length_and_ours_what_may_become_one(library: Tokenizer) -> None:
+def test_vllm_withholds_the_length_of_a_stop_and_we_only_a_possible_stop(
+    library: Tokenizer,
+) -> None:
     """vllm-project/vllm#36830: ids run ahead of text by the length of the longest stop."""
     ids = library.encode("Nothing here begins it.").ids
     stop = ["<|end|>"]
@@ -227,7 +229,7 @@ def test_vllm_finds_our_stream(library: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
-def test_vllm_goes_on_after_an_id_that_is_none(library: Tokenizer, bad: Any) -> None:
+def test_vllm_continues_after_an_invalid_id(library: Tokenizer, bad: Any) -> None:
     """As with the library's stream (vllm-project/vllm#21951)."""
     ids = library.encode("é").ids
     found = []
@@ -242,7 +244,7 @@ def test_vllm_goes_on_after_an_id_that_is_none(library: Tokenizer, bad: Any) -> 
     assert found == ["é", "é"]
 
 
-def test_vllm_begins_anew_where_text_is_taken_back() -> None:
+def test_vllm_begins_again_where_text_is_taken_back() -> None:
     """vllm-project/vllm#17448: only for a tokenizer without known rules, in our stream."""
     library = ZOO["byte_fallback"]()
     names = ["<0x41>", "<0xE5>", "<0x42>", "x"]

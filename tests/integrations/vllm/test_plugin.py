@@ -188,13 +188,13 @@ def test_a_prompt_that_ends_inside_a_character_is_not_output(library: Tokenizer)
     assert (a.text, b.text) == ("Tell me 😀", "😀")
 
 
-def test_what_the_limit_cuts_is_output(library: Tokenizer) -> None:
+def test_text_that_the_limit_cuts_is_output(library: Tokenizer) -> None:
     ids = library.encode("ok 😀").ids
     a, b = both(library, [1], [ids[:-1]])
     assert (a.text, b.text) == ("ok ", "ok " + REPLACEMENT)
 
 
-def test_only_what_may_become_a_stop_is_withheld(library: Tokenizer) -> None:
+def test_only_a_possible_stop_is_withheld(library: Tokenizer) -> None:
     ids = library.encode("Nothing here begins it.").ids
     streamdec_vllm.register()
     outputs = [*FrontHalf(library, [1], stop=["<|end|>"]).outputs([[i] for i in ids], "LENGTH")]
@@ -244,7 +244,7 @@ def test_log_probabilities_are_cut_with_the_ids(library: Tokenizer) -> None:
     assert len(found[1][2]) == len(found[1][1]) < len(ids)
 
 
-def test_streaming_input_goes_on_after_the_end_of_a_part(library: Tokenizer) -> None:
+def test_streaming_input_continues_after_the_end_of_a_part(library: Tokenizer) -> None:
     """At the end of a part all text is output; a stop in a part does not end the request."""
     parts = [library.encode(text).ids for text in ("one tw", "o three", " stop here", " two")]
     found = []
@@ -417,7 +417,7 @@ def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
 
 @pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE"])
 @pytest.mark.parametrize("at", [0, 3, 8])
-def test_vllm_goes_on_where_ours_fails(
+def test_vllm_takes_over_a_request_that_fails(
     library: Tokenizer,
     kind: str,
     at: int,
@@ -469,7 +469,7 @@ def test_a_request_whose_decoding_fails_twice_fails_alone(
 
 
 @pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
-def test_an_id_that_is_none_has_no_text(library: Tokenizer, bad: Any) -> None:
+def test_an_invalid_id_has_no_text(library: Tokenizer, bad: Any) -> None:
     ids = library.encode("é").ids
     streamdec_vllm.register()
     detokenizer = FrontHalf(library).processor.request_states["0"].detokenizer

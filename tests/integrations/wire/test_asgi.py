@@ -102,7 +102,7 @@ GOING = [
 @both_loops
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize(("how", "then", "patience"), GOING)
-def test_every_engine_is_closed_when_the_client_goes(
+def test_every_engine_is_closed_when_the_client_disconnects(
     loop: str, n: int, how: str, then: str, patience: int
 ) -> None:
     async def main() -> None:
@@ -131,7 +131,7 @@ def test_a_cancelled_response_closes_its_engines(loop: str) -> None:
 
 
 @both_loops
-def test_what_closing_raises_is_raised_when_all_is_closed(loop: str) -> None:
+def test_an_error_of_closing_is_raised_after_all_are_closed(loop: str) -> None:
     async def main() -> None:
         engines = [Engine(then="sticks"), Engine(then="sticks")]
         streams = [stream(engine, TOKENIZER) for engine in engines]
@@ -160,7 +160,7 @@ def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_task_that_is_cancelled_is_no_error_of_the_engine(n: int) -> None:
+def test_a_task_that_is_cancelled_is_not_an_error_of_the_engine(n: int) -> None:
     """As servers cancel, without a scope."""
 
     async def main() -> None:
@@ -196,9 +196,7 @@ def test_a_response_that_ends_has_its_end(loop: str) -> None:
 
 @both_loops
 @pytest.mark.parametrize("is_slow", ["at the end", "always"])
-def test_nothing_is_kept_alive_while_a_slow_client_takes_what_there_is(
-    loop: str, is_slow: str
-) -> None:
+def test_no_keep_alive_is_sent_while_a_slow_client_reads(loop: str, is_slow: str) -> None:
     """And nothing follows the end: servers raise for that."""
 
     class Slow(Client):
@@ -324,7 +322,7 @@ def test_a_client_that_is_behind_gets_several_tokens_in_one_event(loop: str, n: 
 
 
 @both_loops
-def test_what_waits_does_not_wait_for_the_engine(loop: str) -> None:
+def test_waiting_text_is_sent_without_waiting_for_the_engine(loop: str) -> None:
     """The engine gives nothing more, and what it gave is sent when the client can take it."""
 
     class Waiting(Told):
@@ -575,7 +573,9 @@ def test_an_iterator_of_bytes_that_is_closed_closes_its_engine(loop: str) -> Non
     ("streams", "options", "what"),
     [(0, {}, "a stream"), (1, {"keep_alive": 0}, "keep_alive"), (1, {"keep_alive": -1}, "keep")],
 )
-def test_what_is_no_response_is_refused(streams: int, options: Any, what: str) -> None:
+def test_an_object_that_is_not_a_response_is_rejected(
+    streams: int, options: Any, what: str
+) -> None:
     make: Callable[..., TextStream[Any]] = partial(stream, [0], TOKENIZER)
     with pytest.raises(ValueError, match=what):
         EventStreamResponse(wire(1), *(make() for _ in range(streams)), **options)

@@ -392,7 +392,7 @@ def test_an_error_breaks_a_message_off(
 # --- hostile text ---------------------------------------------------------------------------------
 
 
-def test_hostile_text_arrives_as_it_is(
+def test_hostile_text_arrives_unchanged(
     server: Server, openai_client: OpenAI, anthropic_client: Anthropic
 ) -> None:
     by_byte = Engine([[each] for each in ids_of(HOSTILE)])
@@ -411,7 +411,7 @@ def test_hostile_text_arrives_as_it_is(
         assert "".join(each["choices"][0]["text"] for each in found) == HOSTILE
 
 
-def test_a_hostile_model_name_arrives_as_it_is(server: Server, openai_client: OpenAI) -> None:
+def test_a_hostile_model_name_arrives_unchanged(server: Server, openai_client: OpenAI) -> None:
     name = HOSTILE + '"content":"\\u0000"\0","choices":[]'
     server.engines = [Engine([[256], [257]])]
     chunks = list(chat(openai_client, stream=True, model=name))

@@ -163,7 +163,9 @@ def test_a_client_that_does_not_read_holds_the_engine_back(server: Server) -> No
 @pytest.mark.parametrize(
     ("path", "sign"), [("/v1/completions", ": keep-alive"), ("/v1/messages", "event: ping")]
 )
-def test_something_comes_while_nothing_does(server: Server, path: str, sign: str) -> None:
+def test_keep_alive_events_are_sent_while_the_engine_is_silent(
+    server: Server, path: str, sign: str
+) -> None:
     server.keep_alive = 0.01
     server.engines = [Engine([[256]], pause=0.1)]
     found = lines(server, path)

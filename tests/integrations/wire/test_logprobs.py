@@ -112,7 +112,7 @@ def tracked(
 @given(streams, stops, st.integers(1, 30))
 @example(("bytes", [*ids_of("\nUs"), *ids_of("é")]), ["\nUser:"], 30)
 @example(("fallback", ids_of("你")[:2]), [], 2)
-def test_what_is_placed_is_what_was_given(
+def test_the_placed_log_probabilities_are_those_of_the_output_tokens(
     stream: tuple[str, list[int]], stop: list[str], limit: int
 ) -> None:
     name, ids = stream
@@ -182,7 +182,7 @@ def spells_bytes(subject: Subject) -> bool:
 
 
 @given(streams, stops)
-def test_each_comes_with_the_chunk_that_covers_its_token(
+def test_a_log_probability_belongs_to_the_chunk_of_its_token(
     stream: tuple[str, list[int]], stop: list[str]
 ) -> None:
     name, ids = stream
@@ -208,7 +208,7 @@ def test_a_token_stands_at_the_character_that_has_its_first_byte(ids: list[int])
         data += each.data or b""
 
 
-def test_halves_of_a_character_come_together() -> None:
+def test_tokens_of_one_character_are_returned_together() -> None:
     _, _, steps, _ = tracked(TOKENIZER, [65, *ids_of("😀"), 66])
     assert [[each.data for each in placed] for _, placed in steps] == [
         *([b"A"], [], [], [], [b"\xf0", b"\x9f", b"\x98", b"\x80"], [b"B"], []),
@@ -216,7 +216,7 @@ def test_halves_of_a_character_come_together() -> None:
     assert [each.text_offset for _, placed in steps for each in placed] == [0, 1, 1, 1, 1, 2]
 
 
-def test_what_is_jailed_comes_when_it_is_free() -> None:
+def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
     _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
     assert [[each.token for each in placed] for _, placed in steps] == [
         *(["Hello"], [], ["\nUs", " world"], []),
@@ -237,7 +237,7 @@ def test_what_is_jailed_comes_when_it_is_free() -> None:
         ({"max_tokens": 3}, ["Hello", "A", "\nUs"]),
     ],
 )
-def test_what_a_stop_cut_off_does_not_come(conditions: dict[str, Any], tokens: list[str]) -> None:
+def test_tokens_that_a_stop_cut_are_left_out(conditions: dict[str, Any], tokens: list[str]) -> None:
     _, placed, _, _ = tracked(TOKENIZER, [256, 65, 259, 260, 257], **conditions)
     assert [each.token for each in placed] == tokens
 
@@ -258,7 +258,7 @@ def test_after_a_prompt_that_ends_inside_a_character() -> None:
     assert [(each.data, each.text_offset) for each in placed] == [(b"\xa9", 0), (b"A", 1)]
 
 
-def test_the_space_that_is_stripped_is_no_byte_of_the_first_token() -> None:
+def test_the_space_that_is_stripped_is_not_a_byte_of_the_first_token() -> None:
     text, placed, _, _ = tracked(SPACED, [0, 1, 2])
     assert text == "Hello you!"
     assert [each.data for each in placed] == [b"Hello", b" you", b"!"]
@@ -300,13 +300,13 @@ def test_a_tokenizer_that_only_decodes_has_places_and_no_bytes() -> None:
     ]
 
 
-def test_halves_of_a_character_where_nothing_is_known_of_bytes() -> None:
+def test_tokens_of_one_character_on_the_windowed_route() -> None:
     _, _, steps, _ = tracked(Windowed(), [*ids_of("aé"), 66])
     found = [[(each.token, each.text_offset) for each in placed] for _, placed in steps]
     assert found == [[("a", 0)], [], [("\ufffd", 1), ("\ufffd", 1)], [("B", 2)], []]
 
 
-def test_an_engine_that_says_less_than_it_gives() -> None:
+def test_missing_and_wrong_log_probabilities_are_named() -> None:
     tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, StopConditions()))
     tracker.put([TokenLogprob(65, -1.0), TokenLogprob(66, -1.0)])
     with pytest.raises(
@@ -316,7 +316,7 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
     assert e.value.chunk.text == "A"  # type: ignore[attr-defined]
     assert tracker.step(66).text == "B"
     with pytest.raises(
-        ValueError, match="token 2: expected a log probability of the id 65, got none"
+        ValueError, match="token 2: expected a log probability of the id 65, got none; call put"
     ):
         tracker.step(65)
     with pytest.raises(TokenIdError, match="token 2"):
@@ -326,7 +326,7 @@ def test_an_engine_that_says_less_than_it_gives() -> None:
             tracker.put([TokenLogprob(65, wrong)])
         with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
-    with pytest.raises(ValueError, match="expected a decoder without tokens"):
+    with pytest.raises(ValueError, match="needs a decoder without tokens; make the tracker before"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))
@@ -359,7 +359,7 @@ def test_a_tracker_before_a_tracer() -> None:
     assert tracker.snapshot() == tracer.decoder.snapshot()
 
 
-def test_those_of_a_prompt() -> None:
+def test_log_probabilities_of_a_prompt_are_placed() -> None:
     found = prompt_logprobs(TOKENIZER, [TokenLogprob(256, None), TokenLogprob(257, -1.0)])
     assert [(each.token, each.logprob, each.text_offset) for each in found] == [
         *(("Hello", None, 0), (" world", -1.0, 5)),

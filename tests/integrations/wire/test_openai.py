@@ -128,7 +128,7 @@ def test_a_sequence_of_ids_that_stopped_is_a_list() -> None:
     assert wire.step(Chunk("", "stop", (7, 8)))[0]["choices"][0]["stop_reason"] == [7, 8]
 
 
-def test_a_name_that_is_no_unicode_is_json_all_the_same() -> None:
+def test_a_model_name_with_a_lone_surrogate_is_valid_json() -> None:
     wire = openai.ChatCompletionEncoder(**{**HEAD, "model": "\ud800"})
     assert {each["model"] for each in objects_in(wire.step_bytes(Chunk("a")))} == {"\ud800"}
 
@@ -139,7 +139,7 @@ def test_the_chosen_token_is_among_the_likeliest() -> None:
     assert found["top_logprobs"] == [{"a": -0.1, "bytes:\\xf0": -0.5}]
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_rejected_call_changes_nothing() -> None:
     wire = openai.ChatCompletionEncoder(**HEAD, include_usage=True, prompt_tokens=1)
     with pytest.raises(ValueError, match="num_tokens"):
         wire.step(Chunk("a", "stop"))
@@ -147,7 +147,7 @@ def test_what_is_refused_changes_nothing() -> None:
     assert [each["choices"][0]["delta"].get("role") for each in found] == ["assistant", None]
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_no_event_follows_the_end() -> None:
     for wire in (openai.ChatCompletionEncoder(**HEAD, n=2), anthropic.MessageEncoder(**MESSAGE)):
         wire.start()
         for step in (wire.step, wire.step_bytes):
@@ -185,19 +185,19 @@ def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
         *({"created": created} for created in (1.5, None, "now")),
     ],
 )
-def test_what_is_no_response_is_refused(options: dict[str, Any]) -> None:
+def test_an_object_that_is_not_a_response_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         openai.CompletionEncoder(**{**HEAD, **options})
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_an_object_that_is_not_a_message_is_rejected() -> None:
     with pytest.raises(ValueError, match="input_tokens"):
         anthropic.MessageEncoder(**{**MESSAGE, "input_tokens": None})
     with pytest.raises(TypeError, match="stop_sequences"):
         anthropic.MessageEncoder(**MESSAGE, stop_sequences="\nUser:")
 
 
-def test_what_the_api_always_has_is_there() -> None:
+def test_required_fields_of_the_api_are_always_present() -> None:
     """Its description requires ``refusal``, if it is null, in messages and in logprobs."""
     answer = openai.ChatResponse(**HEAD, prompt_tokens=1, logprobs=True)
     answer.step(Chunk("a", "length"), num_tokens=1, logprobs=LOGPROBS)

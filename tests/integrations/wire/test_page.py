@@ -269,7 +269,7 @@ def test_a_parameter_that_changes_nothing_is_accepted(client: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{bad", b"[]", b"5", '{"model": "ä"}'.encode("latin-1")])
-def test_an_app_rejects_a_body_that_is_no_object(app_url: str, body: bytes) -> None:
+def test_an_app_rejects_a_body_that_is_not_an_object(app_url: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     response = httpx.post(f"{app_url}{PATH}", content=body, headers=headers)
     assert response.status_code == 400
@@ -493,7 +493,7 @@ def test_log_probabilities(examples: dict[str, Any]) -> None:
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
 
 
-def test_by_hand(examples: dict[str, Any]) -> None:
+def test_an_encoder_can_be_called_directly(examples: dict[str, Any]) -> None:
     sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
     assert sent.count(b"data: ") == 5
     assert b'"content":" world"' in sent

@@ -48,6 +48,6 @@ def test_an_event_with_all_of_its_fields() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", "", "a\0"])
-def test_a_name_that_readers_ignore_is_refused(name: str) -> None:
+def test_a_name_that_readers_ignore_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="name must be one line"):
         sse.event("data", name=name)
