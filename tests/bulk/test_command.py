@@ -649,7 +649,7 @@ def test_lines_that_are_not_rows_are_set_aside(bulk: Bulk) -> None:
     assert [row["line"] for row in objects("bad")] == [1, 2, 3, 4, 5, 8]
 
 
-def test_bad_rows_are_told_before_an_error_ends_the_command(bulk: Bulk) -> None:
+def test_bad_rows_are_written_before_an_error_ends_the_command(bulk: Bulk) -> None:
     Path("some.jsonl").write_text('{"token_ids": [-1]}\n{\n{"text": 1, "token_ids": [0]}\n')
     result = bulk("some.jsonl", "out.jsonl", "--bad-rows=bad")
     assert (result.status, result.out) == (1, "")

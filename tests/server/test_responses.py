@@ -294,7 +294,7 @@ def test_input_that_is_not_text_is_rejected(server: Served, given: Any) -> None:
         ([{"role": "user", "content": "Hi"}, "Hi"], "input.1 must be an object, not 'Hi'"),
     ],
 )
-def test_what_is_no_input_is_named(server: Served, given: Any, told: str) -> None:
+def test_a_wrong_input_is_named(server: Served, given: Any, told: str) -> None:
     error = server.post(PATH, **{**ASKED, "input": given}).json()["error"]
     assert (error["param"], error["message"]) == ("input", told)
 
