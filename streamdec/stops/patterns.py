@@ -71,8 +71,9 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
     for source in sources:
         pattern = read_pattern(source, max_match_length)
         patterns.append(pattern)
-        parts += pattern.automaton.num_nodes
-        ages += pattern.automaton.num_nodes * pattern.longest
+        nodes = len(pattern.automaton.nodes)
+        parts += nodes
+        ages += nodes * pattern.longest
         if parts > MAX_PARTS:
             raise ValueError(
                 f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
@@ -174,8 +175,6 @@ class _Builder:
         """The look-behinds, outer ones first: the parts of each, and the flags there."""
         self._tests: dict[tuple[str, int], int] = {}
         """The sets of letters: a pattern of each, its flags, and the bit of the test."""
-        self._bits: dict[tuple[int, int], int] = {}
-        """These bits by the id of a part, which may be repeated often, and the flags there."""
 
     def add_whole(self, tree: Regex) -> None:
         """Add the nodes of a pattern and of its look-behinds. Raises _RefusedError."""
@@ -229,13 +228,8 @@ class _Builder:
 
     def _test(self, part: Part, flags: int) -> int:
         """Return the bit of the test that letters pass if they match ``part``."""
-        flags &= LETTER_FLAGS
-        bit = self._bits.get((id(part), flags))
-        if bit is None:
-            spelled = _spelled(part)
-            bit = self._tests.setdefault((spelled, flags), FIRST_TEST << len(self._tests))
-            self._bits[id(part), flags] = bit
-        return bit
+        test = _spelled(part), flags & LETTER_FLAGS
+        return self._tests.setdefault(test, FIRST_TEST << len(self._tests))
 
     def node(self, kind: int, value: Any = None, *nexts: int) -> int:
         """Add a node, and return its number. Raises _RefusedError if there are too many."""
@@ -261,7 +255,9 @@ class _Builder:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 return self.node(READ, self._test(part, place.flags), then)
             case "BRANCH":
-                return self.node(FORK, None, *(self._add(each, place, then) for each in value))
+                # Those that need no nodes all lead to ``then``.
+                firsts = dict.fromkeys(self._add(each, place, then) for each in value)
+                return self.node(FORK, None, *firsts) if len(firsts) > 1 else then
             case "SUBPATTERN":
                 _, add, remove, inner = value
                 if add & (re.ASCII | re.UNICODE):  # one replaces the other
@@ -299,20 +295,34 @@ class _Builder:
         least, most, inner = value
         if width(inner)[1] == 0:  # these parts match where they are, or not: once is enough
             least = most = min(least, 1)
-        start = then
-        if most == inf:
-            end = self.node(FORK)  # its nexts are known after the parts that lead to it
-            body = start = self._add(inner, place, end)
+        if most == 0:
+            return then
+        loops = most == inf
+        end = self.node(FORK) if loops else then
+        first = len(self.nodes)
+        start = body = self._add(inner, place, end)
+        made = range(first, len(self.nodes))
+        if loops:
             self.nodes[end] = (FORK, None, (body, then))
-            if least == 0:
-                start = self.node(FORK, None, body, then)
-            least -= 1
-        else:
-            for _ in range(most - least):
-                start = self.node(FORK, None, self._add(inner, place, start), then)
-        for _ in range(least):
-            start = self._add(inner, place, start)
+        optional = 0 if loops else most - least
+        if optional or least == 0:
+            start = self.node(FORK, None, body, then)
+        for _ in range(optional - 1):
+            start = self.node(FORK, None, self._copy(made, body, start), then)
+        for _ in range(least if start != body else least - 1):
+            start = self._copy(made, body, start)
         return start
+
+    def _copy(self, made: range, first: int, then: int) -> int:
+        """Add the nodes ``made`` again, leading to ``then``.
+
+        Returns the copy of ``first``. So the parts of a pattern are read once, also those that
+        need no nodes.
+        """
+        by = len(self.nodes) - made.start
+        for kind, value, nexts in self.nodes[made.start : made.stop]:
+            self.node(kind, value, *(each + by if each >= made.start else then for each in nexts))
+        return first + by
 
     def _anchor(self, name: str, place: _Place, then: int) -> int:
         if name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
