@@ -41,9 +41,8 @@ MAX_AGES = 2**22
 """
 MAX_SOURCE = 8_192
 """The most code points of the sources of all patterns of a stream."""
-MAX_RANGES = 16
-"""The most ranges beyond ASCII in patterns that ignore case: ``re`` needs milliseconds for each."""
-IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+MAX_RANGES = 64
+"""The most ranges of letters that end beyond ASCII: ``re`` needs milliseconds for each."""
 WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
 LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
 """The flags that change what one letter matches."""
@@ -100,11 +99,11 @@ def _check_sources(sources: Sequence[str]) -> None:
             f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
             "are allowed"
         )
-    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources if IGNORES_CASE.search(each))
+    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
     if ranges > MAX_RANGES:
         raise ValueError(
-            f"stop_regex: the patterns with (?i) have {ranges} ranges that end beyond ASCII, such "
-            f"as [а-я]; at most {MAX_RANGES} are allowed. Write both cases instead of (?i)"
+            f"stop_regex: the patterns have {ranges} ranges that end beyond ASCII, such as [а-я]; "
+            f"at most {MAX_RANGES} are allowed. Use fewer or wider ones, or a class such as \\w"
         )
 
 
@@ -298,7 +297,7 @@ class _Builder:
         if most == 0:
             return then
         loops = most == inf
-        end = self.node(FORK) if loops else then
+        end = self.node(FORK) if loops else then  # its nexts are known after the parts before it
         first = len(self.nodes)
         start = body = self._add(inner, place, end)
         made = range(first, len(self.nodes))
