@@ -97,7 +97,7 @@ def _check_sources(sources: Sequence[str]) -> None:
     if size > MAX_SOURCE:
         raise ValueError(
             f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
-            "are allowed"
+            "are allowed. Use fewer or shorter ones"
         )
     ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
     if ranges > MAX_RANGES:
@@ -122,11 +122,18 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
     except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
-        raise _refused(source, "is nested too deeply, or repeats too often") from None
+        raise _refused(
+            source,
+            "is nested too deeply, or repeats too often: use fewer brackets and smaller numbers",
+        ) from None
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
     if least == 0:
-        raise _refused(source, "may match the empty string, which would match everywhere")
+        raise _refused(
+            source,
+            "may match the empty string, which would match everywhere: make a part of it required, "
+            "such as x+ instead of x*",
+        )
     if most == inf and max_match_length is None:
         raise _refused(
             source,
@@ -135,7 +142,8 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     if max_match_length is not None and max_match_length < least:
         raise _refused(
             source,
-            f"matches {least} code points or more, and max_match_length is {max_match_length}",
+            f"matches {least} code points or more, and max_match_length is {max_match_length}: use "
+            f"{least} or more",
         )
     longest = int(min(most, inf if max_match_length is None else max_match_length))
     _check_ages(len(builder.nodes) * longest)  # each node has `longest` bits
@@ -286,9 +294,10 @@ class _Builder:
                     "has an atomic group or a possessive repeat: these match depending on the text "
                     "after them, which is not known yet; use an ordinary group or repeat"
                 )
-            case "FAILURE":
-                raise _RefusedError("can never match where it has (?!) or (?<!)")
-        raise _RefusedError(f"uses {name}, which stop patterns do not support")
+            case _:  # FAILURE
+                raise _RefusedError(
+                    "can never match where it has (?!) or (?<!): leave out that alternative"
+                )
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
         least, most, inner = value
@@ -368,5 +377,5 @@ def _member(kind: str, value: Any) -> str:
 
 def _letter(code: int) -> str:
     if 0xD800 <= code < 0xE000:
-        raise _RefusedError("has a lone surrogate")
+        raise _RefusedError("has a lone surrogate, half of a character: write the whole character")
     return chr(code)
