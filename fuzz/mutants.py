@@ -347,6 +347,13 @@ MUTANTS = (
         (*CORE_TESTS, "tests/metrics"),
     ),
     _core(
+        "15: each alternative that matches nothing is followed",
+        "stops/patterns",
+        "dict.fromkeys(self._add(each, place, then) for each in value)",
+        "[self._add(each, place, then) for each in value]",
+        ("tests/stops/test_automaton.py", "tests/test_security_bounds.py"),
+    ),
+    _core(
         "16: the text before a bad id is lost",
         "decoders/step",
         'error.chunk, error.num_taken = Chunk("".join(texts)), len(texts)',

@@ -21,19 +21,21 @@ met in a state is looked up.
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
 
-**A worked example.** ``a[ab]c``, and the text ``"xaab"``:
+**A worked example.** ``a[ab]c``, and the text ``"xaab"``. Node 0 reads ``a``, node 1 reads ``[ab]``
+and node 2 reads ``c``; at node 3 a match is complete. After each letter, the ages of the paths that
+wait at a node, and how much text is withheld:
 
 >>> from streamdec.stops.patterns import read_pattern
 >>> automaton = read_pattern("a[ab]c", None).automaton
 >>> state = automaton.start
 >>> for letter in "xaab":
 ...     state, size = automaton.step(state, letter)
-...     print(letter, [bin(ages) for _, ages in state.paths], state.oldest)
-x [] 0
-a ['0b10'] 1
-a ['0b10', '0b100'] 2
-b ['0b100'] 2
->>> automaton.step(state, "c")[1]                   # a match of three letters is complete
+...     print(letter, {node: bin(ages) for node, ages in state.paths}, state.oldest)
+x {} 0
+a {1: '0b10'} 1
+a {1: '0b10', 2: '0b100'} 2
+b {2: '0b100'} 2
+>>> automaton.step(state, "c")[1]                   # the path of age 2 reads a third letter
 3
 """
 
@@ -121,6 +123,9 @@ class State(dict[int, "tuple[State, int]"]):
         if not isinstance(other, State):
             return NotImplemented
         return self is other or (self.paths == other.paths and self.before == other.before)
+
+    def __ne__(self, other: object) -> bool:  # that of a dict compares what it knows
+        return not self == other
 
     def __hash__(self) -> int:  # type: ignore[override]
         return self._hash

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.stops import stop_sets
+from streamdec.stops.automaton import State
 from streamdec.stops.patterns import read_pattern
 from streamdec.tables.shared_tables import table_for
 from tests.support.caches import small_caches
@@ -83,6 +84,16 @@ def test_an_automaton_takes_no_more_memory_than_it_says(pattern: str, letters: s
         tracemalloc.stop()
     assert taken <= automaton.num_bytes + 20_000
     assert taken <= 3_500_000
+
+
+def test_what_states_know_does_not_make_them_unequal_or_equal() -> None:
+    automaton = read_pattern("ab", None).automaton
+    state, _ = automaton.step(automaton.start, "a")
+    automaton.step(state, "x")
+    twin, other = State(state.paths, state.before), State((), state.before)
+    assert (len(state), len(twin), len(other)) == (1, 0, 0)
+    assert (state == twin, state != twin) == (True, False)
+    assert (other == twin, other != twin) == (False, True)
 
 
 @pytest.mark.parametrize("most", [1, 20, 200])
