@@ -782,6 +782,8 @@ def states(pattern: str, text: str) -> tuple[StopSequenceDecoder, dict[str, Any]
         ("ab+c", "xab", ["ab", [0, []]]),
         ("ab+c", "xab", ["ab", [0, [2, "4"], [2, "4"]]]),
         ("ab+c", "xab", ["ax", [0, [2, "4"]]]),
+        ("(?s)..c", "xab", ["\ud800b", [0, [1, "2"], [2, "4"]]]),  # no token gives such a letter
+        ("(?s)..c", "xab", [["\ud800", "b"], [0, [1, "2"], [2, "4"]]]),
         (r"\bab+c", " ab", ["ab", [0, [3, "4"]]]),  # "b" is a letter of a word
         ("^ab+c", "ab", ["ab", [1, [3, "4"]]]),  # the text does not begin after "b"
         ("(?<=-)ab+c", "-ab", ["ab", [0, [0, "2"], [4, "4"]]]),  # "-" was not the last letter

@@ -311,6 +311,10 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     if table.oldest(state) > tokens + 2:
         raise ValueError("the withheld text is older than the stream")
     matching = load_matching(stops, fields.take("matching", None))
+    try:
+        stops.matcher.text(matching.tail).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the tail has a lone surrogate, which no token gives") from None
     marks = _marks(fields.take("marks", []), tokens, code_points)
     if code_points < max(len(matching.jailed), matching.size) or len(marks) > matching.size:
         raise ValueError(

@@ -121,9 +121,9 @@ class PatternStops:
             size = max(size, *(state.oldest for state in tail.states))
         return tail.text[-size:] if size else ""
 
-    def size(self, tail: PatternTail) -> int:
+    def text(self, tail: PatternTail) -> str:
         """See Matcher."""
-        return len(tail.text)
+        return tail.text
 
     def dump(self, tail: PatternTail) -> list[Any]:
         """See Matcher."""
