@@ -173,6 +173,22 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
     assert other.match == decoder.match is not None
 
 
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [(StopConditions("éa"), "xé"), (StopConditions(stop_regex="é.."), "xéa")],
+)
+def test_a_text_of_too_few_or_too_many_bytes_is_refused(
+    conditions: StopConditions, text: str
+) -> None:
+    decoder = TextStopDecoder(conditions)
+    decoder.step(text)
+    snapshot = decoder.snapshot()
+    code_points, size = snapshot["size"]
+    for wrong in (code_points, size - 1, size + 5):
+        with pytest.raises(SnapshotError, match="cannot end in"):
+            TextStopDecoder.restore({**snapshot, "size": [code_points, wrong]})
+
+
 def _snapshot() -> dict[str, Any]:
     decoder = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
     decoder.step("<\nUser:>é\nUs")
