@@ -312,8 +312,8 @@ MUTANTS = (
     _core(
         "13: a lone surrogate is a stop",
         "stops/conditions",
-        'raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None',
-        "return",
+        "            text.encode()\n        except UnicodeEncodeError",
+        "            pass\n        except UnicodeEncodeError",
         ("tests/stops/test_stop_conditions.py",),
     ),
     _core(
@@ -345,6 +345,13 @@ MUTANTS = (
         "len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE",
         "len(self._sets) > 10**9",
         (*CORE_TESTS, "tests/metrics"),
+    ),
+    _core(
+        "15: each alternative that matches nothing is followed",
+        "stops/patterns",
+        "dict.fromkeys(self._add(each, place, then) for each in value)",
+        "[self._add(each, place, then) for each in value]",
+        ("tests/stops/test_automaton.py", "tests/test_security_bounds.py"),
     ),
     _core(
         "16: the text before a bad id is lost",

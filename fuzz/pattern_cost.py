@@ -27,6 +27,8 @@ ATOMS = (
     *("x{10}", "(?:x{3}){3}", "x{200}", "(?i:x)", "[^z]", "(?:xy|yx)", "(?:x|xy)*", ".", r"\w"),
     *("()", "(?:)", "(?:){300}", "(?:(?:){60}){60}", "(?<!z)", r"\b", "x{0,200}", "(?<=x{50})"),
     *("(?:x?){300}", "(?i:[x-\uffff])", f"[{''.join(map(chr, range(0x3400, 0x5000)))}x]{{900}}"),
+    *(f"(?:x{'|' * 5_000}){{300}}", f"(?:x{'()' * 3_000}){{490}}"),
+    "".join(f"[!-{chr(0xFFFF - end)}]" for end in range(900)),
 )
 MOST_COUNT, MOST_PARTS, MOST_PIECES, MOST_SIZE = 4_000, 4, 12, 200
 MOST_TO_READ = 1.5
@@ -91,7 +93,12 @@ def seeds() -> dict[str, bytes]:
         "counted": written(parts=[["x{200}", 3], ["y", 2]], size=50, pieces=12, longest=3_000),
         "loops": written(levels=100, ends=True, size=64, pieces=9, longest=3_000),
         "ranges": written(parts=[["(?i:[x-\uffff])", 900]], size=8, longest=3_000),
-        "letters": written(parts=[[len(ATOMS) - 1, 1]], size=8, longest=3_000),
+        "letters": written(parts=[[len(ATOMS) - 4, 1]], size=8, longest=3_000),
+        "alternatives": written(
+            parts=[[len(ATOMS) - 3, 1]], ends=True, size=64, pieces=5, longest=3_000
+        ),
+        "groups": written(parts=[[len(ATOMS) - 2, 1]], ends=True, size=8, longest=3_000),
+        "sets": written(parts=[[len(ATOMS) - 1, 1]], size=8, longest=3_000),
         "many": written(parts=[["(?:x?){300}", 100]], ends=True, size=64, longest=60),
     }
 

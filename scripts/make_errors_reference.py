@@ -160,7 +160,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop: '\\ud800' has a lone surrogate",
+            "stop: '\\ud800' has a lone surrogate, half of a character: write the whole character",
             "Half of a UTF-16 pair: JavaScript can cut a string there. No text contains it.",
             LAWS,
         ),
@@ -178,7 +178,8 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "ValueError",
-            "stop_regex 'a*' may match the empty string, which would match everywhere",
+            "stop_regex 'a*' may match the empty string, which would match everywhere: make a "
+            "part of it required, such as x+ instead of x*",
             "The pattern needs a part that is not optional: `a+`.",
             STOPS,
         ),

@@ -311,12 +311,15 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     if table.oldest(state) > tokens + 2:
         raise ValueError("the withheld text is older than the stream")
     matching = load_matching(stops, fields.take("matching", None))
+    tail = stops.matcher.text(matching.tail)
+    check_tail(tail, code_points, size)
+    try:
+        tail.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the tail has a lone surrogate, which no token gives") from None
     marks = _marks(fields.take("marks", []), tokens, code_points)
-    longest = max(len(matching.jailed), matching.size)
-    if code_points < longest:
-        raise ValueError(f"the tail has {longest} characters, but the text only {code_points}")
-    if len(marks) > matching.size:
-        raise ValueError(f"a tail of {matching.size} characters cannot have {len(marks)} marks")
+    if len(marks) > len(tail):
+        raise ValueError(f"a tail of {len(tail)} characters cannot have {len(marks)} marks")
     shield = fields.take("shield", [BEFORE])
     _numbers(shield, BEFORE, tokens)
     if len(shield) != 1:
@@ -341,6 +344,17 @@ def load_matching(stops: StopSet, data: Any) -> Matching:
     if not stops.can_be(gate, tail, marker):
         raise ValueError("matching is not a state of these conditions")
     return stops.state(gate, tail, marker)
+
+
+def check_tail(tail: str, code_points: int, size: int) -> None:
+    """Raise ValueError unless a text of this size can end in ``tail``."""
+    if len(tail) > code_points:
+        raise ValueError(f"the tail has {len(tail)} characters, but the text only {code_points}")
+    before = code_points - len(tail)
+    if not before <= size - len(tail.encode("utf-8", "surrogatepass")) <= 4 * before:
+        raise ValueError(
+            f"a text of {code_points} characters and {size} bytes cannot end in {shown(tail)}"
+        )
 
 
 def load_start(stops: StopSet, fields: Fields) -> Matching:

@@ -269,8 +269,8 @@ class TextStopDecoder(Copyable):
             snapshots.check_match(stream._match, 0)
             if stream._end is None:
                 matching = snapshots.load_matching(stream._stops, fields.take("matching", None))
-                if stream._num_read < max(len(matching.jailed), matching.size):
-                    raise ValueError(f"more is withheld than the {stream._num_read} letters read")
+                tail = stream._stops.matcher.text(matching.tail)
+                snapshots.check_tail(tail, stream._num_read, stream._num_bytes)
                 stream._matching = matching
         return stream
 

@@ -21,19 +21,21 @@ met in a state is looked up.
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
 
-**A worked example.** ``a[ab]c``, and the text ``"xaab"``:
+**A worked example.** ``a[ab]c``, and the text ``"xaab"``. Node 0 reads ``a``, node 1 reads ``[ab]``
+and node 2 reads ``c``; at node 3 a match is complete. After each letter, the ages of the paths that
+wait at a node, and how much text is withheld:
 
 >>> from streamdec.stops.patterns import read_pattern
 >>> automaton = read_pattern("a[ab]c", None).automaton
 >>> state = automaton.start
 >>> for letter in "xaab":
 ...     state, size = automaton.step(state, letter)
-...     print(letter, [bin(ages) for _, ages in state.paths], state.oldest)
-x [] 0
-a ['0b10'] 1
-a ['0b10', '0b100'] 2
-b ['0b100'] 2
->>> automaton.step(state, "c")[1]                   # a match of three letters is complete
+...     print(letter, {node: bin(ages) for node, ages in state.paths}, state.oldest)
+x {} 0
+a {1: '0b10'} 1
+a {1: '0b10', 2: '0b100'} 2
+b {2: '0b100'} 2
+>>> automaton.step(state, "c")[1]                   # the path of age 2 reads a third letter
 3
 """
 
@@ -122,6 +124,9 @@ class State(dict[int, "tuple[State, int]"]):
             return NotImplemented
         return self is other or (self.paths == other.paths and self.before == other.before)
 
+    def __ne__(self, other: object) -> bool:  # that of a dict compares what it knows
+        return not self == other
+
     def __hash__(self) -> int:  # type: ignore[override]
         return self._hash
 
@@ -172,7 +177,7 @@ class Automaton:
     def __init__(
         self, nodes: Sequence[Node], tests: Sequence[Test], starts: Sequence[int], first: int
     ) -> None:
-        self._nodes = nodes
+        self.nodes: Sequence[Node] = nodes
         *self._looks, self._start = starts
         self._first = first
         self.asks: int = 0
@@ -192,11 +197,6 @@ class Automaton:
         self._weight = 0
         self._kinds = _Kinds(self.asks, tests)
         self._letters: dict[int, frozenset[str]] = {}
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes it has."""
-        return len(self._nodes)
 
     @property
     def num_bytes(self) -> int:
@@ -266,7 +266,7 @@ class Automaton:
 
     def _read(self, reads: Iterable[tuple[int, int]], kind: int) -> dict[int, int]:
         """Return the paths of ``reads`` after a letter of this kind."""
-        nodes = self._nodes
+        nodes = self.nodes
         paths: dict[int, int] = {}
         for number, ages in reads:
             _, test, nexts, _ = nodes[number]
@@ -297,9 +297,10 @@ class Automaton:
     ) -> tuple[Iterable[tuple[int, int]], int, int]:
         """Follow ``paths`` until each of them needs a letter.
 
-        Paths that go back to the beginning of a loop are followed last. They come from the end of
-        the loop, which is its only exit, so all nodes outside of it were already reached. So no
-        node is visited more than twice, also if loops are nested.
+        Paths that go back to the beginning of a loop are followed last, in a second round. The
+        beginning of a loop is its only entrance, and the end its only exit. So what the second
+        round brings to an end has passed the beginning, and no path goes back once more: no node is
+        visited more than twice, also if loops are nested.
 
         Args:
             paths: the ages of the paths at each node. The dict is changed.
@@ -310,7 +311,7 @@ class Automaton:
         Returns the ages at each node that reads a letter, those of complete matches, and those
         that wait in front of a boundary.
         """
-        nodes = self._nodes
+        nodes = self.nodes
         now, later = sorted(paths), list[int]()
         reads: dict[int, int] = {}
         matched = waiting = seen = 0
@@ -370,7 +371,7 @@ class Automaton:
             reads, _, _ = self._visit({self._start: 1}, 0, 0, doubts=True)
             tests = 0
             for number, _ in reads:
-                tests |= self._nodes[number].value
+                tests |= self.nodes[number].value
             kinds = ((letter, self._kinds[letter]) for letter in ASCII_LETTERS)
             found = {
                 letter for letter, kind in kinds if kind & tests or kind & self.asks != state.before
@@ -399,11 +400,11 @@ class Automaton:
             number: Any
             digits: Any
             number, digits = each if isinstance(each, list) and len(each) == 2 else (None, None)
-            is_node = type(number) is int and 0 <= number < len(self._nodes)
+            is_node = type(number) is int and 0 <= number < len(self.nodes)
             if not is_node or not isinstance(digits, str):
                 raise ValueError("expected the number of a node, and the ages of paths there")
             ages = int(digits, 16)
-            if ages & 1 or ages & ~self._nodes[number].room:
+            if ages & 1 or ages & ~self.nodes[number].room:
                 raise ValueError("expected the ages of paths that may become a match")
             paths[number] = ages
         state, _ = self._arrived(paths, before)

@@ -300,7 +300,10 @@ def _check_text(name: str, text: object, *, what: str = "stop") -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{name}: {text!r:.60} has a lone surrogate") from None
+            raise ValueError(
+                f"{name}: {text!r:.60} has a lone surrogate, half of a character: write the whole "
+                "character"
+            ) from None
 
 
 def _hint(name: str, given: object) -> str:

@@ -100,8 +100,8 @@ class Matcher(Protocol):
     def jailed(self, tail: Any) -> str:
         """Return the end of the text that must be withheld."""
 
-    def size(self, tail: Any) -> int:
-        """Return how many of the last code points may be part of a later stop."""
+    def text(self, tail: Any) -> str:
+        """Return the end of the text that may be part of a later stop."""
 
     def dump(self, tail: Any) -> Any:
         """Return ``tail`` as JSON."""
@@ -202,9 +202,9 @@ class StopStrings:
             tail = tail[1:]
         return tail
 
-    def size(self, tail: str) -> int:
+    def text(self, tail: str) -> str:
         """See Matcher."""
-        return len(tail)
+        return tail
 
     def tail_of(self, text: str) -> str:
         """Return the tail after ``text``: the longest suffix of it that may begin a stop."""

@@ -6,6 +6,7 @@ letter by letter. The first letter at which a pattern or a string is complete en
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from streamdec.stops.patterns import StopPattern
 
 MOST_CACHED = 16
 """The most letters of a tail, and the most paths, whose steps are worth storing: there are few."""
+
+HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""A surrogate pair whose halves are two letters: JSON would make one of them."""
 
 
 class PatternTail(NamedTuple):
@@ -117,18 +121,21 @@ class PatternStops:
             size = max(size, *(state.oldest for state in tail.states))
         return tail.text[-size:] if size else ""
 
-    def size(self, tail: PatternTail) -> int:
+    def text(self, tail: PatternTail) -> str:
         """See Matcher."""
-        return len(tail.text)
+        return tail.text
 
     def dump(self, tail: PatternTail) -> list[Any]:
         """See Matcher."""
+        text = [*tail.text] if HALVES.search(tail.text) else tail.text
         states = zip(self._automata, tail.states, strict=True)
-        return [tail.text, *(each.dump(state) for each, state in states)]
+        return [text, *(each.dump(state) for each, state in states)]
 
     def load(self, data: Any) -> PatternTail:
         """See Matcher."""
         text, *listed = data if isinstance(data, list) and data else [None]
+        if isinstance(text, list) and all(isinstance(letter, str) for letter in text):
+            text = "".join(text)
         if not isinstance(text, str) or len(listed) != len(self._automata):
             raise ValueError("expected a text, and the state of each pattern")
         longest = max(pattern.longest for pattern in self._patterns)

@@ -41,9 +41,8 @@ MAX_AGES = 2**22
 """
 MAX_SOURCE = 8_192
 """The most code points of the sources of all patterns of a stream."""
-MAX_RANGES = 16
-"""The most ranges beyond ASCII in patterns that ignore case: ``re`` needs milliseconds for each."""
-IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+MAX_RANGES = 64
+"""The most ranges of letters that end beyond ASCII: ``re`` needs milliseconds for each."""
 WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
 LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
 """The flags that change what one letter matches."""
@@ -71,8 +70,9 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
     for source in sources:
         pattern = read_pattern(source, max_match_length)
         patterns.append(pattern)
-        parts += pattern.automaton.num_nodes
-        ages += pattern.automaton.num_nodes * pattern.longest
+        nodes = len(pattern.automaton.nodes)
+        parts += nodes
+        ages += nodes * pattern.longest
         if parts > MAX_PARTS:
             raise ValueError(
                 f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
@@ -97,13 +97,13 @@ def _check_sources(sources: Sequence[str]) -> None:
     if size > MAX_SOURCE:
         raise ValueError(
             f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
-            "are allowed"
+            "are allowed. Use fewer or shorter ones"
         )
-    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources if IGNORES_CASE.search(each))
+    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
     if ranges > MAX_RANGES:
         raise ValueError(
-            f"stop_regex: the patterns with (?i) have {ranges} ranges that end beyond ASCII, such "
-            f"as [а-я]; at most {MAX_RANGES} are allowed. Write both cases instead of (?i)"
+            f"stop_regex: the patterns have {ranges} ranges that end beyond ASCII, such as [а-я]; "
+            f"at most {MAX_RANGES} are allowed. Use fewer or wider ones, or a class such as \\w"
         )
 
 
@@ -122,11 +122,18 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
     except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
-        raise _refused(source, "is nested too deeply, or repeats too often") from None
+        raise _refused(
+            source,
+            "is nested too deeply, or repeats too often: use fewer brackets and smaller numbers",
+        ) from None
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
     if least == 0:
-        raise _refused(source, "may match the empty string, which would match everywhere")
+        raise _refused(
+            source,
+            "may match the empty string, which would match everywhere: make a part of it required, "
+            "such as x+ instead of x*",
+        )
     if most == inf and max_match_length is None:
         raise _refused(
             source,
@@ -135,7 +142,8 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     if max_match_length is not None and max_match_length < least:
         raise _refused(
             source,
-            f"matches {least} code points or more, and max_match_length is {max_match_length}",
+            f"matches {least} code points or more, and max_match_length is {max_match_length}: use "
+            f"{least} or more",
         )
     longest = int(min(most, inf if max_match_length is None else max_match_length))
     _check_ages(len(builder.nodes) * longest)  # each node has `longest` bits
@@ -186,8 +194,6 @@ class _Builder:
         """The look-behinds, outer ones first: the parts of each, and the flags there."""
         self._tests: dict[tuple[str, int], int] = {}
         """The sets of letters: a pattern of each, its flags, and the bit of the test."""
-        self._bits: dict[tuple[int, int], int] = {}
-        """These bits by the id of a part, which may be repeated often, and the flags there."""
 
     def add_whole(self, tree: Regex) -> None:
         """Add the nodes of a pattern and of its look-behinds. Raises _RefusedError."""
@@ -241,13 +247,8 @@ class _Builder:
 
     def _test(self, part: Part, flags: int) -> int:
         """Return the bit of the test that letters pass if they match ``part``."""
-        flags &= LETTER_FLAGS
-        bit = self._bits.get((id(part), flags))
-        if bit is None:
-            spelled = _spelled(part)
-            bit = self._tests.setdefault((spelled, flags), FIRST_TEST << len(self._tests))
-            self._bits[id(part), flags] = bit
-        return bit
+        test = _spelled(part), flags & LETTER_FLAGS
+        return self._tests.setdefault(test, FIRST_TEST << len(self._tests))
 
     def node(self, kind: int, value: Any = None, *nexts: int) -> int:
         """Add a node, and return its number. Raises _RefusedError if there are too many."""
@@ -273,7 +274,9 @@ class _Builder:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
                 return self.node(READ, self._test(part, place.flags), then)
             case "BRANCH":
-                return self.node(FORK, None, *(self._add(each, place, then) for each in value))
+                # Those that need no nodes all lead to ``then``.
+                firsts = dict.fromkeys(self._add(each, place, then) for each in value)
+                return self.node(FORK, None, *firsts) if len(firsts) > 1 else then
             case "SUBPATTERN":
                 _, add, remove, inner = value
                 if add & (re.ASCII | re.UNICODE):  # one replaces the other
@@ -303,28 +306,43 @@ class _Builder:
                     "has an atomic group or a possessive repeat: these match depending on the text "
                     "after them, which is not known yet; use an ordinary group or repeat"
                 )
-            case "FAILURE":
-                raise _RefusedError("can never match where it has (?!) or (?<!)")
-        raise _RefusedError(f"uses {name}, which stop patterns do not support")
+            case _:  # FAILURE
+                raise _RefusedError(
+                    "can never match where it has (?!) or (?<!): leave out that alternative"
+                )
 
     def _repeat(self, value: Any, place: _Place, then: int) -> int:
         least, most, inner = value
         if width(inner)[1] == 0:  # these parts match where they are, or not: once is enough
             least = most = min(least, 1)
-        start = then
-        if most == inf:
-            end = self.node(FORK)  # its nexts are known after the parts that lead to it
-            body = start = self._add(inner, place, end)
+        if most == 0:
+            return then
+        loops = most == inf
+        end = self.node(FORK) if loops else then  # its nexts are known after the parts before it
+        first = len(self.nodes)
+        start = body = self._add(inner, place, end)
+        made = range(first, len(self.nodes))
+        if loops:
             self.nodes[end] = (FORK, None, (body, then))
-            if least == 0:
-                start = self.node(FORK, None, body, then)
-            least -= 1
-        else:
-            for _ in range(most - least):
-                start = self.node(FORK, None, self._add(inner, place, start), then)
-        for _ in range(least):
-            start = self._add(inner, place, start)
+        optional = 0 if loops else most - least
+        if optional or least == 0:
+            start = self.node(FORK, None, body, then)
+        for _ in range(optional - 1):
+            start = self.node(FORK, None, self._copy(made, body, start), then)
+        for _ in range(least if start != body else least - 1):
+            start = self._copy(made, body, start)
         return start
+
+    def _copy(self, made: range, first: int, then: int) -> int:
+        """Add the nodes ``made`` again, leading to ``then``.
+
+        Returns the copy of ``first``. So the parts of a pattern are read once, also those that
+        need no nodes.
+        """
+        by = len(self.nodes) - made.start
+        for kind, value, nexts in self.nodes[made.start : made.stop]:
+            self.node(kind, value, *(each + by if each >= made.start else then for each in nexts))
+        return first + by
 
     def _anchor(self, name: str, place: _Place, then: int) -> int:
         if name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
@@ -371,5 +389,5 @@ def _member(kind: str, value: Any) -> str:
 
 def _letter(code: int) -> str:
     if 0xD800 <= code < 0xE000:
-        raise _RefusedError("has a lone surrogate")
+        raise _RefusedError("has a lone surrogate, half of a character: write the whole character")
     return chr(code)

@@ -137,6 +137,12 @@ class _Reader:
         self._at += len(found) + len(end)
         return found
 
+    def _comment(self, end: str) -> None:
+        """Read up to and with ``end``. As in ``re``, an escaped one is not the end."""
+        while (sign := self._take()) and sign != end:
+            if sign == "\\":
+                self._at += 1
+
     def _digits(self, allowed: str = "0123456789", most: int | None = None) -> str:
         start = self._at
         while (
@@ -173,8 +179,7 @@ class _Reader:
             if verbose and sign in WHITE_SPACE:
                 self._at += 1
             elif verbose and sign == "#":
-                end = self._source.find("\n", self._at)
-                self._at = len(self._source) if end < 0 else end + 1
+                self._comment("\n")
             elif (times := self._repeat()) is not None:
                 parts.append(self._repeated(parts.pop(), *times))
             else:
@@ -239,7 +244,7 @@ class _Reader:
                     else Part("FAILURE", None, 0, 0)
                 )
         if self._takes("#"):
-            self._until(")")
+            self._comment(")")
             return None
         if self._takes("P<"):
             self._until(">")

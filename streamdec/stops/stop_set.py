@@ -272,7 +272,7 @@ class StopSet:
     def _made(self, gate: int, tail: Any, marker_tail: str) -> Matching:
         matcher, is_open = self.matcher, gate == OPEN
         jailed = matcher.jailed(tail) if is_open else ""
-        size = matcher.size(tail)
+        size = len(matcher.text(tail))
         alert = self._alert
         letters = None if marker_tail else matcher.letters(tail, is_open=is_open)
         if letters is None:

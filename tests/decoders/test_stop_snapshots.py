@@ -212,6 +212,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"size": 2, "marks": []},
         "the tail has 3 characters, but the text only 2",
     ),
+    ("jailed", {"size": [4, 8]}, "4 characters and 8 bytes cannot end in"),
     ("jailed", {"size": [1, 2, 3]}, "size must be code points and bytes"),
     ("jailed", {"size": -1}, "size"),
     ("jailed", {"size": 4.0}, "size"),

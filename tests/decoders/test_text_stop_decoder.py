@@ -163,6 +163,32 @@ def test_half_a_surrogate_pair_passes() -> None:
     assert (decoder.match.start, decoder.match.byte_start) == (2, 6)
 
 
+def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
+    decoder = TextStopDecoder(StopConditions(stop_regex="x..y"))
+    for half in ("x\ud83d", "\ude00"):
+        decoder.step(half)
+        other = TextStopDecoder.restore(json.loads(json.dumps(decoder.snapshot())))
+        assert other.jailed == decoder.jailed
+    assert other.step("y") == decoder.step("y")
+    assert other.match == decoder.match is not None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [(StopConditions("éa"), "xé"), (StopConditions(stop_regex="é.."), "xéa")],
+)
+def test_a_text_of_too_few_or_too_many_bytes_is_refused(
+    conditions: StopConditions, text: str
+) -> None:
+    decoder = TextStopDecoder(conditions)
+    decoder.step(text)
+    snapshot = decoder.snapshot()
+    code_points, size = snapshot["size"]
+    for wrong in (code_points, size - 1, size + 5):
+        with pytest.raises(SnapshotError, match="cannot end in"):
+            TextStopDecoder.restore({**snapshot, "size": [code_points, wrong]})
+
+
 def _snapshot() -> dict[str, Any]:
     decoder = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
     decoder.step("<\nUser:>é\nUs")

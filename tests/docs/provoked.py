@@ -190,12 +190,13 @@ def _(_: Path) -> Any:
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "stop: an empty stop would match everywhere; leave it out": {"stop": ["END", ""]},
-    "stop: '\\ud800' has a lone surrogate": {"stop": "\ud800"},
+    "stop: '\\ud800' has a lone surrogate, half of a character: write the whole character": {
+        "stop": "\ud800"
+    },
     "max_tokens must be at least 1, not 0": {"max_tokens": 0},
     "min_tokens (4) must not exceed max_tokens (3)": {"min_tokens": 4, "max_tokens": 3},
-    "stop_regex 'a*' may match the empty string, which would match everywhere": {
-        "stop_regex": "a*"
-    },
+    "stop_regex 'a*' may match the empty string, which would match everywhere: make a part of it "
+    "required, such as x+ instead of x*": {"stop_regex": "a*"},
     "stop_regex 'ab+' can match text of any length: set max_match_length, which bounds what is "
     "withheld": {"stop_regex": "ab+"},
     "stop_regex 'a(?=b)' has a look-ahead, but the text after the match is not known yet: leave it "

@@ -32,7 +32,7 @@ SERVER = ServerLimits()
     "said",
     [
         f"stream together | {patterns.MAX_PARTS:,} parts, repetitions counted;",
-        f"{patterns.MAX_SOURCE:,} code points, and with `(?i)` {patterns.MAX_RANGES} ranges",
+        f"{patterns.MAX_SOURCE:,} code points, and {patterns.MAX_RANGES} ranges beyond ASCII",
         f"for its patterns | {patterns.MAX_AGES:,} bits: their parts times",
         f"{table.MAX_TRANSITIONS:,} transitions in its rows; ",
         f"stop sets of one table | {STOP_SETS}",

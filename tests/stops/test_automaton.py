@@ -1,4 +1,4 @@
-"""Automata of stop patterns: what they keep is bounded, and makes no difference."""
+"""Automata of stop patterns: what they do and keep is bounded, and makes no difference."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import example, given, reject
+from hypothesis import strategies as st
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.stops import stop_sets
+from streamdec.stops.automaton import State
 from streamdec.stops.patterns import read_pattern
 from streamdec.tables.shared_tables import table_for
 from tests.support.caches import small_caches
@@ -17,6 +20,43 @@ from tests.support.caches import small_caches
 LETTERS = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
 MANY_SETS = "".join(f"[^{letter}!]" for letter in LETTERS[:100]) + "!"
 MANY_KINDS = "(?:" + "|".join(f"{letter}[^{letter}]" for letter in LETTERS[:100]) + ")*!"
+
+NESTED = st.recursive(
+    st.sampled_from(["a", "[ab]", "", "()", r"\b", "(?<=a)", "(?<!^b)"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=6).map("|".join).map("({})".format),
+        st.builds(
+            "(?:{}){}".format, inner, st.sampled_from(["?", "*", "+", "{2,}", "{0,3}", "{3}"])
+        ),
+    ),
+    max_leaves=9,
+)
+
+
+@given(pattern=NESTED)
+@example(pattern="(?:((a+)b?)+|)*")
+@example(pattern=f"(?:a{'|' * 99}(?:){'|()' * 99}){{0,4}}")
+def test_the_graph_bounds_the_work_for_a_letter(pattern: str) -> None:
+    """A loop is entered at its beginning, left at its end, and gone back in nowhere else.
+
+    So a path that went back once comes to no end of a loop with a new age, and a node is visited at
+    most twice before a letter and twice after it. At each visit its edges are followed.
+    """
+    try:
+        found = read_pattern(f"{pattern}c", 60)
+    except ValueError:  # more than 60 letters, or 1,000 parts
+        reject()
+    nodes = found.automaton.nodes
+    edges = [(number, each) for number, node in enumerate(nodes) for each in node.nexts]
+    assert len(edges) <= 2 * len(nodes)
+    assert max(node.room.bit_length() for node in nodes) == found.longest + 1
+    loops = [(begin, end) for end, begin in edges if begin <= end]
+    assert len({end for _, end in loops}) == len(loops)
+    for begin, end in loops:
+        inside = range(begin, end + 1)
+        crossing = [edge for edge in edges if (edge[0] in inside) != (edge[1] in inside)]
+        assert all(end == left if left in inside else begin == to for left, to in crossing)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +84,16 @@ def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str)
         tracemalloc.stop()
     assert taken <= automaton.num_bytes + 20_000
     assert taken <= 3_500_000
+
+
+def test_what_states_know_does_not_make_them_unequal_or_equal() -> None:
+    automaton = read_pattern("ab", None).automaton
+    state, _ = automaton.step(automaton.start, "a")
+    automaton.step(state, "x")
+    twin, other = State(state.paths, state.before), State((), state.before)
+    assert (len(state), len(twin), len(other)) == (1, 0, 0)
+    assert (state == twin, state != twin) == (True, False)
+    assert (other == twin, other != twin) == (False, True)
 
 
 @pytest.mark.parametrize("most", [1, 20, 200])

@@ -137,6 +137,10 @@ a{2,3}+   (?a:\w)   (?u)x   é|è   🦉+   [🦉-🦊]   (?:a|ab)(?:c|bcd)   ab
 (?:(?:a))   a(?:)b   (?:)*   (?:a|b)*""",
     ),
     "(?x) a b # c\n d",
+    r"a(?#\)b)c",
+    r"a(?#\\)bc",
+    "(?x) a # b\\\nc\n d",
+    "(?x) a # b\\",
 ]
 
 
@@ -154,7 +158,7 @@ IS_FLAGGED = re.compile(r"\(\?[isxu]\)")
 """Global flags, which stand at the beginning of a pattern only."""
 FRAGMENTS = st.sampled_from([each for each in SOURCES if each and not IS_FLAGGED.match(each)])
 SIGNS = st.text(r"ab01-,.|()[]{}*+?^$\:=!<>#P dwsSnxu", max_size=12)
-OPENING = st.sampled_from(["(", "(?:", "(?i:", "(?x:", "(?<=", "(?=", "(?>"])
+OPENING = st.sampled_from(["(", "(?:", "(?#", "(?i:", "(?x:", "(?<=", "(?=", "(?>"])
 REPEATS = st.sampled_from(["*", "+?", "?", "{2}", "{1,3}", "*+"])
 NESTED = st.recursive(
     FRAGMENTS,

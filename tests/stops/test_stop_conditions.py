@@ -59,8 +59,16 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     [
         ("", ValueError, ": an empty stop would match everywhere; leave it out"),
         (["a", ""], ValueError, ": an empty stop would match everywhere; leave it out"),
-        ("a\ud800", ValueError, r": 'a\\ud800' has a lone surrogate"),
-        (["é", "\udfff"], ValueError, r": '\\udfff' has a lone surrogate"),
+        (
+            "a\ud800",
+            ValueError,
+            r": 'a\\ud800' has a lone surrogate, half .*: write the whole character",
+        ),
+        (
+            ["é", "\udfff"],
+            ValueError,
+            r": '\\udfff' has a lone surrogate, half .*: write the whole character",
+        ),
         (
             b"ab",
             TypeError,
@@ -134,7 +142,11 @@ def test_bad_sequences_are_rejected(given: Any, kind: type[Exception], message: 
     ("given", "kind", "message"),
     [
         ("", ValueError, ": an empty marker would match everywhere"),
-        ("\udc80", ValueError, r": '\\udc80' has a lone surrogate"),
+        (
+            "\udc80",
+            ValueError,
+            r": '\\udc80' has a lone surrogate, half .*: write the whole character",
+        ),
         (-1, TokenIdError, " is out of range: -1"),
         (True, TokenIdError, " is a bool: True"),
         (1.5, TypeError, r": a marker must be a text or a token id, got 1\.5"),
@@ -199,7 +211,7 @@ def test_bad_numbers_and_flags_are_rejected(
 def test_a_long_stop_is_not_repeated_whole_in_the_message() -> None:
     with pytest.raises(ValueError) as raised:
         StopConditions("x" * 10_000 + "\ud800")
-    assert len(str(raised.value)) < 100
+    assert len(str(raised.value)) < 200
 
 
 def test_the_smallest_and_the_largest_values_are_accepted() -> None:
