@@ -177,7 +177,7 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
     ("conditions", "text"),
     [(StopConditions("éa"), "xé"), (StopConditions(stop_regex="é.."), "xéa")],
 )
-def test_a_text_of_too_few_or_too_many_bytes_is_refused(
+def test_a_text_of_too_few_or_too_many_bytes_is_rejected(
     conditions: StopConditions, text: str
 ) -> None:
     decoder = TextStopDecoder(conditions)

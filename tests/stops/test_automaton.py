@@ -86,7 +86,7 @@ def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str)
     assert taken <= 3_500_000
 
 
-def test_what_states_know_does_not_make_them_unequal_or_equal() -> None:
+def test_states_are_compared_without_the_letters_that_they_have_met() -> None:
     automaton = read_pattern("ab", None).automaton
     state, _ = automaton.step(automaton.start, "a")
     automaton.step(state, "x")
