@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from fuzz.harness import FOLDER, Target, has_atheris
@@ -45,15 +46,18 @@ def run(name: str, arguments: Sequence[str]) -> Outcome:
     """Run one target to its end."""
     command = [sys.executable, "-m", f"fuzz.{name}", *arguments]
     began = time.monotonic()
-    done = subprocess.run(
-        command,
-        cwd=FOLDER.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    # libFuzzer ends the process without exit handlers, which would remove its temporary files.
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command,
+            cwd=FOLDER.parent,
+            env=os.environ | {"TMPDIR": folder},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     return Outcome(name, done.returncode, time.monotonic() - began, done.stdout)
 
 
