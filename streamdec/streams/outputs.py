@@ -360,7 +360,10 @@ class OutputReader:
         if get is None:
             if len(self._gets) > MAX_TYPES:
                 self._gets.clear()
-            get = self._gets[kind] = kind.get if isinstance(output, Mapping) else getattr
+            get = getattr
+            if isinstance(output, Mapping):
+                get = getattr(kind, "get", _get_by_method)
+            self._gets[kind] = get
         return get
 
     def _choose(self, index: int) -> bool:
@@ -465,6 +468,11 @@ def _kind_of(output: object) -> str:
 
 
 MISSING: Any = object()
+
+
+def _get_by_method(output: Any, name: str, default: Any) -> Any:
+    """Return a field of a mapping whose class has no ``get``: a proxy."""
+    return output.get(name, default)
 
 
 def _ids_in_output(value: Any) -> Sequence[SupportsIndex] | None:
