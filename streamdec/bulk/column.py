@@ -178,7 +178,8 @@ def _is_list(kind: Any) -> bool:
 def _expected(kind: Any) -> str:
     told = f"expected lists of integers (such as list<int32>), got an array of {kind}"
     types = pyarrow().types
-    if _is_list(kind) and (types.is_floating(kind.value_type) or types.is_string(kind.value_type)):
+    castable = (types.is_floating, types.is_string, types.is_large_string)
+    if _is_list(kind) and any(is_kind(kind.value_type) for is_kind in castable):
         told += "; cast it to list<int64>"
     return told
 

@@ -147,7 +147,7 @@ def read_blocks(
     """Yield the rows of ``path`` in blocks.
 
     With ``unique``, two fields of one name in JSONL are an error, because a table has only one.
-    With ``set_aside``, bad lines of JSONL are passed to it and left out.
+    With ``set_aside``, bad lines of JSONL are passed to it and left out, so a block may be empty.
     Raises SourceError if the file has another format or a line of JSONL is not a row, TokenIdError
     for an invalid id in JSONL, and OSError.
     """
@@ -157,7 +157,7 @@ def read_blocks(
         else:
             blocks = (_read_parquet if file_format == "parquet" else _read_arrow)(path, column)
         for block in blocks:
-            if len(block.table):
+            if len(block.table) or set_aside is not None:
                 yield block
 
 

@@ -212,13 +212,16 @@ class Job:
                 unique=self.target_format != "jsonl",
                 set_aside=bad,
             ):
-                block = read
-                if bad is not None:
-                    block = self._without_bad(read, first_row, bad)
-                    bad.tell()
-                is_known = sink is not None or self.fields is not None
-                table, unknown = self._decoded(block, first_row, schema if is_known else None)
+                block, block_row = read, first_row
                 first_row += len(read.table)
+                if bad is not None:
+                    block = self._without_bad(read, block_row, bad)
+                    bad.tell()
+                    if not len(block.table):  # no row tells the columns of the output
+                        progress(status._replace(read=read.read))
+                        continue
+                is_known = sink is not None or self.fields is not None
+                table, unknown = self._decoded(block, block_row, schema if is_known else None)
                 with _about(self.source):
                     if sink is None:
                         # Without ``fields``, the first rows of JSONL give its other columns.
@@ -305,9 +308,9 @@ class _InOrder:
         self._rows.append((number, error))
 
     def tell(self) -> None:
-        for number, error in sorted(self._rows, key=itemgetter(0)):
+        rows, self._rows = self._rows, []
+        for number, error in sorted(rows, key=itemgetter(0)):
             self._set_aside(number, error)
-        self._rows.clear()
 
 
 def place_of(path: Path) -> Path:
@@ -340,7 +343,8 @@ def with_schema(jobs: Sequence[Job], progress: Callable[[int, int], object]) -> 
             for block in read_blocks(
                 job.source, "jsonl", job.decoder.column, unique=True, set_aside=ignore
             ):
-                schema = widened(job.source, block.lines or (), block.table, schema)
+                if len(block.table):
+                    schema = widened(job.source, block.lines or (), block.table, schema)
     return [replace(job, fields=schema) if job.makes_table else job for job in jobs]
 
 

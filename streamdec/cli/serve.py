@@ -22,7 +22,7 @@ from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
-from streamdec.server.names import check_hosts, check_origins
+from streamdec.server.names import HOST, check_hosts, check_origins
 from streamdec.stops.conditions import pairs_of
 from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -366,8 +366,10 @@ def _hosts(host: str, allowed: tuple[str, ...]) -> set[str] | None:
     """Return the names to accept in the Host header; None for all."""
     if not allowed and not _is_loopback(host):
         return None
-    own = f"[{host}]" if ":" in host else host
-    return {*LOOPBACK, *(each.lower() for each in (own, *allowed))}
+    address, *_zone = host.split("%")  # clients leave the zone out of the header
+    own = f"[{address}]" if ":" in address else host
+    names = {*LOOPBACK, *(each.lower() for each in (own, *allowed))}
+    return {name for name in names if HOST.fullmatch(name)}  # host may be empty, which is any
 
 
 def _name_of(tokenizer: str | None) -> str:

@@ -355,7 +355,7 @@ class _Response(Format):
 
     def __init__(self, *, logprobs: bool = False, **options: Unpack[ResponseOptions]) -> None:
         super().__init__(has_usage=True, **options)
-        self._has_logprobs = logprobs
+        self._has_logprobs = check_flag("logprobs", logprobs)
         self._texts: list[list[str]] = [[] for _ in self._samples]
         self._reasoning: list[list[str]] = [[] for _ in self._samples]
         self._placed: list[list[PlacedLogprob]] = [[] for _ in self._samples]

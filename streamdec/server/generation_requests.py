@@ -212,7 +212,7 @@ def _conditions(
             given, eos_token_ids=eos_token_ids, **gate, max_stop_length=limits.stop_characters
         )
     except (TypeError, ValueError) as error:
-        message = str(error).replace("max_stop_length", "the limit of the server")
+        message = str(error)
         word = re.match(r"\w+", message)
         param = word[0] if word and word[0] in (*_VLLM_KEYS, *OWN) else None
         raise RequestError(message, param=param) from None

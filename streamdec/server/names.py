@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
-ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+")
+ORIGIN = re.compile(rf"\*|null|[a-z][a-z0-9+.-]*://(?:{HOST.pattern})(?::[0-9]+)?")
 
 
 def check_hosts(names: Iterable[str]) -> None:
@@ -30,6 +30,6 @@ def check_origins(origins: Iterable[str]) -> None:
     for origin in origins:
         if ORIGIN.fullmatch(origin) is None:
             raise ValueError(
-                "an origin is a scheme and a host in lower case, without a path, such as "
+                "an origin is a scheme and a host in lower case, without * and a path, such as "
                 f"https://app.example.com or http://localhost:3000, not {origin!r:.80}"
             )

@@ -128,7 +128,7 @@ class StopConditions(_Fields):
     >>> StopConditions("#" * 1000, max_stop_length=256)
     Traceback (most recent call last):
         ...
-    ValueError: stop: 1000 code points or ids exceed max_stop_length (256)
+    ValueError: stop: 1000 code points or ids exceed the limit of 256
     """
 
     __slots__ = ()
@@ -201,7 +201,7 @@ class StopConditions(_Fields):
             ("max_total_length", most_together, ("all stops together", together)),
         ):
             if limit is not None and length > _count(bound, limit, least=0):
-                raise ValueError(f"{name}: {length} code points or ids exceed {bound} ({limit})")
+                raise ValueError(f"{name}: {length} code points or ids exceed the limit of {limit}")
 
     def _lengths(self) -> Iterator[tuple[str, int]]:
         """Yield the lengths of stops and of markers, each with the name of its argument."""

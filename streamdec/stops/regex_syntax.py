@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from streamdec.locks import Lock
+
 CATEGORIES = frozenset("dDsSwW")
 ANCHORS = {
     "A": "AT_BEGINNING_STRING",
@@ -35,6 +37,7 @@ SIMPLE = frozenset(("LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "GROUPREF", "FA
 WHITE_SPACE = " \t\n\r\v\f"
 AMBIGUOUS = re.compile(r"\[\[|--|&&|~~|\|\|")
 """What ``re`` may warn of: in a set it may mean something else in a later Python."""
+_FILTERING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,10 @@ def parse(source: str) -> Regex:
 def _compiled_quietly(source: str) -> re.Pattern[str]:
     """Compile ``source`` without the FutureWarning about a set such as ``[[a]``.
 
-    The warning would show a line of streamdec for a pattern that may be a client's.
+    The warning would show a line of streamdec for a pattern that may be a client's. The filters
+    of warnings belong to the process: of two threads at once, one would leave its filter behind.
     """
-    with warnings.catch_warnings():
+    with _FILTERING, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(source)
 

@@ -216,8 +216,6 @@ class OutputReader:
         self._num_decoded = 0
         """How many chunks with text and without ids were read before the first ids."""
         self._last_seen: Sequence[SupportsIndex] = ()
-        self.may_be_cumulative = not cumulative
-        """Whether outputs may be cumulative although ``cumulative`` was not given."""
         self.list_types: tuple[type, ...] = ()
         """The types of outputs that are known to be lists of new ids, so that ``parts`` need not be
         called."""
@@ -269,7 +267,7 @@ class OutputReader:
                 self._has_met = True
                 if self._is_cumulative:
                     ids = self._new_part(ids, at_end=reason is not None)
-                elif self.may_be_cumulative:
+                elif not self.growth.is_over:
                     self._watch(ids)
                 return ids, reason, stop
             self._engine_type = type(output)
@@ -319,7 +317,7 @@ class OutputReader:
             raise SourceError(self._complaint(output))
         if self._is_cumulative:
             return self._new_part(found, at_end=reason is not None), reason, stop
-        if self.may_be_cumulative:
+        if not self.growth.is_over:
             self._watch(found)
         if reason == "abort":
             found = found[: self._most_new(meant, get, len(found))]
@@ -360,7 +358,10 @@ class OutputReader:
         if get is None:
             if len(self._gets) > MAX_TYPES:
                 self._gets.clear()
-            get = self._gets[kind] = kind.get if isinstance(output, Mapping) else getattr
+            get = getattr
+            if isinstance(output, Mapping):
+                get = getattr(kind, "get", _get_by_method)
+            self._gets[kind] = get
         return get
 
     def _choose(self, index: int) -> bool:
@@ -429,10 +430,8 @@ class OutputReader:
     def _watch(self, ids: Sequence[SupportsIndex]) -> None:
         """Warn if outputs look cumulative, although ``cumulative`` was not given."""
         self.growth.note(ids)
-        if self.growth.is_over:
-            self.may_be_cumulative = False
-            if self._ids is None:
-                self.list_types = list, tuple
+        if self.growth.is_over and self._ids is None:
+            self.list_types = list, tuple
 
     def _new_part(self, ids: Sequence[SupportsIndex], *, at_end: bool) -> Sequence[SupportsIndex]:
         """Return the ids of a cumulative output that were not in the output before."""
@@ -465,6 +464,11 @@ def _kind_of(output: object) -> str:
 
 
 MISSING: Any = object()
+
+
+def _get_by_method(output: Any, name: str, default: Any) -> Any:
+    """Return a field of a mapping whose class has no ``get``: a proxy."""
+    return output.get(name, default)
 
 
 def _ids_in_output(value: Any) -> Sequence[SupportsIndex] | None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from streamdec import hooks
 from streamdec.encoding import Encoding, Special
-from streamdec.errors import EncodeError, StreamdecError
+from streamdec.errors import EncodeError
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.tokenizers._chat import ChatTokenizer
@@ -336,8 +336,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Decode each list of ids in ``batch`` as :meth:`decode` does.
 
         :func:`streamdec.bulk.decode_arrow` decodes columns of a dataset faster.
-        ``skip_special_tokens`` leaves special tokens out. Raises what :meth:`decode` raises; the
-        message names the row.
+        ``skip_special_tokens`` leaves special tokens out. Raises what :meth:`decode` raises; a
+        note on the error names the row.
 
         >>> from streamdec import MockTokenizer
         >>> MockTokenizer().decode_batch([[1, 2], [3]])
@@ -347,8 +347,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
         for row, ids in enumerate(batch):
             try:
                 texts.append(self.decode(ids, skip_special_tokens=skip_special_tokens))
-            except (StreamdecError, TypeError) as error:
-                error.args = (f"row {row}: {error}",)
+            except Exception as error:
+                error.add_note(f"in row {row} of the batch")
                 raise
         return texts
 

@@ -282,6 +282,10 @@ def test_much_text_is_a_large_string(monkeypatch: pytest.MonkeyPatch) -> None:
         (pa.array([[1.0]]), "list<item: double>; cast it to list<int64>"),
         (pa.array([[True]]), "list<item: bool>"),
         (pa.array([["1"]]), "list<item: string>; cast it to list<int64>"),
+        (
+            pa.array([["1"]], pa.large_list(pa.large_string())),
+            "large_list<item: large_string>; cast it to list<int64>",
+        ),
         (pa.array([[[1]]]), "list<item: list<item: int64>>"),
         (pa.array([{"a": 1}]), "struct<a: int64>"),
     ],

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ import pytest
 from streamdec import StopConditions
 from streamdec.bulk import BulkDecoder, decode_arrow, formats
 from streamdec.bulk.formats import FORMATS, Format, format_of, read_blocks
-from streamdec.bulk.job import Job, Status
-from streamdec.errors import SourceError, TokenIdError
+from streamdec.bulk.job import Job, Status, with_schema
+from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from tests.bulk.making import TOKENIZER, rows, small_blocks, written
 from tests.support.pages import ROOT
 
@@ -713,3 +714,53 @@ def test_the_suffix_decides_the_format() -> None:
     assert {name: format_of(Path(name)) for name in known} == known
     with pytest.raises(SourceError, match=r"a.csv: unknown suffix; expected .parquet,"):
         format_of(Path("a.csv"))
+
+
+@pytest.mark.parametrize("target", ["out.jsonl", "out.parquet"])
+@pytest.mark.parametrize(
+    "bad", ['{"token_ids": [-1], "a": 5}', "{" * 20, '{"token_ids": [99999999]}']
+)
+@pytest.mark.usefixtures("small")
+def test_blocks_of_bad_rows_are_set_aside_when_they_are_read(
+    tmp_path: Path, bad: str, target: str
+) -> None:
+    told: list[int] = []
+    seen: list[tuple[float, int]] = []
+    source = tmp_path / "in.jsonl"
+    source.write_text(f"{bad}\n" * 100 + '{"token_ids": [0], "a": 5}\n')
+    of_all = replace(
+        job(source, tmp_path / target, BulkDecoder(TOKENIZER, unknown_ids="error")),
+        set_aside=lambda number, _error: told.append(number),
+    )
+    of_all.run(progress=lambda status: seen.append((status.read, len(told))))
+    assert told == [*range(1, 101)]
+    assert [row["a"] for row in content(tmp_path / target, format_of(tmp_path / target))] == [5]
+    assert len(seen) > 3
+    assert all(count > 90 * part for part, count in seen)
+
+
+def test_tables_of_only_bad_rows_have_the_columns_of_ids_and_text(tmp_path: Path) -> None:
+    jobs = []
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text("{\n")
+        made = job(tmp_path / f"{name}.jsonl", tmp_path / f"{name}.parquet")
+        jobs.append(replace(made, set_aside=lambda _number, _error: None))
+    for each in with_schema(jobs, lambda _number, _count: None):
+        each.run()
+        assert parquet.read_schema(each.target).names == ["token_ids", "text"]
+
+
+def test_no_bad_row_is_set_aside_twice_if_that_is_interrupted(tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def set_aside(number: int, _error: StreamdecError) -> None:
+        told.append(number)
+        if number == 2:
+            raise KeyboardInterrupt
+
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"token_ids": [-1]}\n{\n{"token_ids": [-2]}\n')
+    interrupted = replace(job(source, tmp_path / "out.jsonl"), set_aside=set_aside)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run()
+    assert told == [1, 2]

@@ -191,7 +191,7 @@ def test_patterns_are_handed_on(patterns: str | list[str]) -> None:
 def test_the_end_of_sequence_and_the_limits_are_arguments(read: Reader) -> None:
     request = {"stop": "abcd"}
     assert read(request, eos_token_ids=[2, 3]) == StopConditions("abcd", eos_token_ids=[2, 3])
-    with pytest.raises(ValueError, match=r"4 code points or ids exceed max_stop_length \(3\)"):
+    with pytest.raises(ValueError, match="4 code points or ids exceed the limit of 3"):
         read(request, max_stop_length=3)
     with pytest.raises(TokenIdError, match="eos_token_ids is out of range: -1"):
         read(request, eos_token_ids=-1)

@@ -217,7 +217,7 @@ def test_serve_runs_without_a_model_and_an_engine(tmp_path: Path) -> None:
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--allow-origin", "app.example"], "'--allow-origin': an origin is a scheme and a host"),
-        (["--allow-origin", "https://app.example/"], "without a path"),
+        (["--allow-origin", "https://app.example/"], "without * and a path"),
         (["--allow-host", "https://app.example"], "'--allow-host': a host is a name"),
         (["--allow-host", "app.example:8080"], "without scheme, port and path"),
         (["--allow-host", "*.app.example"], "not '*.app.example'"),
@@ -270,6 +270,8 @@ def test_only_local_host_names_reach_a_local_server() -> None:
     assert _hosts("fd00::A", ("mine.example",)) == own | {"[fd00::a]", "mine.example"}
     assert _hosts("0.0.0.0", ()) is None
     assert _hosts("0.0.0.0", ("mine.example",)) == own | {"0.0.0.0", "mine.example"}
+    assert _hosts("fe80::1%eth0", ("mine.example",)) == own | {"[fe80::1]", "mine.example"}
+    assert _hosts("", ("mine.example",)) == own | {"mine.example"}  # all addresses
 
 
 def test_end_of_sequence_ids_are_read_from_the_models_files(tmp_path: Path) -> None:

@@ -409,7 +409,10 @@ def test_hosts_origins_and_templates_of_requests(tokenizer: Any) -> None:
         ({"hosts": ["Mine.example"]}, "not 'Mine.example'"),
         ({"hosts": ["mine.example:80"]}, "without scheme, port and path"),
         ({"allow_origins": ["mine.example"]}, "not 'mine.example'"),
-        ({"allow_origins": ["https://mine.example/"]}, "without a path"),
+        ({"allow_origins": ["https://mine.example/"]}, r"without \* and a path"),
+        ({"allow_origins": ["https://*.mine.example"]}, r"not 'https://\*.mine.example'"),
+        ({"allow_origins": ["https://münchen.example"]}, "not 'https://münchen.example'"),
+        ({"allow_origins": ["https://mine.example:x"]}, "not 'https://mine.example:x'"),
     ],
 )
 def test_hosts_and_origins_that_no_header_can_have(
@@ -424,6 +427,17 @@ def test_names_are_lists_and_not_one_string(tokenizer: Any) -> None:
         options: dict[str, Any] = {name: "localhost"}
         with pytest.raises(TypeError, match=f"{name} must be a list of names, not 'localhost'"):
             create_app(tokenizer, EchoEngine(), **options)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://[::1]:3000", "https://mine.example:8443", "chrome-extension://abc", "null"],
+)
+def test_each_form_of_an_origin_can_be_allowed(tokenizer: Any, origin: str) -> None:
+    asked = {"access-control-request-method": "POST", "origin": origin}
+    with another(tokenizer, allow_origins=[origin]) as (_, http, _front):
+        allowed = http.options(COMPLETIONS, headers=asked)
+        assert allowed.headers["access-control-allow-origin"] == origin
 
 
 @pytest.mark.parametrize("host", ["[::1]", "10.0.0.1", "my_host", "a-b.example"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -119,6 +121,20 @@ def test_a_set_that_re_warns_of_is_read_without_a_warning(source: str) -> None:
         assert len(shown) == 1
         assert warnings.filters == before
     assert_same(source)
+
+
+def test_threads_that_read_such_sets_leave_the_filters_of_warnings_as_they_were() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with warnings.catch_warnings(record=True) as shown, ThreadPoolExecutor(4) as pool:
+            warnings.simplefilter("always")
+            before = [*warnings.filters]
+            list(pool.map(parse, (f"[[a]{number}" for number in range(4000))))
+            assert warnings.filters == before
+            assert not shown
+    finally:
+        sys.setswitchinterval(interval)
 
 
 SOURCES = [

@@ -437,11 +437,11 @@ def test_json_is_checked_like_arguments() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"max_stop_length": 3}, "visible_stop: 4 code points or ids exceed max_stop_length (3)"),
-        ({"max_stop_length": 0}, "visible_stop: 4 code points or ids exceed max_stop_length (0)"),
+        ({"max_stop_length": 3}, "visible_stop: 4 code points or ids exceed the limit of 3"),
+        ({"max_stop_length": 0}, "visible_stop: 4 code points or ids exceed the limit of 0"),
         (
             {"max_total_length": 6},
-            "all stops together: 7 code points or ids exceed max_total_length (6)",
+            "all stops together: 7 code points or ids exceed the limit of 6",
         ),
     ],
 )
@@ -468,9 +468,9 @@ def test_bounds_count_all_kinds_and_name_the_longest(
 ) -> None:
     within = StopConditions(**conditions, max_stop_length=4, max_total_length=8)
     assert within == StopConditions(**conditions)
-    with pytest.raises(ValueError, match=f"^{longest}: .* exceed max_stop_length"):
+    with pytest.raises(ValueError, match=f"^{longest}: .* exceed the limit of"):
         StopConditions(**conditions, max_stop_length=too_short)
-    with pytest.raises(ValueError, match="exceed max_total_length"):
+    with pytest.raises(ValueError, match=r"^all stops together: .* exceed the limit of"):
         StopConditions(**conditions, max_total_length=3)
 
 

@@ -61,6 +61,20 @@ class Tensor:
         return int(self._value)
 
 
+class Proxy:
+    """Stands for another object, as those of wrapt do, with which tracing tools wrap outputs."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self._wrapped)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
 # --- plain ids ------------------------------------------------------------------------------------
 
 
@@ -227,6 +241,12 @@ def test_cumulative_outputs_are_read(engine: str) -> None:
     chunks = iter_chunks(CUMULATIVE[engine], TOKENIZER, cumulative=True)
     assert [*chunks] == EXPECTED
     assert chunks.engine_finish_reason == "stop"
+
+
+def test_proxies_of_dicts_are_read() -> None:
+    last = {"token_ids": [1, 2], "finish_reason": "stop", "stop_reason": 7}
+    outputs = [Proxy({"token_ids": [0]}), Proxy({"outputs": [Proxy(last)]})]
+    assert [*iter_chunks(outputs, TOKENIZER)] == EXPECTED
 
 
 @pytest.mark.parametrize("cumulative", [False, True])

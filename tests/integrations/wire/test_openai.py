@@ -262,6 +262,7 @@ def test_options_that_are_unknown_or_missing_are_named(
             {**HEAD, "prompt_tokens": 3, "return_token_ids": "x"},
             "return_token_ids must be True",
         ),
+        (openai.ChatResponse, {**HEAD, "prompt_tokens": 3, "logprobs": "false"}, "logprobs must"),
     ],
 )
 def test_options_of_another_type_are_rejected(

@@ -228,8 +228,8 @@ def test_the_default_limit_of_an_app(client: Any, engine: Engine) -> None:
     ("wrong", "told"),
     [
         ({"stop": 5}, "stop must be a string or a list of strings"),
-        ({"stop": ["x" * 257]}, "max_stop_length (256)"),
-        ({"stop": [f"{i:0200}" for i in range(30)]}, "max_total_length (4096)"),
+        ({"stop": ["x" * 257]}, "exceed the limit of 256"),
+        ({"stop": [f"{i:0200}" for i in range(30)]}, "exceed the limit of 4096"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),
         ({"messages": None}, "messages"),
