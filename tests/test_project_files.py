@@ -117,7 +117,9 @@ def test_the_guide_lists_the_sessions_of_nox() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ENGINES"
     )
     assert engines.keys() <= groups.keys()
-    assert all((ROOT / path).exists() for paths in engines.values() for path in paths)
+    folders = [Path(path) for paths in engines.values() for path in paths]
+    there = [path for path in folders if (ROOT / path.parts[0]).exists()]  # an sdist has no plugins
+    assert [path for path in there if not (ROOT / path).exists()] == []
     series = {name for name in groups if name.startswith("tokenizers-")}
     rows = CONTRIBUTING.rows("`nox -s`")
     told = {name for row in rows for name in re.findall(r"`([\w.-]+)`", row)}
