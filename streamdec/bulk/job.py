@@ -190,7 +190,7 @@ class Job:
         try:
             return self._write(part, progress, bad)
         finally:
-            bad.tell()
+            bad.pass_on()
 
     def _write(
         self, part: Path, progress: Callable[[Status], object], bad: _InOrder | None
@@ -216,8 +216,8 @@ class Job:
                 first_row += len(read.table)
                 if bad is not None:
                     block = self._without_bad(read, block_row, bad)
-                    bad.tell()
-                    if not len(block.table):  # no row tells the columns of the output
+                    bad.pass_on()
+                    if not len(block.table):  # the columns of the output are not known yet
                         progress(status._replace(read=read.read))
                         continue
                 is_known = sink is not None or self.fields is not None
@@ -298,7 +298,7 @@ class Job:
 
 
 class _InOrder:
-    """Passes on the bad rows of a block by number; they are found kind by kind."""
+    """Collects bad rows, which are found kind by kind, to pass them on in order."""
 
     def __init__(self, set_aside: SetAside) -> None:
         self._set_aside = set_aside
@@ -307,7 +307,8 @@ class _InOrder:
     def __call__(self, number: int, error: StreamdecError) -> None:
         self._rows.append((number, error))
 
-    def tell(self) -> None:
+    def pass_on(self) -> None:
+        """Pass on the rows that were collected, the first of the file first."""
         rows, self._rows = self._rows, []
         for number, error in sorted(rows, key=itemgetter(0)):
             self._set_aside(number, error)

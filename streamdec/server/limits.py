@@ -77,8 +77,8 @@ class ServerLimits:
     max_tokens: int = 4_096
     """Tokens of one answer."""
     default_max_tokens: int | None = None
-    """Tokens of an answer if a request sets no limit, at most ``max_tokens``, which is the value of
-    None."""
+    """Tokens of an answer if a request sets no limit: at most ``max_tokens``. None means
+    ``max_tokens``."""
     concurrent: int = 64
     """Streams that run at once."""
     waiting: int = 128

@@ -30,6 +30,6 @@ def check_origins(origins: Iterable[str]) -> None:
     for origin in origins:
         if ORIGIN.fullmatch(origin) is None:
             raise ValueError(
-                "an origin is a scheme and a host in lower case, without * and a path, such as "
+                "an origin is a scheme and a host in lower case, without * or a path, such as "
                 f"https://app.example.com or http://localhost:3000, not {origin!r:.80}"
             )

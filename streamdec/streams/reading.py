@@ -302,6 +302,6 @@ class BaseStream(Generic[M]):
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be copied or pickled, because it reads a source; pass "
-            "its snapshot() on, and make a new stream with "
-            "decoder=StopSequenceDecoder.restore(tokenizer, snapshot)"
+            "its snapshot() on, and make a new stream of the decoder that "
+            f"{type(decoder_behind(self.decoder)).__name__}.restore returns"
         )

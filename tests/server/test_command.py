@@ -217,7 +217,7 @@ def test_serve_runs_without_a_model_and_an_engine(tmp_path: Path) -> None:
         (["--limit-key-tokens", "9"], "--limit-key-* needs --api-key"),
         (["--api-key", "a key"], "without spaces"),
         (["--allow-origin", "app.example"], "'--allow-origin': an origin is a scheme and a host"),
-        (["--allow-origin", "https://app.example/"], "without * and a path"),
+        (["--allow-origin", "https://app.example/"], "without * or a path"),
         (["--allow-host", "https://app.example"], "'--allow-host': a host is a name"),
         (["--allow-host", "app.example:8080"], "without scheme, port and path"),
         (["--allow-host", "*.app.example"], "not '*.app.example'"),

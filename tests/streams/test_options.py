@@ -248,7 +248,7 @@ def test_a_source_of_text_says_what_is_expected(open_: Callable[..., Any], sourc
 @pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
     chunks = open_([0], TOKENIZER)
-    told = rf"a {type(chunks).__name__} cannot be copied or pickled, .* its snapshot\(\) on"
+    told = rf"a {type(chunks).__name__} cannot be copied .*StopSequenceDecoder\.restore returns"
     with pytest.raises(TypeError, match=told):
         move(chunks)
 
