@@ -1,0 +1,1 @@
+"""The core, without I/O: token ids in, text out."""

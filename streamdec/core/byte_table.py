@@ -1,0 +1,206 @@
+r"""The table of a tokenizer whose rules are known: its states and transitions.
+
+A token goes through three parts, each in its own module. Its rule defines which bytes it
+contributes (:mod:`streamdec.core.rules`), :mod:`streamdec.core.utf8` makes characters of them, and
+the :mod:`~streamdec.core.replacers` replace parts of the text. So a state has three parts: the
+state of the rule, the bytes of the unfinished character, and the text that each replacer holds.
+
+>>> from streamdec import MockTokenizer
+>>> from streamdec.core.shared_tables import table_for
+>>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9"])
+>>> table = table_for(tokenizer)
+>>> text, state = table.step(table.idle, 0)
+>>> text, state
+('caf', (None, b'\xc3', ()))
+>>> table.step(state, 1) == ("é", table.idle)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+from streamdec.core import utf8
+from streamdec.core.decode_options import Options
+from streamdec.core.replacers import Replacers
+from streamdec.core.rules.base import Element, TokenRule
+from streamdec.core.table import State, Table
+from streamdec.core.token_ids import UnknownTokenError
+
+
+class ByteTable(Table):
+    """A table over a TokenRule.
+
+    Args:
+        rule: what each token contributes.
+        options: the options of decoding.
+        replacers: the replacements of the finished text.
+    """
+
+    route = "bytes"
+
+    def __init__(self, rule: TokenRule, options: Options, replacers: Replacers) -> None:
+        self.rule: TokenRule = rule
+        self.replacers: Replacers = replacers
+        self.has_spans: bool = rule.has_spans and not replacers.rules
+        super().__init__(options, (rule.idle, b"", replacers.start))
+
+    # --- one token
+
+    def step(self, state: State, token_id: int) -> tuple[str, State]:
+        """Return the text that ``token_id`` gives in ``state``, and the state after it.
+
+        Raises UnknownTokenError for an unknown id.
+        """
+        return self._step(state, self.rule.element(token_id))
+
+    def step_unknown(self, state: State) -> tuple[str, State]:
+        """Return the same for an id that the tokenizer does not have."""
+        return self._step(state, self._unknown)
+
+    @property
+    def _unknown(self) -> Element:
+        return self.rule.replacement() if self.options.unknown_ids == "replace" else None
+
+    def element(self, token_id: int) -> Element:
+        """Return what ``token_id`` contributes; None for a skipped id.
+
+        An unknown id is skipped or replaced, as the options say.
+        """
+        try:
+            return self.rule.element(token_id)
+        except UnknownTokenError:
+            return self._unknown
+
+    def _step(self, state: State, element: Element) -> tuple[str, State]:
+        if element is None:  # a skipped token
+            return "", state
+        rule_state, pending, tails = state
+        data, after = self.rule.advance(rule_state, element)
+        if not data and self.rule.is_bounded(after) and after == rule_state:
+            return "", state
+        text, pending = utf8.decode(pending + data, self.rule.errors)
+        if tails:
+            text, tails = self.replacers.step(tails, text)
+        return text, (after, pending, tails)
+
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``."""
+        try:
+            self.rule.element(token_id)
+        except UnknownTokenError:
+            return False
+        return True
+
+    def is_bounded(self, state: State) -> bool:
+        """Whether a row is kept for ``state``.
+
+        There are too many open runs. A run is also a deep chain of tuples: hashing or comparing it
+        would recurse as deep.
+        """
+        return self.rule.is_bounded(state[0])
+
+    # --- the end of the text, and its beginning
+
+    def flush(self, state: State) -> str:
+        """Return the text that the end of a stream in ``state`` outputs."""
+        rule_state, pending, tails = state
+        return self.replacers.flush(tails, self._final(pending + self.rule.flush(rule_state)))
+
+    def release(self, state: State) -> tuple[str, State]:
+        """Return the text of what is held, and the state in which the stream continues."""
+        rule_state, pending, tails = state
+        data, rule_state = self.rule.release(rule_state)
+        text = self.replacers.flush(tails, self._final(pending + data))
+        return text, (rule_state, b"", self.replacers.start)
+
+    def _final(self, data: bytes) -> str:
+        text, rest = utf8.decode(data, self.rule.errors)
+        return text + utf8.flush(rest, self.rule.errors)
+
+    def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
+        """Return the state after a prompt, and read only the necessary end of it."""
+        show_unknown = self.options.unknown_ids == "replace"
+        rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=show_unknown)
+        tails = self.replacers.start
+        if tails:
+            tails = self._prime_tails(prompt_token_ids, show_unknown)
+        return rule_state, pending, tails
+
+    def _prime_tails(
+        self, token_ids: Sequence[SupportsIndex], show_unknown: bool
+    ) -> tuple[str, ...]:
+        size = 8
+        while True:
+            start = max(len(token_ids) - size, 0)
+            text, is_settled = self._text(token_ids, start, show_unknown)
+            if is_settled:
+                return self.replacers.start  # the text before the run is decided, too
+            if start == 0:
+                return self.replacers.step(self.replacers.start, text)[1]
+            tails = self.replacers.resynchronise(text)
+            if tails is not None:
+                return tails
+            size *= 4
+
+    def _text(
+        self, token_ids: Sequence[SupportsIndex], start: int, show_unknown: bool
+    ) -> tuple[str, bool]:
+        """Return the text of the tokens from ``start`` on, before any replacement.
+
+        Also return whether they end in an open run with complete characters: the prompt has decided
+        those, and the text leaves them out.
+        """
+        rule = self.rule
+        state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
+        for element in rule.contributions(token_ids[start:], show_unknown):
+            more, state = rule.advance(state, element)
+            data += more
+        return utf8.decode(data, rule.errors)[0], bool(rule.settle(state)[0])
+
+    # --- what may be asked of a state
+
+    def holds(self, state: State) -> bool:
+        """Whether anything is held in ``state``."""
+        rule_state, pending, tails = state
+        return bool(pending) or any(tails) or self.rule.withholds(rule_state)
+
+    def waits(self, state: State) -> bool:
+        """Whether earlier tokens may still give text in ``state``, held or not."""
+        return self.holds(state) or self.rule.waiting(state[0]) > 0
+
+    def held(self, state: State) -> bytes:
+        """Return the bytes that are held in ``state``."""
+        rule_state, pending, tails = state
+        held: bytes = "".join(reversed(tails)).encode() + pending + self.rule.held(rule_state)
+        return held
+
+    # --- JSON
+
+    def dump(self, state: State) -> Any:
+        """Return ``state`` as JSON: the rule's state, the unfinished bytes as hex, the tails."""
+        if self.is_bounded(state) and state == self.idle:
+            return None
+        rule_state, pending, tails = state
+        return [_lists(self.rule.dump(rule_state)), pending.hex(), *tails]
+
+    def load(self, data: Any) -> State:
+        """Return the state that ``dump`` gave ``data`` for.
+
+        Raises ValueError, TypeError or KeyError if no state of this table has that form.
+        """
+        if data is None:
+            return self.idle
+        rule_data, digits, *texts = data
+        rule_state, pending, tails = self.rule.load(rule_data), bytes.fromhex(digits), tuple(texts)
+        if utf8.decode(pending, self.rule.errors) != ("", pending):
+            raise ValueError(f"expected the bytes of an unfinished character, not {pending!r:.40}")
+        if not self.replacers.is_tails(tails):
+            raise ValueError("expected beginnings of the replaced patterns")
+        return rule_state, pending, tails
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as lists, as they are after a way through JSON."""
+    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,358 @@
+"""StopConditions: when a stream ends, as data.
+
+StopConditions are checked once, when they are made. They are immutable, hashable and picklable, and
+convert to JSON and back, so they can be the key of a cache and part of a snapshot.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Never, Self, SupportsIndex, TypeGuard
+
+from streamdec.core.decode_options import Options
+from streamdec.core.patterns.compile import read_patterns
+from streamdec.core.token_ids import check_token_id, is_bool
+from streamdec.errors import TokenIdError
+from streamdec.mistakes import check_flag, unknown_option
+
+__all__ = ["StopConditions"]
+
+Texts = str | Iterable[str] | None
+Ids = SupportsIndex | Iterable[SupportsIndex] | None
+Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Fields:
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    visible_stop: tuple[str, ...] = ()
+    visible_stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    max_tokens: int | None = None
+    ignore_eos: bool = False
+    eos_token_ids: tuple[int, ...] = ()
+    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    starts_inside: bool | None = None
+    stop_regex: tuple[str, ...] = ()
+    max_match_length: int | None = None
+
+
+class StopConditions(_Fields):
+    r"""Define when a stream ends. Most names are those of vLLM.
+
+    The arguments are checked when the object is made. It is immutable, hashable and comparable, and
+    any number of streams can share it. Where a list is expected, one string or id stands for a list
+    of one, and None for an empty list. Duplicates are removed. The attributes have the names of
+    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between`` keep the order of the caller: if two patterns
+    match up to the same code point with the same length, the first wins.
+
+    Args:
+        stop: stop strings. Their text is not output (*hidden*).
+        stop_token_ids: ids that end the stream; their own text is not output.
+        visible_stop: stop strings whose text is output. One that is also in ``stop`` is hidden.
+        visible_stop_token_ids: ids that end the stream, and whose text is output. One that is also
+            in ``stop_token_ids`` is hidden.
+        include_stop_str_in_output: show every stop: strings, patterns, ids, end-of-sequence.
+        min_tokens: a stop of any kind, end-of-sequence included, is ordinary text if one of the
+            first ``min_tokens`` generated tokens completes it.
+        max_tokens: the most tokens that are generated, skipped and unknown ones included. The step
+            of the last one ends the stream, with ``finish_reason="length"``, or ``"stop"`` if that
+            token completes a stop. None: no limit.
+        ignore_eos: ``eos_token_ids`` do not end the stream.
+        eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
+            named as a stop as well is treated and reported as such.
+        ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
+            such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
+            marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
+            A stream begins inside a section if the last marker of its prompt is an opening one.
+        starts_inside: whether streams begin inside the first section, for any prompt. Only with
+            ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts
+            that are always encoded as one token, are searched among the ids of the prompt; for
+            other texts the prompt is decoded.
+        stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). A pattern is complete at
+            the first code point where a match can end, so ``\d+`` at the first digit: greedy and
+            lazy are the same. If several matches end there, the longest is the stop.
+            ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
+            or where a section ends; look-behinds and ``\b`` see the generated text
+            before. Hidden, and withheld as stop strings are. All patterns together have at most
+            1,000 parts, repetitions counted, and 8,192 code points.
+        max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
+            found, so a pattern withholds at most this many code points, less one. Required if a
+            pattern can match text of any length, such as ``a+``.
+        others: not accepted. The TypeError says what to write instead.
+
+    Raises:
+        ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
+            ``min_tokens`` is negative; ``max_tokens`` is below 1 or below ``min_tokens``;
+            ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
+            ``ignore_stops_between``; markers that exclude each other.
+            Also if a pattern is invalid, can match the empty string, or depends on the text after
+            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat;
+            or if it refers to a group, as ``\1`` does.
+        TokenIdError: an id is not an integer from 0 to 2**32 - 1.
+        TypeError: another argument has a wrong type.
+
+    :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
+    ``dataclasses.replace`` adds what requests cannot say.
+
+    >>> from streamdec import StopConditions
+    >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
+    {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        stop: Texts = (),
+        stop_token_ids: Ids = (),
+        *,
+        visible_stop: Texts = (),
+        visible_stop_token_ids: Ids = (),
+        include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
+        max_tokens: int | None = None,
+        ignore_eos: bool = False,
+        eos_token_ids: Ids = (),
+        ignore_stops_between: Sections = (),
+        starts_inside: bool | None = None,
+        stop_regex: Texts = (),
+        max_match_length: int | None = None,
+        **others: Never,
+    ) -> None:
+        if others:
+            to_decoder = (*Options._fields, "prompt_token_ids", "spans", "sections")
+            elsewhere = dict.fromkeys(to_decoder, "pass {} to the decoder or the stream")
+            raise unknown_option(type(self).__name__, next(iter(others)), OPTIONS, elsewhere)
+        given = (
+            *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
+            *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
+            *(ignore_stops_between, starts_inside, stop_regex, max_match_length),
+        )
+        for (put, name, default, read), value in zip(_READERS, given, strict=True):
+            put(self, value if value is default else read(name, value))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
+            )
+        if self.starts_inside is not None and not self.ignore_stops_between:
+            raise ValueError("starts_inside needs ignore_stops_between (or, in a stream, sections)")
+        if self.max_match_length is not None and not self.stop_regex:
+            raise ValueError("max_match_length needs stop_regex")
+        if self.stop_regex:
+            read_patterns(self.stop_regex, self.max_match_length)  # raises ValueError
+
+    @property
+    def markers(self) -> tuple[str | int, ...]:
+        """The markers of ``ignore_stops_between``."""
+        return tuple(marker for pair in self.ignore_stops_between for marker in pair)
+
+    # --- JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a new dict of JSON values, of all fields that are not the default."""
+        return {
+            each.name: _plain(value)
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the conditions that a dict from ``to_json`` describes.
+
+        Raises what the constructor raises, ValueError for an unknown key, and TypeError if ``data``
+        is not a mapping.
+
+        >>> from streamdec import StopConditions
+        >>> conditions = StopConditions("User:", eos_token_ids=2)
+        >>> StopConditions.from_json(conditions.to_json()) == conditions
+        True
+        """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
+        unknown = sorted(map(str, data.keys() - {each.name for each in fields(cls)}))
+        if unknown:
+            known = ", ".join(each.name for each in fields(cls))
+            raise ValueError(f"unknown stop conditions: {', '.join(unknown)}; expected {known}")
+        return cls(**data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+    def __repr__(self) -> str:
+        changed = (f"{each}={getattr(self, each)!r}" for each in self.to_json())
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    """Return the texts without duplicates, sorted."""
+    return tuple(sorted(_in_order(name, given)))
+
+
+def _in_order(name: str, given: Any) -> tuple[str, ...]:
+    """Each once, in the caller's order: the first of equal matches wins."""
+    texts = _listed(given)
+    if not _are_ascii(texts):
+        for text in texts:
+            _check_text(name, text)
+    if {*map(type, texts)} != {str}:
+        # Plain strings: those of NumPy and other subclasses may compare in their own way.
+        texts = [str.__str__(text) for text in texts]
+    return tuple(dict.fromkeys(texts))
+
+
+def _are_ascii(texts: list[Any]) -> bool:
+    """Whether all ``texts`` are non-empty ASCII strings, which is the usual case."""
+    try:
+        return "".join(texts).isascii() and all(texts)
+    except TypeError:  # not only strings
+        return False
+
+
+def _check_text(name: str, text: object, *, what: str = "stop") -> None:
+    if not isinstance(text, str):
+        told = f"{name} must be a string or a list of strings, not {text!r:.60}"
+        raise TypeError(told + _hint(name, text))
+    if not text:
+        raise ValueError(f"{name}: an empty {what} would match everywhere; leave it out")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{name}: {text!r:.60} has a lone surrogate, half of a character: write the whole "
+                "character"
+            ) from None
+
+
+def _hint(name: str, given: object) -> str:
+    """Return the end of a message: what to write instead of ``given``."""
+    if isinstance(given, (bytes, bytearray)):
+        return "; decode bytes first, such as b'x'.decode()"
+    if isinstance(given, re.Pattern):
+        return "; pass its pattern as stop_regex, with its flags in it, such as (?i)"
+    if hasattr(given, "__index__") and name in ("stop", "visible_stop"):
+        return f"; pass token ids as {name}_token_ids"
+    return ""
+
+
+def _ids(name: str, given: Ids) -> tuple[int, ...]:
+    tolist = getattr(given, "tolist", None)
+    ids = _listed(given if tolist is None else tolist())
+    try:
+        return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
+    except TokenIdError as error:
+        if not isinstance(error.token_id, str):
+            raise
+        stops = name.removesuffix("_token_ids").replace("eos", "stop")
+        told = f"{error}. Pass texts as {stops}, such as {stops}=['a', 'b']"
+        raise TokenIdError(told, error.token_id, None) from None
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return ``given`` as a list: one value as a list of one, None as an empty list."""
+    if given is None:
+        return []
+    if isinstance(given, (list, tuple)) or _is_list(given):
+        return [*given]
+    return [given]
+
+
+def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
+    """Whether ``given`` is a list of values.
+
+    A text is one value, and a mapping is a mistake.
+    """
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+
+
+def _count(name: str, value: Any, *, least: int) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be an integer, not {value}")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or is_bool(value):
+        raise TypeError(f"{name} must be an integer, not {value!r:.40}")
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}, not {count}")
+    return count
+
+
+def _text_or_id(name: str, value: Any) -> str | int:
+    if isinstance(value, str):
+        _check_text(name, value, what="marker")
+        return str.__str__(value)
+    if value is None or isinstance(value, (bytes, float, list, tuple, Mapping)):
+        raise TypeError(f"{name}: a marker must be a text or a token id, got {value!r:.60}")
+    return check_token_id(value, what=name)
+
+
+def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
+    """Return the pairs of markers in ``given``, each once, in the caller's order.
+
+    Raises TypeError or ValueError, which begin with ``name``.
+    """
+    pairs = _listed(given)
+    if pairs and not _is_list(pairs[0]):
+        pairs = [pairs]  # one pair
+    sections: dict[str | int, str | int] = {}
+    for pair in pairs:
+        if not _is_list(pair) or len(markers := [*pair]) != 2:
+            raise TypeError(
+                f"{name}: expected pairs of an opening and a closing marker, such as "
+                f"('<think>', '</think>'), got {given!r:.80}"
+            )
+        opening, closing = (_text_or_id(name, marker) for marker in markers)
+        if opening == closing:
+            raise ValueError(
+                f"{name}: the opening and the closing marker are both {opening!r:.60}; they must "
+                "be different"
+            )
+        if sections.setdefault(opening, closing) != closing:
+            raise ValueError(
+                f"{name}: {opening!r:.60} opens two sections; it can have only one closing marker"
+            )
+    return tuple(sections.items())
+
+
+_READ: dict[str, Callable[[str, Any], Any]] = {
+    "stop": _texts,
+    "stop_token_ids": _ids,
+    "visible_stop": _texts,
+    "visible_stop_token_ids": _ids,
+    "include_stop_str_in_output": check_flag,
+    "min_tokens": partial(_count, least=0),
+    "max_tokens": partial(_count, least=1),
+    "ignore_eos": check_flag,
+    "eos_token_ids": _ids,
+    "ignore_stops_between": pairs_of,
+    "starts_inside": check_flag,
+    "stop_regex": _in_order,
+    "max_match_length": partial(_count, least=1),
+}
+OPTIONS = tuple(_READ)
+"""The arguments of StopConditions."""
+
+_READERS = [
+    (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
+    for each in fields(_Fields)
+]
+"""For each field: the setter of its slot, its name, its default, and the function that checks any
+other value. Setting a frozen field through its slot takes half the time of
+``object.__setattr__``."""
+
+NO_CONDITIONS = StopConditions()
+"""Nothing ends the stream."""

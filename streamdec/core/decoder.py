@@ -1,0 +1,1030 @@
+r"""The decoder under DecodeStream and StopSequenceDecoder.
+
+A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
+jailed), one count, and the ids *since* its last clean point. It keeps nothing else about the past:
+:mod:`streamdec.core.replay` finds it when it is asked for.
+
+**The hot path.** ``step`` looks the id up in the row, adds its tally to the count, and compares its
+mask with the ``alert``. If they have no bit in common, the chunk is the result. This is the case
+for most tokens. All others go to ``_take``: it looks up what the text does to the stops, moves to
+the next row, and notes the id if the stream is not clean. What is rare goes to ``_examine``: ids
+that are stops or markers, unknown ids, the first ``min_tokens`` tokens, spans, errors.
+
+**The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
+itself. The first token that leaves something behind sets it to the stream before that token. After
+MOST_SINCE entries it moves up to the first token that still matters. While text may come whose
+tokens matter (:mod:`streamdec.core.reading`), the stream is *careful*: it reads all code points
+since the clean point again at each token.
+
+**Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
+last text began with that token.
+
+What is ugly and stays: ``step`` and ``_take`` pass four values of a token to each other instead of
+one object, and ``feed`` repeats the lines of ``step``. Each call and each object costs as much
+as the rest of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Never, Self, SupportsIndex
+
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    TokenSpan,
+    chunk_of,
+    joined,
+    of_parts,
+)
+from streamdec.core import snapshots
+from streamdec.core.conditions import StopConditions
+from streamdec.core.counting import (
+    MOST_COUNTED,
+    TOKEN,
+    code_points_in,
+    count_of,
+    size_of,
+    sizes_in,
+    tokens_in,
+)
+from streamdec.core.decode_options import Options, Route
+from streamdec.core.definitions import definition_of
+from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
+from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN
+from streamdec.core.mistakes import check_restoring
+from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
+from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
+from streamdec.core.sections import Seen
+from streamdec.core.shared_tables import table_for
+from streamdec.core.silence import folded, is_released, split
+from streamdec.core.spans import SpanLog, spans_of
+from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
+from streamdec.core.stop_sets import stop_set_for
+from streamdec.core.table import Row, Table, Transition
+from streamdec.core.token_ids import as_prompt, as_sequence, check_token_id
+from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+from streamdec.errors import FinishedError, StreamdecError
+from streamdec.mistakes import check_flag
+from streamdec.protocols import Decoder
+
+MOST_SINCE: Final = 16
+"""Entries of ``since`` at which a stream first tries to move its clean point."""
+MOST_ENTRIES: Final = 1_024
+"""The most entries of ``since`` in a snapshot, besides four for each letter of the longest stop."""
+ALERT: Final = -1
+"""The alert for which no token is plain."""
+
+
+class _EndedRow(Row):
+    """The row of a stream that has ended: each id is examined."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        dict.__init__(self)
+
+    def __missing__(self, token_id: int) -> Transition:
+        return NOTHING, MOVES | UNKNOWN, 0, self
+
+
+ENDED: Final = _EndedRow()
+
+
+class Step(NamedTuple):
+    """What a token does to the text."""
+
+    chunk: Chunk
+    mask: int
+    count: int  # type: ignore[assignment]
+    """The count of the stream after it."""
+    row: Row
+
+
+def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
+    """Return the method ``step``, which returns texts or chunks. Its source is written once."""
+
+    def step(self: TokenDecoder, token_id: SupportsIndex) -> Any:  # noqa: D417
+        r"""Take ``token_id``, and return the text that it completes.
+
+        A DecodeStream returns a str, a StopSequenceDecoder a Chunk; both may be without text. A chunk
+        may be shared with other streams; it is immutable. A chunk with a ``finish_reason`` is the
+        last one: stop the engine, and do not call ``flush``.
+
+        Args:
+            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
+
+        Raises:
+            TokenIdError: ``token_id`` is not such an integer, or the tokenizer has no such id, under
+                ``unknown_ids="error"``.
+            FinishedError: the stream has ended.
+            RewriteError: ``decode`` changed text that was already output, on the windowed route.
+
+        After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder, TokenIdError
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream, decoder = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer)
+        >>> stream.step(0), decoder.step(0)
+        ('caf', Chunk(text='caf'))
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
+        """
+        if type(token_id) is not int:
+            token_id = self._checked(token_id)
+        chunk, mask, tally, row = self._row[token_id]
+        count = self._count + tally
+        if mask & self._alert or count >= 0:
+            chunk = self._take(token_id, chunk, mask, count, row)
+        else:
+            self._count = count
+        return chunk.text if returns_text else chunk
+
+    out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    step.__qualname__ = "step"
+    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
+    return step
+
+
+def note_taken(error: Any, chunks: Sequence[Chunk]) -> None:
+    """Note on ``error`` the chunks of the ids that a call took before it."""
+    error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+
+
+class TokenDecoder:
+    """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
+
+    __slots__ = (
+        *("__weakref__", "_alert", "_clean", "_count", "_end", "_ids", "_is_careful", "_is_rare"),
+        *("_limit", "_match", "_most", "_moved", "_num_prompt_tokens", "_output", "_prefix"),
+        *("_read", "_row", "_since", "_spans", "_start", "_state", "_stops", "_table"),
+        *("_unknown_tokens", "tokenizer"),
+    )
+
+    _kind: ClassVar[str]
+    """Its name in a snapshot."""
+
+    _clean: tuple[Row, StopState, int, int, int]
+    """The clean point (CleanPoint), unless the stream is clean and not careful."""
+    _is_careful: bool
+    """Whether text may come whose tokens matter."""
+    _is_rare: bool
+    """Whether all but plain tokens are examined: careful, with spans, or before ``min_tokens``."""
+    _match: StopMatch | Ending | None
+    """The match; or the ending from which it is found when it is asked for."""
+    _most: int
+    """Entries of ``_since`` at which the clean point is to move."""
+    _moved: int
+    """The count at which ``_prefix`` and ``_read`` were noted. They are counts, too."""
+    _output: int
+    """Of an ended stream: the code points that were output."""
+    _since: Any
+    """The entries since the clean point: a list, or () while the stream is clean."""
+
+    # --- beginning
+
+    def _begin(
+        self,
+        tokenizer: Decoder,
+        options: Options,
+        conditions: StopConditions,
+        prompt_token_ids: Iterable[SupportsIndex],
+        *,
+        spans: bool,
+        definition: Definition = NO_DEFINITION,
+        starts_inside: bool | None = None,
+    ) -> None:
+        """Begin a stream after a prompt."""
+        check_flag("spans", spans)
+        prompt = as_prompt(prompt_token_ids)
+        table = table_for(tokenizer, options)
+        self.tokenizer: Decoder = tokenizer
+        """The tokenizer of the stream."""
+        self._table: Table = table
+        self._stops: StopSet = stop_set_for(tokenizer, table, conditions, definition)
+        self._num_prompt_tokens = len(prompt)
+        state = self._stops.first
+        if prompt or definition.names:
+            state = self._stops.begin(tokenizer, prompt, starts_inside)
+        self._begin_at(table.row(table.prime(prompt)), state, spans=spans)
+
+    def _begin_at(self, row: Row, state: StopState, *, spans: bool) -> None:
+        """Begin in these states, which a prompt led to."""
+        if spans and not self._table.has_spans:
+            raise ValueError(
+                "spans=True needs text whose bytes can be told apart by token: the bytes route, "
+                "without clean-up or replacements of the finished text"
+            )
+        self._spans = SpanLog() if spans else None
+        self._ids = self._stops.ids
+        self._limit = self._stops.conditions.max_tokens or MOST_COUNTED
+        shield = NEVER
+        if row.waits:  # what the prompt decided is in no stop; an unfinished character may be
+            shield = -2 if replay(self._table, row.state, (), 0).held == -1 else -1
+        self._start = CleanPoint(row, state, -self._limit * TOKEN, shield)
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the state after the prompt; at any time, also after the end.
+
+        Spans that were not taken are dropped.
+        """
+        row, state, count, shield, _ = self._clean = self._start
+        self._row, self._state, self._count = row, state, count
+        self._since, self._most = (), MOST_SINCE
+        self._is_careful = False
+        if row.waits:
+            self._is_careful = replay(self._table, row.state, (), 0).waits <= shield
+        if self._spans is not None:
+            self._spans, self._is_careful = SpanLog(), row.waits
+        self._end: Chunk | None = None
+        self._match = None
+        self._unknown_tokens = self._output = 0
+        before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        self._prefix, self._read, self._moved = count - before * TOKEN, count, count
+        self._set_alert(is_silent=False)
+
+    def _set_alert(self, *, is_silent: bool) -> None:
+        """Set what the next token is compared with."""
+        is_watched = self._is_careful or self._spans is not None
+        self._is_rare = is_watched or self.num_tokens < self._stops.conditions.min_tokens
+        # After tokens without text, the next one with text must note the offsets.
+        self._alert = ALERT if is_watched or is_silent else self._state.alert
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens taken, including skipped and unknown ones and the last."""
+        return tokens_in(self._count) + self._limit
+
+    # --- one token
+
+    if TYPE_CHECKING:
+
+        def _step(self, token_id: SupportsIndex) -> Chunk:
+            """Take ``token_id``, and return what may be output."""
+
+    else:
+        _step = step_function(returns_text=False)
+
+    def _feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        """Take ``token_ids`` up to the end of the stream, and return one chunk."""
+        ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+        chunks: list[Chunk] = []
+        try:
+            for token_id in ids:
+                if type(token_id) is not int:
+                    token_id = self._checked(token_id)
+                chunk, mask, tally, row = self._row[token_id]  # as in step_function
+                count = self._count + tally
+                if mask & self._alert or count >= 0:
+                    chunk = self._take(token_id, chunk, mask, count, row)
+                    chunks.append(chunk)
+                    if chunk.finish_reason is not None:
+                        break
+                else:
+                    self._count = count
+                    chunks.append(chunk)
+        except Exception as error:
+            note_taken(error, chunks)
+            raise
+        if len(chunks) == len(ids) == 1:
+            return chunks[0]  # shared, where a joined chunk would be a new one
+        whole = self._joined(chunks)
+        left = len(ids) - len(chunks)
+        return replace(whole, unread_tokens=left) if left else whole
+
+    def _joined(self, chunks: list[Chunk]) -> Chunk:
+        """Return one chunk of consecutive ``chunks``."""
+        if self._stops.labeller is not None or (chunks and chunks[-1].finish_reason is not None):
+            return joined(*chunks) if chunks else NOTHING
+        text = "".join([chunk.text for chunk in chunks])
+        return chunk_of(text) if text else NOTHING
+
+    def _checked(self, token_id: SupportsIndex) -> int:
+        self._check_running()
+        return check_token_id(token_id, self.num_tokens)
+
+    def _check_running(self) -> None:
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
+
+    def _take(self, token_id: int, chunk: Chunk, mask: int, count: int, row: Row) -> Chunk:
+        """Take a token that is not plain, or whose text may matter to a stop.
+
+        ``count`` is the count after it.
+        """
+        if mask >= NAMED or self._is_rare or count >= 0 or token_id in self._ids:
+            return self._examine(token_id, Step(chunk, mask, count, row))
+        state, text = self._state, chunk.text
+        if text and mask & state.alert & LETTERS:
+            effect = state[text]
+            if effect is not None:
+                out, after, _ = effect
+                if after is None:
+                    return self._stopped(token_id, effect)
+                chunk, state = out or chunk, after
+        self._move(token_id, text, count, row, state)
+        return chunk
+
+    def _move(self, token_id: int, text: str, count: int, row: Row, state: StopState) -> None:
+        """Move on by one token, which gave ``text``."""
+        before, since = self._count, self._since
+        if state.is_settled and not row.holds and (text or not row.waits):
+            self._since = since = ()
+        elif not since:
+            self._clean = self._row, self._state, before, NEVER, NEVER
+            self._since = since = [token_id]
+            self._most = MOST_SINCE
+        elif text:
+            since.append(token_id)
+        else:
+            self._since = since = self._silenced(token_id, row)
+        if self._moved != before:  # the token before had all text out
+            self._prefix, self._read = before - TOKEN, before
+        if text and not row.holds:
+            self._prefix, self._read = self._read, count
+        self._moved = count
+        self._row, self._state, self._count = row, state, count
+        self._alert = state.alert if text else ALERT
+        if len(since) > self._most:
+            self._move_up()
+
+    def _silenced(self, token_id: int, row: Row) -> Since:
+        """Return the entries since the clean point, and a token without text."""
+        since = self._since
+        if row is not self._row or token_id in self._stops.marker_ids:
+            return [*since, token_id]
+        last = since[-1] if since else RELEASE
+        return [*since, -1] if last is RELEASE or last >= 0 else [*since[:-1], last - 1]
+
+    def _examine(self, token_id: int, step: Step) -> Chunk:
+        """Take any token: all cases, and all errors."""
+        self._check_running()
+        text, row = step.chunk.text, step.row
+        stops, state, index = self._stops, self._state, self.num_tokens
+        is_early = index < stops.conditions.min_tokens
+        if token_id in self._ids and not is_early:
+            named = stops.named(state.seen, token_id)
+            if named is not None:
+                return self._stopped_by_id(token_id, *named)
+        if step.mask & UNKNOWN:
+            check_token_id(token_id, index)
+            if self._table.options.unknown_ids == "error":
+                raise unknown_id(token_id, index)
+        is_careful = self._is_careful
+        if not is_careful and token_id in stops.marker_ids:
+            is_careful = bool(text or self._row.waits or row.waits or state.jailed)
+            state = state if is_careful else stops.turned(state, token_id)
+        if self._spans is not None and not is_careful:
+            is_careful = bool(self._row.waits or row.waits or step.mask & state.alert & LETTERS)
+        if is_careful:
+            return self._take_carefully(token_id, step)
+        out = step.chunk
+        if text and step.mask & state.alert & LETTERS:
+            effect = state[text]
+            if is_early and effect is not None and effect.hit is not None:
+                effect = stops.read(state, text, ignore=True)
+            if effect is not None:
+                if effect.after is None:
+                    return self._stopped(token_id, effect)
+                out, state = effect.chunk or out, effect.after
+        saved = self._saved() if step.count >= 0 else ()
+        if self._spans is not None:
+            self._spans.note_whole(index, self._count, step.count)
+        self._move(token_id, text, step.count, row, state)
+        return self._moved_on(token_id, step, out, saved)
+
+    def _moved_on(
+        self, token_id: int, step: Step, out: Chunk, saved: Sequence[tuple[str, Any]]
+    ) -> Chunk:
+        """Return ``out``, or the last chunk if that was the last token that may come."""
+        if step.mask & UNKNOWN:
+            self._unknown_tokens += 1
+            warn_once(self.tokenizer, token_id)
+        self._set_alert(is_silent=not step.chunk.text)
+        if step.count < 0:
+            return out
+        try:
+            return self._finish_unfollowed("length", before=out)
+        except Exception:
+            # ``decode`` may change text that was already output. Undo the token.
+            for name, value in saved:
+                setattr(self, name, value)
+            raise
+
+    def _saved(self) -> list[tuple[str, Any]]:
+        """The fields of the stream, with their values."""
+        saved = [(name, getattr(self, name)) for name in FIELDS]
+        return [*saved, ("_since", self._since and [*self._since]), ("_spans", self._span_copy)]
+
+    @property
+    def _span_copy(self) -> SpanLog | None:
+        return None if self._spans is None else self._spans.copy()
+
+    # --- the clean point
+
+    @property
+    def _clean_point(self) -> CleanPoint:
+        if self._since or self._is_careful:
+            return CleanPoint(*self._clean)
+        return CleanPoint(self._row, self._state, self._count)
+
+    def _base(self, clean: CleanPoint) -> int:
+        """How many tokens came before ``clean``."""
+        return tokens_in(clean.count) + self._limit
+
+    def _review(
+        self, clean: CleanPoint, since: Since, decided_by: int | None = None
+    ) -> tuple[Replay, Reading]:
+        """Read all code points since ``clean`` again."""
+        base = self._base(clean)
+        found = replay(self._table, clean.row.state, since, base, decided_by)
+        events = events_in(self._stops, since, base)
+        return found, read_cells(self._stops, clean, found.cells, events, found.waits)
+
+    def _num_output(self, clean: CleanPoint) -> int:
+        """How many code points after ``clean`` were output."""
+        code_points = code_points_in(self._count) - code_points_in(clean.count)
+        return code_points - len(self._state.jailed)
+
+    def _take_carefully(self, token_id: int, step: Step) -> Chunk:
+        """Take a token while the tokens of the text matter."""
+        clean, text = self._clean_point, step.chunk.text
+        since: Since = [*self._since, token_id]
+        if not text and self._since:
+            since = self._silenced(token_id, step.row)
+        found, reading = self._review(clean, since)
+        if reading.hit is not None:
+            ending = ending_of(reading, found.cells, clean, self._num_output(clean))
+            return self._finish(ending, since, self.num_tokens + 1)
+        saved = self._saved() if step.count >= 0 else ()
+        out, state = self._output_of(clean, found.cells, reading)
+        if self._moved != self._count:
+            self._prefix, self._read = self._count - TOKEN, self._count
+        if text and not step.row.holds:
+            self._prefix, self._read = self._read, step.count
+        self._moved = step.count
+        self._settle(clean, since, step.count, step.row, state, found, reading)
+        return self._moved_on(token_id, step, out, saved)
+
+    def _output_of(
+        self, clean: CleanPoint, cells: list[Cell], reading: Reading
+    ) -> tuple[Chunk, StopState]:
+        """What may be output, and the state after it."""
+        end = len(cells) - reading.kept
+        parts = reading.parts(cells, self._num_output(clean), end)
+        out = of_parts(parts, NOTHING) if any(text for _, text in parts) else NOTHING
+        return out, self._stops.state(reading.seen, reading.section, text_of(cells[end:]))
+
+    def _settle(
+        self,
+        clean: CleanPoint,
+        since: Since,
+        count: int,
+        row: Row,
+        state: StopState,
+        found: Replay,
+        reading: Reading,
+    ) -> None:
+        """Move on, with the clean point if possible. ``since`` are the entries after ``clean``."""
+        self._row, self._state, self._count = row, state, count
+        self._clean, self._since = clean, since
+        has_spans = self._spans is not None
+        tokens = self.num_tokens
+        is_clean = state.is_settled and not row.holds and not reading.has_ids
+        # A space that the last token owes may stay behind, unless its span is asked for.
+        if is_clean and not (has_spans and row.waits) and found.waits >= tokens - 1:
+            if self._spans is not None:
+                self._spans.note(found.cells, range(self._base(clean), tokens), clean.count)
+            self._clean = row, state, count, *_carried(found, reading, tokens)
+            self._since, self._most = (), MOST_SINCE
+        elif len(since) > self._most:
+            self._move_up()
+        self._is_careful = (
+            reading.has_ids
+            or found.waits <= max(reading.shield, reading.marker)
+            or (bool(state.jailed) and self._stops.labeller is not None)
+            or (has_spans and (bool(self._since) or row.waits))
+        )
+
+    def _move_up(self) -> None:
+        """Move the clean point up to the first token that matters.
+
+        Tokens without bytes that led back to an earlier state are only counted from here on.
+        """
+        clean = CleanPoint(*self._clean)
+        self._since = since = folded(self._table, self._stops, clean.row.state, self._since)
+        base = self._base(clean)
+        found, reading = self._review(clean, since)
+        cells = found.cells
+        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
+        tail = cells[len(cells) - reach :] if reach else []
+        first = min([found.waits, *(cell.first for cell in tail)])
+        before, after = split(since, first - base)
+        earlier, read = self._review(clean, before)
+        if before and not reading.has_ids and not read.has_ids:
+            if self._spans is not None:
+                self._spans.note(cells, range(base, first), clean.count)
+            count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
+            state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
+            row = self._table.row(earlier.state)
+            self._clean = row, state, count, *_carried(earlier, read, first)
+            self._since = after
+        self._most = 2 * len(self._since) + MOST_SINCE
+
+    # --- the end
+
+    def _finish_unfollowed(self, reason: FinishReason, before: Chunk = NOTHING) -> Chunk:
+        """End the stream. ``before`` is text that the last token has already released."""
+        tokens = self.num_tokens
+        ending = self._ending(Chunk("", reason), tokens - 1)
+        if before is not NOTHING:
+            ending = ending._replace(chunk=joined(before, ending.chunk))
+        is_out = self._row.waits and bool(self._table.flush(self._row.state))
+        return self._finish(ending, self._since, tokens, is_out=is_out)
+
+    def _ending(self, last: Chunk, decided_by: int) -> Ending:
+        """Return the end of the stream if no token follows.
+
+        Args:
+            last: the finish of the last chunk, unless what is held completes a stop.
+            decided_by: the token that counts as deciding what is held.
+        """
+        if self._is_careful:
+            clean = self._clean_point
+            output = self._num_output(clean)
+            found, reading = self._review(clean, self._since, decided_by)
+            if reading.hit is not None:
+                return ending_of(reading, found.cells, clean, output)
+            size = len(found.cells)
+            chunk = of_parts(reading.parts(found.cells, output, size), last)
+            return Ending(chunk, code_points_in(clean.count) + size)
+        text = self._table.flush(self._row.state) if self._row.waits else ""
+        code_points = code_points_in(self._count)
+        state = self._state
+        if state.is_settled and not text:
+            return Ending(of_parts([(self._stops.names[state.section], "")], last), code_points)
+        ignore = decided_by < self._stops.conditions.min_tokens > 0
+        effect = self._stops.read(state, text, ignore=ignore, release=True)
+        if effect.after is None:
+            return self._hit(effect)
+        output = code_points + len(text)
+        chunk = chunk_of(text) if effect.chunk is None else effect.chunk
+        if chunk is NOTHING:
+            return Ending(of_parts([(self._stops.names[effect.after.section], "")], last), output)
+        return Ending(joined(chunk, last), output)
+
+    def _hit(self, effect: Effect) -> Ending:
+        """Return the end by a stop that the next text completes."""
+        chunk, _, hit = effect
+        assert hit is not None and chunk is not None
+        end = code_points_in(self._count) + hit.end
+        return Ending(chunk, end - (0 if hit.visible else hit.size), hit, end)
+
+    def _stopped(self, token_id: int, effect: Effect) -> Chunk:
+        """End at ``token_id``, whose text completes a stop."""
+        return self._finish(self._hit(effect), [*self._since, token_id], self.num_tokens + 1)
+
+    def _stopped_by_id(self, token_id: int, reason: Any, hidden: bool) -> Chunk:
+        """End at ``token_id``, which is a stop."""
+        index = self.num_tokens
+        if hidden and self._stops.hides:
+            ending = self._ending(Chunk("", "stop", reason), index)
+            text = self._table.flush(self._row.state)
+            at, byte_at = sizes_in(self._count + size_of(text))
+            since = self._since
+            match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
+        else:
+            clean = self._clean_point
+            base, output = self._base(clean), self._num_output(clean)
+            since = [*self._since, token_id]
+            ending, found = visible_ending(
+                self._stops,
+                self._table,
+                clean,
+                self._since,
+                token_id,
+                reason,
+                base,
+                index,
+                output,
+            )
+            match = found
+        chunk = self._finish(ending, since, index + 1)
+        if ending.hit is None:
+            self._match = match
+        return chunk
+
+    def _finish(self, ending: Ending, since: Since, tokens: int, *, is_out: bool = True) -> Chunk:
+        """End the stream after ``tokens`` tokens.
+
+        ``is_out``: whether text of what was held was output.
+        """
+        clean = self._clean_point
+        prefix, read = self._offsets()
+        if is_out and read < tokens:
+            prefix, read = read, tokens
+        self._clean, self._since = clean, since
+        self._end, self._output = ending.chunk, ending.output
+        self._match = None if ending.hit is None else ending
+        if self._spans is not None:
+            base = self._base(clean)
+            cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
+            self._spans.note(cells, range(base, tokens), clean.count, ending.output)
+        self._row, self._alert = ENDED, ALERT
+        self._count = (tokens - self._limit) * TOKEN
+        self._set_offsets(prefix, read)
+        return ending.chunk
+
+    # --- release
+
+    def _release(self) -> Chunk:
+        """Output what is held and jailed; the stream continues."""
+        self._check_running()
+        tokens, stops, clean = self.num_tokens, self._stops, self._clean_point
+        text, table_state = self._table.release(self._row.state)
+        row = self._table.row(table_state)
+        count = self._count + size_of(text)
+        prefix, read = self._offsets()
+        if text and read < tokens:
+            prefix, read = read, tokens
+        if self._is_careful or row.waits:
+            since = self._since if is_released(self._since) else [*self._since, RELEASE]
+            found, reading = self._review(clean, since)
+            if reading.hit is not None:
+                ending = ending_of(reading, found.cells, clean, self._num_output(clean))
+                return self._finish(ending, since, tokens)
+            out, state = self._output_of(clean, found.cells, reading)
+            self._settle(clean, since, count, row, state, found, reading)
+        else:
+            ignore = 0 < stops.conditions.min_tokens >= tokens
+            effect = stops.read(self._state, text, ignore=ignore, release=True)
+            if effect.after is None:
+                return self._finish(self._hit(effect), self._since, tokens)
+            out = effect.chunk or (chunk_of(text) if text else NOTHING)
+            self._row, self._state, self._count, self._since = row, effect.after, count, ()
+        self._set_offsets(prefix, read)
+        self._set_alert(is_silent=read < tokens)
+        return out
+
+    # --- offsets
+
+    def _offsets(self) -> tuple[int, int]:
+        """The prefix and the read offset, in generated tokens."""
+        if self._moved == self._count:
+            return tokens_in(self._prefix) + self._limit, tokens_in(self._read) + self._limit
+        tokens = self.num_tokens
+        return tokens - 1, tokens
+
+    def _set_offsets(self, prefix: int, read: int) -> None:
+        """Note the offsets of the stream as it is."""
+        self._prefix, self._read = count_of(prefix - self._limit), count_of(read - self._limit)
+        self._moved = self._count
+
+    # --- what may be asked
+
+    @property
+    def route(self) -> Route:
+        """The route: ``"bytes"`` (exact, compiled) or ``"window"`` (over ``decode``)."""
+        return self._table.route
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of decoding, by name, as the constructor takes them (a new dict)."""
+        return self._table.options._asdict()
+
+    @property
+    def conditions(self) -> StopConditions:
+        """When the stream ends."""
+        return self._stops.conditions
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that wait for the end of their character (or run); b"" after the end.
+
+        At first these are the bytes of the prompt's unfinished character. On the windowed route,
+        where bytes are not known: the text that ``flush`` would return, as UTF-8.
+        """
+        return b"" if self._end is not None else self._table.held(self._row.state)
+
+    @property
+    def jailed(self) -> str:
+        """Decided text that is withheld because it may become a stop or a marker.
+
+        It is "" after the end.
+        """
+        return "" if self._end is not None else self._state.jailed
+
+    @property
+    def pending_text(self) -> str:
+        """The text that ``flush`` would return now; asking changes nothing.
+
+        If ``flush`` would raise an error, it is ``jailed``.
+        """
+        if self._end is not None:
+            return ""
+        try:
+            return self._ending(NOTHING, self.num_tokens - 1).chunk.text
+        except StreamdecError:
+            return self._state.jailed
+
+    @property
+    def num_pending_tokens(self) -> int:
+        """How many of the last tokens have text that is held or jailed."""
+        holds = bool(self.held)
+        if self._end is not None or not (holds or self._state.jailed):
+            return 0
+        clean, tokens = self._clean_point, self.num_tokens
+        found = replay(self._table, clean.row.state, self._since, self._base(clean))
+        jailed = found.cells[len(found.cells) - len(self._state.jailed) :]
+        firsts = (max(cell.first, 0) for cell in jailed)
+        oldest = found.waits if holds else tokens
+        return tokens - max(min([oldest, *firsts]), 0)
+
+    @property
+    def num_characters(self) -> int:
+        """How many code points were output, the text of markers included."""
+        if self._end is not None:
+            return self._output
+        return code_points_in(self._count) - len(self._state.jailed)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+        return self._num_prompt_tokens
+
+    @property
+    def unknown_tokens(self) -> int:
+        """How many generated ids the tokenizer does not have; 0 without ``piece``."""
+        return self._unknown_tokens
+
+    @property
+    def read_offset(self) -> int:
+        """The number of tokens, from the beginning of the prompt, whose text was output."""
+        return self._num_prompt_tokens + self._offsets()[1]
+
+    @property
+    def prefix_offset(self) -> int:
+        """The token index at which the text that ended at ``read_offset`` began.
+
+        Right after a prompt: five tokens before its end, or its first token if it is shorter.
+        """
+        return self._num_prompt_tokens + self._offsets()[0]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream has ended."""
+        return self._end is not None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the stream ended; None while it has not."""
+        return None if self._end is None else self._end.finish_reason
+
+    @property
+    def match(self) -> StopMatch | None:
+        r"""The stop that ended the stream, if one did, and where it stands in the text.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.feed([0, 1, 2]).text, decoder.match.start, decoder.match.tokens_before
+        ('Hi', 2, 1)
+        """
+        match = self._match
+        if isinstance(match, Ending):
+            clean = CleanPoint(*self._clean)
+            base, tokens = self._base(clean), self.num_tokens
+            match = self._match = match_of(match, self._table, clean, self._since, base, tokens)
+        return match
+
+    def take_spans(self) -> list[TokenSpan]:
+        r"""Return the spans that became final since the last call, in token order.
+
+        A span is final when no later token can change it and its text was output. Mostly this is
+        at the step of its token, and at the latest at the end of the stream. A span takes some 240
+        bytes until it is taken.
+
+        Raises ValueError if the stream was made without ``spans=True``.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer, spans=True)
+        >>> stream.step_batch([0, 1, 2])
+        ['caf', '', 'é']
+        >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
+        [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
+        """
+        if self._spans is None:
+            raise ValueError("spans are recorded only with spans=True")
+        more: list[TokenSpan] = []
+        if self._end is None and self._since:
+            clean = self._clean_point
+            base = self._base(clean)
+            found = replay(self._table, clean.row.state, self._since, base)
+            for span in spans_of(found.cells, range(base, self.num_tokens), clean.count):
+                if span.token_index >= found.waits or span.end > self.num_characters:
+                    break
+                more.append(span)
+        return self._spans.take(more)
+
+    # --- copies
+
+    def fork(self) -> Self:
+        """Return an independent copy of the stream: for several samples of one prompt.
+
+        ``copy.copy`` and ``copy.deepcopy`` do the same. The tokenizer is shared.
+        """
+        other = object.__new__(type(self))
+        for name, value in self._saved():
+            setattr(other, name, value)
+        return other
+
+    def __copy__(self) -> Self:
+        return self.fork()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.tokenizer, self.snapshot())
+
+    def snapshot(self) -> dict[str, Any]:
+        r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
+
+        It has the tokenizer's fingerprint, the options, the conditions, the state at the last clean
+        point and the ids since. After the end of the stream it has the text of the last chunk. It
+        takes 100 to 300 bytes (500 on the windowed route), more with conditions or ``spans``. A
+        checksum finds damage. The stream continues.
+
+        >>> from streamdec import DecodeStream, MockTokenizer
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream = DecodeStream(tokenizer)
+        >>> stream.step_batch([0, 1])
+        ['caf', '']
+        >>> DecodeStream.restore(tokenizer, stream.snapshot()).step(2)
+        'é'
+        """
+        table, stops, tokens = self._table, self._stops, self.num_tokens
+        start, definition = self._start, stops.definition
+        fields: dict[str, Any] = {
+            "conditions": stops.conditions.to_json(),
+            "sections": [[name, *p] for name, p in zip(*definition, strict=True)],
+            "num_prompt_tokens": self._num_prompt_tokens,
+            "start": self._place(start.row, start.state),
+            "unknown_tokens": self._unknown_tokens,
+            "spans": self._spans and [self._spans.taken, [*map(list, self._spans.spans)]],
+        }
+        if self._end is not None:
+            fields |= snapshots.dump_end(self._end, self.match)
+            fields["counts"] = [tokens, self._output]
+        else:
+            clean = self._clean_point
+            fields["clean"] = self._place(clean.row, clean.state)
+            fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
+            fields["counts"] = [self._base(clean), *sizes_in(clean.count)]
+            fields["since"] = [*self._since]
+        if self._offsets() != (tokens - 1, tokens):
+            fields["offsets"] = [*self._offsets()]
+        return snapshots.dump(self._kind, self.tokenizer, table.route, table.options, fields)
+
+    def _place(self, row: Row, state: StopState) -> list[Any] | None:
+        """Return a moment at which nothing is jailed, as JSON."""
+        context = self._stops.matcher.context(state.seen)
+        dumped = self._table.dump(row.state)
+        return snapshots.Place(dumped, state.seen.section, state.section, context).dump()
+
+    @classmethod
+    def restore(
+        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
+    ) -> Self:
+        """Return the stream that ``snapshot()`` described.
+
+        Args:
+            tokenizer: must decode as the tokenizer of the snapshot does.
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
+                anywhere: all of it is checked.
+            others: not accepted. The snapshot has the conditions and the options.
+            expected: options of decoding that the snapshot must have been taken with.
+
+        Raises:
+            SnapshotError: the snapshot is of another tokenizer, class, route or options, is damaged
+                or malformed, or is one that no stream can have.
+            TypeError: the arguments are swapped, or a name in ``expected`` is not an option.
+        """
+        check_restoring(cls.__name__, snapshot, others, expected)
+        stream = object.__new__(cls)
+        options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
+        with snapshots.reading(fields):
+            stream._load(tokenizer, table_for(tokenizer, options), fields)
+        return stream
+
+    def _load(self, tokenizer: Decoder, table: Table, fields: snapshots.Fields) -> None:
+        """Become the stream with these fields. Raises ValueError and the like if there is none."""
+        fields.check_route(table.route)
+        conditions = StopConditions.from_json(fields.take("conditions", {}))
+        sections: dict[str, list[Any]] = {}
+        for name, opening, closing in fields.take("sections", []):
+            sections.setdefault(name, []).append((opening, closing))
+        definition = definition_of(sections) if sections else NO_DEFINITION
+        self.tokenizer, self._table = tokenizer, table
+        self._stops = stops = stop_set_for(tokenizer, table, conditions, definition)
+        self._num_prompt_tokens = fields.count("num_prompt_tokens")
+        start, spans = self._loaded(fields.take("start", None)), fields.take("spans", None)
+        self._begin_at(*start, spans=spans is not None)
+        numbers = fields.take("counts", [0, 0, 0])
+        if "end" in fields:
+            tokens, self._output = snapshots.numbers(numbers, 0, MOST_COUNTED - 1, 2)
+            end, match = fields.take("end", None), fields.take("match", None)
+            self._end, self._match = snapshots.load_end(conditions, end, match, tokens)
+            self._row, self._alert = ENDED, ALERT
+            self._count = (tokens - self._limit) * TOKEN
+        else:
+            counts = snapshots.counts(numbers)
+            row, state = self._loaded(fields.take("clean", None))
+            shield, marker = fields.take("care", [NEVER, NEVER])
+            snapshots.numbers([shield, marker], NEVER, counts[0])
+            self._row, self._state = row, state
+            self._count = count_of(*counts) - self._limit * TOKEN
+            self._clean = row, state, self._count, shield, marker
+            self._is_careful = False
+            if row.waits:
+                waits = replay(table, row.state, (), counts[0]).waits
+                self._is_careful = waits <= max(shield, marker) or spans is not None
+            self._set_alert(is_silent=True)
+        if spans is not None:
+            self._spans = SpanLog(*snapshots.spans(spans))
+        if self._end is None:
+            is_exact = table.options.byte_fallback == "exact"
+            most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
+            self._restep(snapshots.entries(fields.take("since", []), most))
+        tokens = self.num_tokens
+        self._unknown_tokens = fields.count("unknown_tokens")
+        if self._spans is not None and self._spans.taken + len(self._spans.spans) > tokens:
+            raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
+        if tokens > self._limit or self._unknown_tokens > tokens:
+            raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
+        least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        default = [tokens - 1, tokens] if tokens else [least, 0]
+        offsets = snapshots.offsets(fields.take("offsets", default), least, tokens)
+        self._set_offsets(*offsets)
+        if self._end is None:
+            self._set_alert(is_silent=offsets[1] < tokens)
+
+    def _loaded(self, data: Any) -> tuple[Row, StopState]:
+        """Return the states of a place in a snapshot."""
+        place, matcher = snapshots.load_place(data), self._stops.matcher
+        sections = 0 if self._stops.labeller is None else len(self._stops.labeller.sections)
+        if not (0 <= place.gate <= len(matcher.sections) and 0 <= place.section <= sections):
+            raise ValueError(f"there is no section {place.gate} or {place.section}")
+        seen = Seen(matcher.stops.tail_after(place.context), place.gate)
+        row = self._table.row(self._table.load(place.state))
+        return row, self._stops.state(seen, place.section)
+
+    def _restep(self, since: Sequence[int | None]) -> None:
+        """Take the entries of a snapshot again, which follow its clean point."""
+        for entry in since:
+            if entry is RELEASE:
+                self._release()
+            elif entry >= 0:
+                self._step(entry)
+            else:
+                if not self._since and not self._is_careful:
+                    self._clean = self._row, self._state, self._count, NEVER, NEVER
+                self._since = [*self._since, entry]
+                self._count -= entry * TOKEN
+                state = self._table.later(self._row.state, -entry)
+                if state is not self._row.state:
+                    self._row = self._table.row(state)
+            if self._end is not None or self._count >= 0:
+                raise ValueError("the ids since the clean point end the stream")
+
+    def __repr__(self) -> str:
+        state = f"held {self.held!r}, jailed {self.jailed!r}"
+        if self._end is not None:
+            state = f"finished ({self._end.finish_reason})"
+        return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"
+
+
+def _carried(found: Replay, reading: Reading, tokens: int) -> tuple[int, int]:
+    """Return the shield and the marker of a clean point after ``tokens`` tokens.
+
+    What an earlier token still owes counts there as of the last token.
+    """
+    return (
+        tokens - 1 if found.waits <= reading.shield else NEVER,
+        tokens - 1 if found.waits == reading.marker else NEVER,
+    )
+
+
+FIELDS: Final = tuple(each for each in TokenDecoder.__slots__ if each != "__weakref__")
+"""The names of all fields of a stream."""

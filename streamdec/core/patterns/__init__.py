@@ -1,0 +1,1 @@
+"""Regex stops: patterns are read, compiled to automata, and matched letter by letter."""

@@ -1,0 +1,373 @@
+r"""Read, check and compile stop patterns, when stop conditions are made.
+
+A pattern has the syntax and the meaning of Python's ``re``. ``re`` reads it, this module makes an
+:mod:`automaton <streamdec.core.patterns.automaton>` of the parts, and for a set of letters ``re``
+decides again, one letter at a time.
+
+A stop must be known to be complete at its last code point. A pattern that depends on the character
+after its match raises ValueError. So does a back-reference: the automaton does not remember what a
+group matched.
+
+**What is ugly.** The parser, ``re._parser``, is private. It is used because a second parser of this
+syntax is 400 lines and has to follow each version of Python. Its trees were the same in Python 3.11
+to 3.13. A part that this module does not know is refused, and a test walks a list of patterns over
+the parser, so that a change shows.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from math import inf
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, NamedTuple
+
+from streamdec.core.patterns import automaton as graph
+from streamdec.locks import Lock
+
+MAX_PARTS = 1_000
+"""The most nodes of all patterns of a stream. They bound the work for a letter."""
+MAX_AGES = 2**22
+"""The most nodes times code points of the longest match: the bits that a stream may have to keep.
+"""
+MAX_SOURCE = 8_192
+"""The most code points of the sources of all patterns of a stream."""
+MAX_RANGES = 64
+"""The most ranges of letters that end beyond ASCII: ``re`` needs milliseconds for each."""
+WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
+LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
+"""The flags that change what one letter matches."""
+CATEGORIES = {
+    "CATEGORY_DIGIT": r"\d",
+    "CATEGORY_NOT_DIGIT": r"\D",
+    "CATEGORY_SPACE": r"\s",
+    "CATEGORY_NOT_SPACE": r"\S",
+    "CATEGORY_WORD": r"\w",
+    "CATEGORY_NOT_WORD": r"\W",
+}
+"""The names that ``re._parser`` has for these."""
+NEXT = (
+    ", which asks for the next character: that is not known yet when the stop is complete. Leave "
+    "it out, or name the character"
+)
+REFUSED = {
+    "GROUPREF": r"refers to a group (\1), but what a group matched is not remembered: write the "
+    "alternatives",
+    "ATOMIC_GROUP": "has an atomic group or a possessive repeat: these match depending on the text "
+    "after them, which is not known yet; use an ordinary group or repeat",
+    "LOOK_AHEAD": "has a look-ahead, but the text after the match is not known yet: leave it out, "
+    "or name the character",
+    "FAILURE": "can never match where it has (?!) or (?<!): leave out that alternative",
+    "AT_END": r"uses $ or \Z, but the end of the text is not known while it streams: leave it out",
+    "AT_BOUNDARY": r"may end at \b" + NEXT,
+    "AT_NON_BOUNDARY": r"may end at \B" + NEXT,
+}
+"""Why a part cannot be part of a stop."""
+SAME = {
+    "GROUPREF_EXISTS": "GROUPREF",
+    "POSSESSIVE_REPEAT": "ATOMIC_GROUP",
+    "AT_END_STRING": "AT_END",
+}
+"""Parts that are refused for the same reason."""
+AMBIGUOUS = re.compile(r"\[\[|--|&&|~~|\|\|")
+"""What ``re`` may warn of: in a set it may mean something else in a later Python."""
+_filters = Lock()
+
+
+class StopPattern(NamedTuple):
+    """A pattern that can be a stop."""
+
+    source: str
+    """As the caller wrote it."""
+    longest: int
+    """The most code points of a match; longer ones are not found."""
+    automaton: graph.Automaton
+    """Finds the matches."""
+
+
+def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
+    """Return ``read_pattern`` of each source.
+
+    Raises ValueError also if all of them together are too large, or take ``re`` too long to read.
+    """
+    size = sum(map(len, sources))
+    if size > MAX_SOURCE:
+        raise ValueError(
+            f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
+            "are allowed. Use fewer or shorter ones"
+        )
+    ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
+    if ranges > MAX_RANGES:
+        raise ValueError(
+            f"stop_regex: the patterns have {ranges} ranges that end beyond ASCII, such as [а-я]; "
+            f"at most {MAX_RANGES} are allowed. Use fewer or wider ones, or a class such as \\w"
+        )
+    patterns: list[StopPattern] = []
+    parts = ages = 0
+    for source in sources:
+        pattern = read_pattern(source, max_match_length)
+        patterns.append(pattern)
+        nodes = len(pattern.automaton.nodes)
+        parts += nodes
+        ages += nodes * pattern.longest
+        if parts > MAX_PARTS:
+            raise ValueError(
+                f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
+                "repetitions counted: use fewer or smaller ones"
+            )
+        _check_ages(ages)
+    return tuple(patterns)
+
+
+def _check_ages(ages: int) -> None:
+    """Raise ValueError if ``ages`` are more bits than a stream may keep."""
+    if ages > MAX_AGES:
+        raise ValueError(
+            f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
+            f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
+        )
+
+
+@lru_cache(maxsize=16)
+def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
+    """Return ``source`` as a stop pattern.
+
+    Its matches have at most ``max_match_length`` code points, unless that is None. Raises
+    ValueError, which names the pattern, if ``source`` cannot be a stop pattern.
+    """
+    try:
+        parts = parse(source)
+        builder = _Builder(parts)
+        least, most = parts.getwidth()
+    except re.error as error:
+        raise _refused(source, f"is not a pattern of Python's re: {error}") from None
+    except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
+        raise _refused(
+            source,
+            "is nested too deeply, or repeats too often: use fewer brackets and smaller numbers",
+        ) from None
+    except _RefusedError as error:
+        raise _refused(source, str(error)) from None
+    if least == 0:
+        raise _refused(
+            source,
+            "may match the empty string, which would match everywhere: make a part of it required, "
+            "such as x+ instead of x*",
+        )
+    most = inf if most >= _parser.MAXREPEAT else most
+    if most == inf and max_match_length is None:
+        raise _refused(
+            source,
+            "can match text of any length: set max_match_length, which bounds what is withheld",
+        )
+    if max_match_length is not None and max_match_length < least:
+        raise _refused(
+            source,
+            f"matches {least} code points or more, and max_match_length is {max_match_length}: use "
+            f"{least} or more",
+        )
+    longest = int(min(most, inf if max_match_length is None else max_match_length))
+    _check_ages(len(builder.nodes) * longest)  # each node has `longest` bits
+    return StopPattern(source, longest, builder.automaton(longest))
+
+
+def quoted(source: str) -> str:
+    r"""Return a pattern in quotes, on one line; a new line is ``\n``."""
+    return f"{source!r:.100}".replace("\\\\", "\\")
+
+
+def _refused(source: str, why: str) -> ValueError:
+    return ValueError(f"stop_regex {quoted(source)} {why}")
+
+
+class _RefusedError(Exception):
+    """Why a part of a pattern cannot be part of a stop."""
+
+
+def parse(source: str) -> Any:
+    """Return ``source`` as a ``re._parser.SubPattern``.
+
+    Raises re.error, OverflowError, RecursionError and ValueError as ``re.compile`` does. There is
+    no FutureWarning about a set such as ``[[a]``: it would show a line of streamdec for a pattern
+    that may be a client's.
+    """
+    with ExitStack() as stack:
+        if AMBIGUOUS.search(source):
+            # The filters belong to the process: of two threads, one would leave its filter behind.
+            stack.enter_context(_filters)
+            stack.enter_context(warnings.catch_warnings(action="ignore", category=FutureWarning))
+        re.compile(source)  # checks more than the parser does: the width of look-behinds
+        return _parser.parse(source)
+
+
+class _Builder:
+    """Makes the nodes of a pattern and of its look-behinds, the last ones first.
+
+    So a node knows those after it. Numbers count from the end until ``automaton`` reverses them.
+    Raises _RefusedError.
+    """
+
+    def __init__(self, parts: Any) -> None:
+        self.nodes: list[tuple[int, Any, tuple[int, ...], int, int | None]] = []
+        """The kind, the value and the nexts of each; the fewest letters from there to the end of
+        its graph; and the width of the look-behind that it is part of."""
+        self._width: int | None = None
+        """That of the look-behind whose nodes are made."""
+        self._looks: list[tuple[Any, int]] = []
+        """The look-behinds, outer ones first: the parts of each, and the flags there."""
+        self._tests: dict[tuple[str, int], int] = {}
+        """The sets of letters: a pattern of each, its flags, and the bit of the test."""
+        self._starts = [self._add(parts, parts.state.flags, 0, self.node(graph.MATCH))]
+        for index, (inner, flags) in enumerate(self._looks):  # these may have inner ones
+            self._width = inner.getwidth()[1]
+            self._starts.append(self._add(inner, flags, 0, self.node(graph.SEEN, index)))
+
+    def automaton(self, longest: int) -> graph.Automaton:
+        """Return the automaton, which finds matches of up to ``longest`` code points."""
+        last = len(self.nodes) - 1
+        nodes = []
+        for kind, value, nexts, left, width in reversed(self.nodes):
+            most = longest if width is None else width
+            room = (1 << max(most + 1 - left, 0)) - 1
+            nodes.append(graph.Node(kind, value, tuple(last - each for each in nexts), room))
+        starts = [last - each for each in reversed(self._starts)]
+        tests = [re.compile(spelled, flags).fullmatch for spelled, flags in self._tests]
+        first = sum(node[-1] is not None for node in self.nodes)
+        return graph.Automaton(nodes, tests, starts, first)
+
+    def node(self, kind: int, value: Any = None, *nexts: int) -> int:
+        """Add a node, and return its number. Raises _RefusedError if there are too many."""
+        if len(self.nodes) >= MAX_PARTS:
+            raise _RefusedError(
+                f"has more than {MAX_PARTS:,} parts, repetitions counted: x{{0,9}} has 18. Use x* "
+                "or x+ with max_match_length"
+            )
+        # The end of a loop also leads back, to a node that is not made yet: no shorter way.
+        lefts = (self.nodes[each][3] for each in nexts if each < len(self.nodes))
+        left = min(lefts, default=0) + (kind == graph.READ)
+        self.nodes.append((kind, value, nexts, left, self._width))
+        return len(self.nodes) - 1
+
+    def _add(self, parts: Any, flags: int, follow: int, then: int) -> int:
+        """Add nodes that lead through ``parts`` to ``then``. Return the first of them.
+
+        At least ``follow`` code points of the match come after ``parts``.
+        """
+        for number in reversed(range(len(parts))):
+            op, value = parts[number]
+            then = self._part(op.name, value, flags, follow, then)
+            follow += parts[number : number + 1].getwidth()[0]
+        return then
+
+    def _part(self, name: str, value: Any, flags: int, follow: int, then: int) -> int:
+        match name:
+            case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
+                test = _spelled(name, value), flags & LETTER_FLAGS
+                bit = self._tests.setdefault(test, graph.FIRST_TEST << len(self._tests))
+                return self.node(graph.READ, bit, then)
+            case "BRANCH":
+                # Those that need no nodes all lead to ``then``.
+                firsts = dict.fromkeys(self._add(each, flags, follow, then) for each in value[1])
+                return self.node(graph.FORK, None, *firsts) if len(firsts) > 1 else then
+            case "SUBPATTERN":
+                _, add, remove, inner = value
+                if add & (re.ASCII | re.UNICODE):  # one replaces the other
+                    remove |= (re.ASCII | re.UNICODE) & ~add
+                return self._add(inner, (flags | add) & ~remove, follow, then)
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                # It does not matter which match ``re`` would find first: all are found.
+                return self._repeat(value, flags, follow, then)
+            case "AT":
+                return self._anchor(value.name, flags, follow, then)
+            case "ASSERT" | "ASSERT_NOT":
+                direction, inner = value
+                if name == "ASSERT_NOT" and not inner:
+                    name = "FAILURE"  # as later versions of Python have it
+                elif direction > 0:
+                    name = "LOOK_AHEAD"
+                else:
+                    self._looks.append((inner, flags))
+                    return self.node(graph.LOOK, (len(self._looks) - 1, name == "ASSERT"), then)
+        raise _refused_part(name)
+
+    def _repeat(self, value: Any, flags: int, follow: int, then: int) -> int:
+        least, most, inner = value
+        if inner.getwidth()[1] == 0:  # these parts match where they are, or not: once is enough
+            least = most = min(least, 1)
+        if most == 0:
+            return then
+        loops = most >= _parser.MAXREPEAT
+        end = self.node(graph.FORK, None, then) if loops else then
+        first = len(self.nodes)
+        start = body = self._add(inner, flags, follow, end)
+        made = range(first, len(self.nodes))
+        if loops:  # the end leads back
+            self.nodes[end] = (graph.FORK, None, (body, then), *self.nodes[end][3:])
+        optional = 0 if loops else most - least
+        if optional or least == 0:
+            start = self.node(graph.FORK, None, body, then)
+        for _ in range(optional - 1):
+            start = self.node(graph.FORK, None, self._copy(made, body, start), then)
+        for _ in range(least if start != body else least - 1):
+            start = self._copy(made, body, start)
+        return start
+
+    def _copy(self, made: range, first: int, then: int) -> int:
+        """Add the nodes ``made`` again, leading to ``then``.
+
+        Returns the copy of ``first``. So the parts of a pattern are read once, also those that
+        need no nodes.
+        """
+        by = len(self.nodes) - made.start
+        for kind, value, nexts, *_ in self.nodes[made.start : made.stop]:
+            self.node(kind, value, *(each + by if each >= made.start else then for each in nexts))
+        return first + by
+
+    def _anchor(self, name: str, flags: int, follow: int, then: int) -> int:
+        if name in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
+            if follow < 1:
+                raise _refused_part(name)
+            fact = graph.AFTER_ASCII_WORD if flags & re.ASCII else graph.AFTER_WORD
+            return self.node(graph.BOUNDARY, (fact, name == "AT_BOUNDARY"), then)
+        if name == "AT_BEGINNING" and flags & re.MULTILINE:
+            return self.node(graph.LINE, None, then)
+        if name in ("AT_BEGINNING", "AT_BEGINNING_STRING"):  # "_STRING": \A, with any flags
+            return self.node(graph.PLACE, None, then)
+        raise _refused_part(name)
+
+
+def _refused_part(name: str) -> _RefusedError:
+    why = REFUSED.get(SAME.get(name, name), f"has a part that is not supported: {name}")
+    return _RefusedError(why)
+
+
+def _spelled(name: str, value: Any) -> str:
+    """Return a pattern of the letters that a part matches."""
+    if name == "ANY":
+        return "."
+    if name != "IN":
+        return f"[{'^' if name == 'NOT_LITERAL' else ''}{re.escape(_letter(value))}]"
+    return f"[{''.join(_member(op.name, what) for op, what in value)}]"
+
+
+def _member(kind: str, value: Any) -> str:
+    """A part of ``[...]``."""
+    match kind:
+        case "NEGATE":
+            return "^"
+        case "LITERAL":
+            return re.escape(_letter(value))
+        case "RANGE":
+            return "-".join(re.escape(_letter(each)) for each in value)
+    if kind != "CATEGORY" or value.name not in CATEGORIES:
+        raise _refused_part(kind)
+    return CATEGORIES[value.name]
+
+
+def _letter(code: int) -> str:
+    if 0xD800 <= code < 0xE000:
+        raise _RefusedError("has a lone surrogate, half of a character: write the whole character")
+    return chr(code)

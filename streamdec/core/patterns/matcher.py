@@ -1,0 +1,240 @@
+r"""Find the first stop in text, where some of the stops are patterns.
+
+Each pattern has its own automaton (:mod:`streamdec.core.patterns.automaton`), and all of them read
+the text letter by letter. The stop ends at the first letter at which a pattern or a string is
+complete.
+
+Of the text before, only what look-behinds, ``\b`` and ``^`` see matters: the *context*, letters
+and places where ``^`` holds. Reading it gives the states of the automata, so a snapshot needs no
+states. To have few contexts, it is the shortest one that gives these states, and a letter is
+replaced by the first of ``SAMPLES`` that no pattern can tell from it.
+
+>>> from streamdec.core.patterns.compile import read_patterns
+>>> from streamdec.core.patterns.matcher import matcher_of
+>>> matcher = matcher_of((), (), read_patterns([r"\bstop\d"], None))
+>>> tail, hit = matcher.step(matcher.start, "Don't ")
+>>> matcher.context(tail), matcher.text(tail)
+((), '')
+>>> tail, hit = matcher.step(tail, "stay")          # "0" stands for all letters of words
+>>> matcher.context(tail), tail == matcher.tail_after(("0",))
+(('0',), True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from streamdec.core.patterns.automaton import AT_PLACE, State
+from streamdec.core.patterns.compile import StopPattern
+from streamdec.core.strings import Hit, StopMatcher, StopStrings
+from streamdec.locks import cached_property
+
+FEW = 16
+"""The most letters, entries and paths of a tail whose steps are worth storing."""
+MAX_CONTEXTS = 512
+"""The most pairs of a context and a letter that a matcher keeps, of some 300 bytes each."""
+SAMPLES = "".join(map(chr, (*range(32, 128), *range(32)))) + "\x80\xa0²éж٣一가\ue000😀"
+"""Letters that may stand for others in a context."""
+
+
+class Context(NamedTuple):
+    """What look-behinds and anchors see of the text before a tail."""
+
+    entries: tuple[str, ...]
+    """Letters, and "" for each place where ``^`` holds."""
+    states: tuple[State, ...]
+    """The state of each pattern after them."""
+
+
+class PatternTail(NamedTuple):
+    """What was seen of stops."""
+
+    context: Context
+    """What comes before ``text``."""
+    text: str
+    """The end of the generated text that may become a stop."""
+    strings: str
+    """The tail of the stop strings: the end of ``text`` that may become one."""
+    states: tuple[State, ...]
+    """The state of each pattern."""
+
+
+class PatternStops:
+    """A ``StopMatcher`` of stop strings and patterns; its tail is a PatternTail.
+
+    If several stops are complete at one code point, the longest wins. Among equally long ones a
+    hidden stop wins, then a string, then the first pattern. If ``visible``, the text of patterns is
+    output.
+    """
+
+    def __init__(
+        self, strings: StopStrings, patterns: Sequence[StopPattern], visible: bool
+    ) -> None:
+        self._strings = strings
+        self._patterns = patterns
+        self._automata = [pattern.automaton for pattern in patterns]
+        self._visible = visible
+        looking = [n for n, each in enumerate(self._automata) if each.reach or each.asks]
+        # Two contexts are most likely to differ for the patterns that see most: these come first.
+        self._looking = sorted(looking, key=lambda number: -self._automata[number].reach)
+        self._sees_place = any(each.asks & AT_PLACE for each in self._automata)
+        reach = max(each.reach for each in self._automata)
+        self._most = 2 * reach + 1 if self._sees_place else reach
+        self._known: dict[tuple[Context, str], Context] = {}
+        self.start = _clean(self._read(("",) if self._sees_place else ()))
+        """See StopMatcher."""
+
+    def is_cacheable(self, tail: PatternTail) -> bool:
+        """See StopMatcher."""
+        paths = sum(len(state.paths) for state in tail.states)
+        return max(len(tail.text), len(tail.context.entries), paths) <= FEW
+
+    def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
+        """See StopMatcher."""
+        if tail.text or (self._looking and not is_open):
+            return None
+        if not is_open:
+            return frozenset()
+        found = set(self._strings.firsts)
+        for automaton, state in zip(self._automata, tail.states, strict=True):
+            letters = automaton.letters(state)
+            if letters is None:
+                return None
+            found |= letters
+        return frozenset(found)
+
+    def step(
+        self, tail: PatternTail, text: str, *, ignore: bool = False
+    ) -> tuple[PatternTail, Hit | None]:
+        """See StopMatcher."""
+        strings, best = self._strings.step(tail.strings, text, ignore=ignore)
+        states, automata, whole = list(tail.states), self._automata, tail.text + text
+        for end, letter in enumerate(text if best is None else text[: best.end], 1):
+            for number, automaton in enumerate(automata):
+                states[number], size = automaton.step(states[number], letter)
+                if size and not ignore:
+                    found = whole[: len(tail.text) + end][-size:]
+                    hit = Hit(self._patterns[number].source, self._visible, end, found)
+                    if best is None or _rank(hit) > _rank(best):
+                        best = hit
+            if best is not None and best.end == end:
+                return tail, best
+        cut = len(whole) - max(len(strings), *(state.oldest for state in states))
+        context = self._after(tail.context, whole[:cut])
+        return PatternTail(context, whole[cut:], strings, tuple(states)), None
+
+    def skip(self, tail: PatternTail, text: str) -> PatternTail:
+        """See StopMatcher. ``^`` holds at the end of ``text``, and no longer before it."""
+        context = self._after(tail.context, tail.text)
+        if context.entries[-1:] == ("",):
+            context = self._read(context.entries[:-1])
+        context = self._after(context, text)
+        if self._sees_place:
+            context = self._read((*context.entries, "")[-self._most :])
+        return _clean(context)
+
+    def restart(self, tail: PatternTail) -> PatternTail:
+        """See StopMatcher."""
+        return _clean(self._after(tail.context, tail.text))
+
+    def jailed(self, tail: PatternTail) -> str:
+        """See StopMatcher."""
+        size = len(self._strings.jailed(tail.strings))
+        if not self._visible:
+            size = max(size, *(state.oldest for state in tail.states))
+        return tail.text[-size:] if size else ""
+
+    def text(self, tail: PatternTail) -> str:
+        """See StopMatcher."""
+        return tail.text
+
+    # --- contexts
+
+    def context(self, tail: PatternTail) -> tuple[str, ...]:
+        """See StopMatcher."""
+        return tail.context.entries
+
+    def tail_after(self, context: tuple[Any, ...]) -> PatternTail:
+        """See StopMatcher."""
+        if len(context) > self._most:
+            raise ValueError(f"these patterns see a context of at most {self._most} entries")
+        for entry in context:
+            if not isinstance(entry, str) or len(entry) > 1 or "\ud800" <= entry <= "\udfff":
+                raise ValueError("an entry of a context must be a letter or an empty string")
+        return _clean(self._read(tuple(entry and self._sample(entry) for entry in context)))
+
+    def _after(self, context: Context, text: str) -> Context:
+        """Return the context after ``text``."""
+        for letter in text if self._looking else "":
+            known = self._known.get((context, letter))
+            if known is None:
+                known = self._learn(context, letter)
+            context = known
+        return context
+
+    def _learn(self, context: Context, letter: str) -> Context:
+        """Return the context after ``letter``, and keep it if it is likely to come again."""
+        sample = self._sample(letter)
+        states = list(context.states)
+        for number in self._looking:
+            states[number] = self._automata[number].look(states[number], sample)
+        entries = (*context.entries, sample)[-self._most :] if self._most else ()
+        for size in range(min(len(entries), FEW)):
+            shorter = entries[len(entries) - size :]
+            if all(self._state(number, shorter) == states[number] for number in self._looking):
+                entries = shorter
+                break
+        after = Context(entries, tuple(states))
+        if len(context.entries) <= FEW:
+            if len(self._known) >= MAX_CONTEXTS:
+                self._known.clear()
+            self._known[context, letter] = after
+        return after
+
+    def _read(self, entries: tuple[str, ...]) -> Context:
+        return Context(entries, tuple(self._state(n, entries) for n in range(len(self._automata))))
+
+    def _state(self, number: int, entries: tuple[str, ...]) -> State:
+        """The state of a pattern after ``entries``."""
+        automaton = self._automata[number]
+        state = automaton.blank
+        for entry in entries:
+            state = automaton.look(state, entry)
+        return state
+
+    @cached_property
+    def _samples(self) -> dict[tuple[int, ...], str]:
+        """The letters that stand for others, by what the patterns ask."""
+        return {self._asked(letter): letter for letter in SAMPLES[::-1]}
+
+    def _sample(self, letter: str) -> str:
+        """Return the first sample that no pattern can tell from ``letter``, or else ``letter``."""
+        return self._samples.get(self._asked(letter), letter)
+
+    def _asked(self, letter: str) -> tuple[int, ...]:
+        return tuple(self._automata[number].seen_kind(letter) for number in self._looking)
+
+
+def _clean(context: Context) -> PatternTail:
+    return PatternTail(context, "", "", context.states)
+
+
+def _rank(hit: Hit) -> tuple[int, int, bool]:
+    """Return the rank of ``hit``; the greatest wins, and of equal ones the first."""
+    return -hit.end, hit.size, not hit.visible
+
+
+def matcher_of(
+    hidden: Iterable[str],
+    visible: Iterable[str] = (),
+    patterns: Sequence[StopPattern] = (),
+    *,
+    shown: bool = False,
+) -> StopMatcher:
+    """Return a matcher of stop strings and of patterns.
+
+    The patterns are hidden unless ``shown``.
+    """
+    strings = StopStrings(hidden, visible)
+    return PatternStops(strings, patterns, shown) if patterns else strings

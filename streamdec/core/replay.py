@@ -1,0 +1,296 @@
+r"""Replay: which token gave each code point, found when it is asked for.
+
+**Theory.** A stream is *clean* when nothing is held, and no later stop or marker can begin in the
+text so far. All that a stream knows is a function of its options, its last *clean point*, and the
+ids *since*. So a stream records no history. It keeps the state of the table at the clean point, the
+number of tokens before it, and the ids since, of which there are mostly none. To find out which
+token gave what, :func:`replay` sends these ids through the token rule and UTF-8 once more, and
+notes the tokens of each byte. Everything about the past is read off its result: the place of a stop,
+spans, the ids of a chunk, the section of a code point.
+
+``since`` has three kinds of entries:
+
+* an id, 0 or greater;
+* a negative number ``-n``: ``n`` tokens without bytes, after which the state was the same as
+  before. So a million skipped ids inside a character are one entry.
+* RELEASE: here a release was asked for.
+
+**What is whose.** A byte that a rule outputs late belongs to a token that *waits* (an open run of
+byte tokens, the space that a BPE suffix owes); the waiting tokens share such bytes in equal parts. A
+code point that a replacer keeps has the tokens of its bytes. One that it inserts has the tokens of
+the text that it replaced. What was held at the clean point belongs to the token before it; what a
+prompt had decided and a replacer still holds, to the one before that.
+
+Where tokens cannot be told apart (replaced text, two of the rules, the windowed route), text counts
+as that of the oldest token that may have given it. For sections, text that the earlier tokens alone
+would have given begins in them, and other text in the token that decided it.
+
+**A worked example.** Token 1 is the beginning of a character, token 2 is special and skipped, and
+token 3 completes the character:
+
+>>> from streamdec import MockTokenizer
+>>> from streamdec.core.replay import replay
+>>> from streamdec.core.shared_tables import table_for
+>>> tokens = [b"caf", b"\xc3", b"<s>", b"\xa9!"]
+>>> tokenizer = MockTokenizer.from_tokens(tokens, special_ids=[2])
+>>> table = table_for(tokenizer)
+>>> found = replay(table, table.idle, [1, -1], 1)              # since a clean point after token 0
+>>> found.cells, found.held                                    # nothing is decided, token 1 is held
+([], 1)
+>>> for cell in replay(table, table.idle, [1, -1, 3], 1).cells:
+...     print(cell)
+Cell(text='é', tokens=(1, 3), decided=3, late=None)
+Cell(text='!', tokens=(3,), decided=3, late=None)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from os.path import commonprefix
+from typing import Final, NamedTuple
+
+from streamdec.core import utf8
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.replacers import held_length
+from streamdec.core.table import State, Table
+from streamdec.core.token_ids import UnknownTokenError
+from streamdec.core.window_table import WindowState
+from streamdec.errors import RewriteError
+
+RELEASE: Final = None
+"""The entry of ``since`` for a release."""
+Since = Sequence[int | None]
+
+
+class Cell(NamedTuple):
+    """A code point of the text."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """The indices of the tokens that gave its bytes, in order; -1 and -2 are of the prompt."""
+    decided: int
+    """The index of the token after which it could no longer change."""
+    late: int | None = None
+    """The token in which it counts as begun for sections, if that is not the first."""
+
+    @property
+    def first(self) -> int:
+        """The token in which it begins."""
+        return self.tokens[0]
+
+    @property
+    def begun(self) -> int:
+        """The token in which it begins, for sections."""
+        return self.tokens[0] if self.late is None else self.late
+
+    @property
+    def last(self) -> int:
+        """The token that gave its last byte."""
+        return self.tokens[-1]
+
+
+class Replay(NamedTuple):
+    """What some ids gave after a clean point."""
+
+    cells: list[Cell]
+    """The code points that they decided."""
+    held: int
+    """The oldest token of which something is held; without one, the number of tokens."""
+    waits: int
+    """The same, also counting a token that only owes what the next token brings out."""
+    state: State
+    """The state of the table after them."""
+
+
+def num_tokens(since: Since) -> int:
+    """Return how many tokens the entries of ``since`` stand for."""
+    return sum(1 if entry >= 0 else -entry for entry in since if entry is not None)
+
+
+def replay(
+    table: Table, state: State, since: Since, base: int, decided_by: int | None = None
+) -> Replay:
+    """Return what the ids ``since`` a clean point gave.
+
+    Args:
+        table: of the stream.
+        state: of the table at the clean point.
+        since: the entries since then.
+        base: how many tokens came before the clean point.
+        decided_by: if it is given, the text ends after these ids. What the end decides counts as
+            decided by the token of this index.
+    """
+    if isinstance(table, ByteTable):
+        return _Replaying(table, state, base).run(since, decided_by)
+    return _replay_window(table, state, since, base, decided_by)
+
+
+class _Replaying:
+    """The way of some ids through a ByteTable.
+
+    Args:
+        table: the table.
+        state: at the clean point.
+        base: how many tokens came before it.
+    """
+
+    def __init__(self, table: ByteTable, state: State, base: int) -> None:
+        self._table, self._rule = table, table.rule
+        self._state, pending, tails = state
+        self._index = base
+        self._tail = [(byte, base - 1) for byte in pending]
+        """Bytes of an unfinished character, with their tokens."""
+        self._waiting = deque([base - 1] * self._rule.waiting(self._state))
+        """The tokens that the rule has not output completely."""
+        owner = base - 1 if base else -2
+        self._tails = [[Cell(letter, (owner,), owner) for letter in tail] for tail in tails]
+        """The code points that each replacer holds."""
+        self._cells: list[Cell] = []
+
+    def run(self, since: Since, decided_by: int | None) -> Replay:
+        """Take the entries of ``since``."""
+        rule, index = self._rule, self._index
+        for entry in since:
+            if entry is RELEASE:
+                data, self._state = rule.release(self._state)
+                self._give(data, 0, index, index - 1, final=True)
+                self._wait()
+            elif entry < 0:
+                index -= entry
+            else:
+                element = self._table.element(entry)
+                if element is not None:
+                    alone = self._alone()
+                    data, self._state = rule.advance(self._state, element)
+                    self._give(data, rule.own(element, data), index, index, alone=alone)
+                    self._waiting.append(index)
+                    self._wait()
+                index += 1
+        if decided_by is not None:
+            self._give(rule.flush(self._state), 0, index, decided_by, final=True)
+        return self._result(index)
+
+    def _alone(self) -> str | None:
+        """The text if nothing followed, before replacements; None if bytes can be told apart."""
+        if self._rule.has_spans:
+            return None
+        data = bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
+        return "".join(text for _, text in utf8.code_points(data, self._rule.errors, final=True))
+
+    def _wait(self) -> None:
+        while len(self._waiting) > self._rule.waiting(self._state):
+            self._waiting.popleft()
+
+    def _give(
+        self,
+        data: bytes,
+        own: int,
+        index: int,
+        decided: int,
+        *,
+        alone: str | None = None,
+        final: bool = False,
+    ) -> None:
+        """Read ``data``, of which the last ``own`` bytes are of token ``index``.
+
+        ``alone`` is the text that would have come without this token, if it matters.
+        """
+        waiting, carried = self._waiting, len(data) - own
+        if not self._rule.has_spans and waiting:  # whose bytes they are is not known
+            owners = [waiting[0]] * len(data)
+        else:
+            part = -(-carried // max(len(waiting), 1))
+            owners = [each for each in waiting for _ in range(part)][-carried:] if carried else []
+            owners += [index] * own
+        tail = self._tail
+        tail += zip(data, owners, strict=True)
+        cells: list[Cell] = []
+        place = 0
+        for width, letter in utf8.code_points(
+            bytes(byte for byte, _ in tail), self._rule.errors, final=final
+        ):
+            tokens = tuple(dict.fromkeys(token for _, token in tail[place : place + width]))
+            cells.append(Cell(letter, tokens, decided))
+            place += width
+        del tail[:place]
+        if alone is not None:
+            cells = _late(alone, cells)
+        self._cells += self._replaced(cells, decided, final=final)
+
+    def _replaced(self, cells: list[Cell], decided: int, *, final: bool) -> list[Cell]:
+        """Send ``cells`` through the replacers, one after another."""
+        for number, rule in enumerate(self._table.replacers.rules):
+            cells = self._tails[number] + cells
+            text = "".join(cell.text for cell in cells)
+            kept: list[Cell] = []
+            place = 0
+            while (found := text.find(rule.pattern, place)) >= 0:
+                kept += cells[place:found]
+                place = found + len(rule.pattern)
+                tokens = dict.fromkeys(each for cell in cells[found:place] for each in cell.tokens)
+                kept += [Cell(letter, tuple(tokens), decided) for letter in rule.content]
+            held = 0 if final else held_length(rule.pattern, text[place:])
+            kept += cells[place : len(cells) - held]
+            self._tails[number] = cells[len(cells) - held :]
+            cells = [cell._replace(decided=decided) for cell in kept]
+        return cells
+
+    def _result(self, index: int) -> Replay:
+        rule, waiting = self._rule, [*self._waiting]
+        owners = [token for _, token in self._tail]
+        owners += [cell.first for tail in self._tails for cell in tail]
+        held = min([index, *owners, *(waiting if rule.withholds(self._state) else ())])
+        tails = tuple("".join(cell.text for cell in tail) for tail in self._tails)
+        state = self._state, bytes(byte for byte, _ in self._tail), tails
+        return Replay(self._cells, held, min([held, *waiting]), state)
+
+
+def _replay_window(
+    table: Table, state: WindowState, since: Since, base: int, decided_by: int | None
+) -> Replay:
+    cells: list[Cell] = []
+    index = base
+
+    def give(text: str, age: int, decided: int) -> None:
+        cells.extend(Cell(letter, (index - age,), decided) for letter in text)
+
+    for entry in since:
+        age = state.age
+        if entry is RELEASE:
+            text, state = table.release(state)
+            give(text, age, index - 1)
+        elif entry < 0:
+            index, state = index - entry, table.later(state, -entry)
+        else:
+            place, alone = len(cells), ""
+            with suppress(RewriteError):
+                alone = table.flush(state)
+            text, state = step_any(table, state, entry)
+            give(text, age, index)
+            cells[place:] = _late(alone, cells[place:])
+            index += 1
+    if decided_by is not None:
+        give(table.flush(state), state.age, decided_by)
+    held = index - state.age if table.holds(state) else index
+    return Replay(cells, held, held, state)
+
+
+def _late(alone: str, cells: list[Cell]) -> list[Cell]:
+    """Note which of ``cells`` the earlier tokens would not have given ``alone``."""
+    size = len(commonprefix([alone, text_of(cells)]))  # noqa: RUF071 (letters, not paths)
+    return [*cells[:size], *(cell._replace(late=cell.decided) for cell in cells[size:])]
+
+
+def step_any(table: Table, state: State, token_id: int) -> tuple[str, State]:
+    """Do ``table.step``, also for an unknown id."""
+    try:
+        return table.step(state, token_id)
+    except UnknownTokenError:
+        return table.step_unknown(state)
+
+
+def text_of(cells: Iterable[Cell]) -> str:
+    """Return the text of ``cells``."""
+    return "".join(cell.text for cell in cells)

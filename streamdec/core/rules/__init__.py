@@ -1,0 +1,1 @@
+"""How each kind of decoder turns token ids into bytes."""

@@ -1,0 +1,292 @@
+r"""Sections of a text, and the one matcher of stops and markers.
+
+**Theory.** Markers enclose sections: ``<think>`` opens one and ``</think>`` closes it. State
+``OUTSIDE`` (0) is outside of all sections, where the opening marker of any section is searched. In
+state *n* the stream is inside section *n*, where only its closing marker is searched. A marker is
+an id or a text. The text may be the name of skipped special tokens, which have no text in a stream;
+then their ids are markers too.
+
+:class:`Matcher` reads text for both. What it finds is one of three outcomes: a stop (Hit), or a
+section that opens or closes (Turn). It is used twice:
+
+* with the stops of a stream, and ``ignore_stops_between`` as the sections: inside of them the stops
+  are off (*gated*);
+* with ``sections``, and no stops: it names the section of each piece of text.
+
+What it remembers is a :class:`Seen`: the tail of the stops, the section, and the *marker tail*, the
+suffix of the text that may become the next marker.
+
+**A worked example.** Reasoning, which ends with its own token, and quotes:
+
+>>> from streamdec.core.sections import Matcher, Sections
+>>> from streamdec.core.strings import StopStrings
+>>> sections = Sections([("<think>", 7), ("<q>", "</q>")], {})
+>>> matcher = Matcher(StopStrings(["x"]), sections, gated=True)
+>>> seen, outcome = matcher.read(matcher.start(0), "a<q")
+>>> seen, outcome                                   # nothing is complete: a marker tail
+(Seen(tail='', section=0, marker='<q'), None)
+>>> seen, outcome = matcher.read(seen, ">x")
+>>> seen, outcome                                   # section 2 opens after one more letter
+(Seen(tail='', section=2, marker=''), Turn(section=2, end=1, size=3))
+>>> matcher.read(seen, "x")                         # inside of it stops are off
+(Seen(tail='', section=2, marker=''), None)
+>>> matcher.by_id(seen, 7), matcher.by_id(seen._replace(section=1), 7)
+(None, Seen(tail='', section=0, marker=''))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex
+
+from streamdec.core.strings import Hit, StopMatcher, StopStrings
+from streamdec.errors import StreamdecError
+from streamdec.protocols import Decoder
+
+OUTSIDE = 0
+"""The state outside of all sections."""
+
+Marker = str | int
+Pairs = Sequence[tuple[Marker, Marker]]
+SkippedIds = Mapping[str, tuple[int, ...]]
+"""The ids of skipped special tokens, by their text."""
+
+
+class Sections:
+    """The automaton of some sections.
+
+    Args:
+        pairs: of each section, an opening and a closing marker.
+        skipped: markers that are the text of skipped special tokens, with the ids of these.
+    """
+
+    def __init__(self, pairs: Pairs, skipped: SkippedIds) -> None:
+        openings = {opening: section for section, (opening, _) in enumerate(pairs, 1)}
+        targets = [openings, *({closing: OUTSIDE} for _, closing in pairs)]
+        # For each state: the texts that are markers there, and the state that each marker leads to.
+        self._texts = [_strings_of(each) for each in targets]
+        self._targets = targets
+        self._ids = [_by_id(each, skipped) for each in targets]
+        self.ids: frozenset[int] = frozenset().union(*self._ids)
+        """The ids that are markers."""
+
+    def __len__(self) -> int:
+        return len(self._targets) - 1
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether a marker is a text."""
+        return any(texts is not None for texts in self._texts)
+
+    def firsts(self, section: int) -> frozenset[str]:
+        """Return the letters with which a marker may begin in ``section``."""
+        texts = self._texts[section]
+        return frozenset() if texts is None else texts.firsts
+
+    def read(self, section: int, tail: str, text: str) -> tuple[Hit | None, str, int]:
+        """Read ``text`` up to the first complete marker.
+
+        Returns the marker (None: no marker is complete), the marker tail and the state after it.
+        """
+        texts = self._texts[section]
+        if texts is None:
+            return None, "", section
+        tail, hit = texts.step(tail, text)
+        if hit is None:
+            return None, tail, section
+        return hit, "", self._targets[section][hit.stop]
+
+    def by_id(self, section: int, token_id: int) -> int | None:
+        """Return the state after ``token_id``; None if it is not a marker in ``section``."""
+        return self._ids[section].get(token_id)
+
+
+def _strings_of(targets: Mapping[Marker, int]) -> StopStrings | None:
+    texts = [marker for marker in targets if isinstance(marker, str)]
+    return StopStrings(texts) if texts else None
+
+
+def _by_id(targets: Mapping[Marker, int], skipped: SkippedIds) -> dict[int, int]:
+    """The ids that are markers, each with the state after it: the first of several counts."""
+    found: dict[int, int] = {}
+    for marker, section in targets.items():
+        for token_id in skipped.get(marker, ()) if isinstance(marker, str) else (marker,):
+            found.setdefault(token_id, section)
+    return found
+
+
+NO_SECTIONS = Sections((), {})
+
+
+class Seen(NamedTuple):
+    """What a Matcher remembers of a text."""
+
+    tail: Any
+    """What the matcher of stops remembers."""
+    section: int = OUTSIDE
+    marker: str = ""
+    """The end of the text that may become the next marker."""
+
+
+class Turn(NamedTuple):
+    """A marker is complete: a section has opened, or (OUTSIDE) closed."""
+
+    section: int
+    end: int
+    """How many code points of the text that was read come before its end."""
+    size: int
+    """The code points of the marker."""
+
+
+class Matcher:
+    """Finds stops and the markers of sections in text that comes in pieces.
+
+    Args:
+        stops: finds the stops.
+        sections: whose markers are searched.
+        gated: whether the stops are off inside of the sections.
+    """
+
+    def __init__(self, stops: StopMatcher, sections: Sections, *, gated: bool) -> None:
+        self.stops: StopMatcher = stops
+        self.sections: Sections = sections
+        self._gated = gated
+
+    def start(self, section: int) -> Seen:
+        """Return what is remembered at the beginning of a text that begins in ``section``."""
+        return Seen(self.stops.start, section)
+
+    def is_on(self, seen: Seen) -> bool:
+        """Whether stops are searched."""
+        return not (self._gated and seen.section)
+
+    def read(
+        self, seen: Seen, text: str, *, ignore: bool = False
+    ) -> tuple[Seen, Hit | Turn | None]:
+        """Read ``text`` up to the first outcome; None if nothing is complete.
+
+        With ``ignore``, a complete stop is ordinary text.
+        """
+        tail, section, marker = seen
+        found, part, after = None, text, section
+        if len(self.sections):
+            found, marker, after = self.sections.read(section, marker, text)
+            if found is not None:
+                part = text[: found.end]
+        if self.is_on(seen):
+            tail, hit = self.stops.step(tail, part, ignore=ignore)
+            if hit is not None:
+                return seen, hit
+        else:
+            tail = self.stops.skip(tail, part)
+        if found is None:
+            return Seen(tail, section, marker), None
+        return self._turned(tail, after), Turn(after, found.end, found.size)
+
+    def _turned(self, tail: Any, section: int) -> Seen:
+        return Seen(self.stops.skip(tail, "") if self._gated else tail, section)
+
+    def by_id(self, seen: Seen, token_id: int) -> Seen | None:
+        """Return what is remembered after a marker that is an id.
+
+        None: ``token_id`` is not a marker in this section.
+        """
+        section = self.sections.by_id(seen.section, token_id)
+        return None if section is None else self._turned(seen.tail, section)
+
+    def skip(self, seen: Seen, text: str) -> Seen:
+        """Return what is remembered after ``text``, no part of which can be in a stop or marker."""
+        return seen._replace(tail=self.stops.skip(seen.tail, text))
+
+    def restart(self, seen: Seen) -> Seen:
+        """Return what is remembered after a release: no stop or marker spans it."""
+        return Seen(self.stops.restart(seen.tail), seen.section)
+
+    def context(self, seen: Seen) -> tuple[str, ...]:
+        """Return the letters so far that matter to later stops."""
+        return self.stops.context(self.stops.restart(seen.tail))
+
+    def jailed(self, seen: Seen) -> int:
+        """Return how many code points at the end of the text may become a hidden stop."""
+        return len(self.stops.jailed(seen.tail)) if self.is_on(seen) else 0
+
+    def reach(self, seen: Seen) -> int:
+        """Return how many code points at the end may be part of a later stop or marker."""
+        return max(len(self.stops.text(seen.tail)), len(seen.marker))
+
+    def firsts(self, seen: Seen) -> frozenset[str] | None:
+        """Return letters, such that text without any of them changes nothing and has no outcome.
+
+        None: any letter may matter.
+        """
+        if seen.marker:
+            return None
+        letters = self.stops.letters(seen.tail, is_open=self.is_on(seen))
+        return None if letters is None else letters | self.sections.firsts(seen.section)
+
+
+# --- the prompt -----------------------------------------------------------------------------------
+
+
+class PromptMarkers:
+    """The markers of sections, as they are found in prompts.
+
+    A text that the tokenizer always encodes as one token is found by its id, in one pass over the
+    ids of a prompt. Where other texts are searched, the ids after the last such id are decoded.
+
+    Args:
+        pairs: an opening and a closing marker of each section. A marker that opens one section and
+            closes another counts as an opening marker.
+        tokenizer: the tokenizer of the streams. No reference is kept, or it would never be freed.
+    """
+
+    def __init__(self, pairs: Pairs, tokenizer: Decoder) -> None:
+        self._by_id: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+        openings = [(opening, section) for section, (opening, _) in enumerate(pairs, 1)]
+        for marker, section in [*openings, *((closing, OUTSIDE) for _, closing in pairs)]:
+            token_id = _only_token(tokenizer, marker) if isinstance(marker, str) else marker
+            if token_id is not None:
+                self._by_id.setdefault(token_id, section)
+            elif isinstance(marker, str):
+                self._by_text.setdefault(marker, section)
+
+    def section_after(self, tokenizer: Decoder, prompt: Sequence[SupportsIndex]) -> int:
+        """Return the section after the last marker in ``prompt``; OUTSIDE without one."""
+        backwards, size, section = [*reversed(prompt)], len(prompt), OUTSIDE
+        for token_id, after in self._by_id.items():
+            with suppress(ValueError):
+                size, section = backwards.index(token_id, 0, size), after
+        if not self._by_text or not size:
+            return section
+        rest = [*map(index, reversed(backwards[:size]))]
+        text = tokenizer.decode(rest, skip_special_tokens=False)
+        found = [each for each in self._by_text if each in text]
+        if not found:
+            return section
+        return self._by_text[max(found, key=lambda each: (text.rfind(each) + len(each), len(each)))]
+
+
+def _only_token(tokenizer: Any, text: str) -> int | None:
+    """Return the id of the token that always encodes ``text``, or None.
+
+    None for a word, which may be part of a longer token. Other texts are encoded with some letters
+    on both sides as a test.
+    """
+    encode = getattr(tokenizer, "encode", None)
+    token_to_id = getattr(tokenizer, "token_to_id", None)
+    token_id = token_to_id(text) if token_to_id is not None else None
+    if not isinstance(token_id, int) or encode is None or text[0].isalnum() or text[-1].isalnum():
+        return None
+    for beside in ("a", " ", "\n", ".", "<", text):
+        try:
+            ids = encode(f"{beside}{text}{beside}", add_special_tokens=False).ids
+        except StreamdecError:  # the tokenizer has no token for the letter, or for the text
+            if beside == text:
+                return None
+            continue
+        if [*ids].count(token_id) != (3 if beside == text else 1):
+            return None
+    return token_id

@@ -1,0 +1,433 @@
+"""Snapshots: a stream as JSON, and back.
+
+A snapshot has the options, the state at the last clean point, and the ids since. Restoring begins at
+the clean point and steps the ids. Fields with their initial value are left out, so an ordinary
+snapshot has 100 to 150 bytes.
+
+A snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
+where. The checksum finds damage. It is no protection against forgery: a forged snapshot that passes
+the checks is one that some stream could have, and continues as that stream would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import weakref
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
+from typing import Any, NamedTuple, get_args
+
+from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, of_parts
+from streamdec.core.conditions import StopConditions
+from streamdec.core.counting import MOST_COUNTED
+from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
+from streamdec.core.shared_tables import check_decoder
+from streamdec.core.token_ids import check_token_id
+from streamdec.errors import SnapshotError, StreamdecError
+from streamdec.hooks import suppressed
+from streamdec.protocols import Decoder
+
+FORMAT = 1
+
+_CLASSES = {
+    "decode_stream": "DecodeStream",
+    "pool": "DecoderPool",
+    "sequence": "Sequence",
+    "stop": "StopSequenceDecoder",
+    "text": "TextStopDecoder",
+}
+"""The classes that make snapshots, by the field ``machine`` of a snapshot."""
+
+SAMPLE = 256
+"""How many ids identify a tokenizer without a fingerprint by their text: this many from 0, and
+about as many others, spread over the vocabulary."""
+SAMPLED_RANGE = 32_768
+"""The assumed vocabulary size of a tokenizer without ``vocab_size``."""
+
+_fingerprints: dict[int, str] = {}
+
+
+def fingerprint(tokenizer: Decoder) -> str:
+    """Return a string that is equal for tokenizers that decode alike.
+
+    The tokenizer's own fingerprint; else 16 hexadecimal digits from a sample.
+    """
+    own = getattr(tokenizer, "fingerprint", None)
+    if isinstance(own, str):
+        return own
+    found = _fingerprints.get(id(tokenizer))
+    if found is None:
+        found = _sampled(tokenizer)
+        with suppress(TypeError):  # no weak references to it: then it is computed each time
+            weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
+            _fingerprints[id(tokenizer)] = found
+    return found
+
+
+def _sampled(tokenizer: Decoder) -> str:
+    """Return a hash of the text that ``decode`` gives for a sample of single ids."""
+    size = getattr(tokenizer, "vocab_size", None)
+    size = size if type(size) is int and size > 0 else SAMPLED_RANGE
+    digest = hashlib.sha256(type(tokenizer).__qualname__.encode())
+    others = range(SAMPLE, max(size, SAMPLE), max(size // SAMPLE, 1))
+    for token_id in (*range(SAMPLE), *others):
+        try:
+            with suppressed:
+                text = tokenizer.decode([token_id], skip_special_tokens=False)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a library's panic too is a trait of it)
+            text = type(error).__name__
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def dump(
+    machine: str, tokenizer: Decoder, route: Route, options: Options, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a snapshot of ``fields``, without those that are empty, zero or false."""
+    default = DEFAULT_OPTIONS._asdict()
+    shell = {
+        "format": FORMAT,
+        "machine": machine,
+        "tokenizer": fingerprint(tokenizer),
+        "route": None if route == "bytes" else route,
+        "options": {
+            name: value for name, value in options._asdict().items() if value != default[name]
+        },
+    }
+    return sealed(shell | dict(fields))
+
+
+def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``fields`` that are not empty, zero or false, with a checksum."""
+    found = {key: value for key, value in fields.items() if value}
+    return {**found, "check": _checksum(found)}
+
+
+def _checksum(fields: Mapping[str, Any]) -> str:
+    """Return a checksum of ``fields``, which are the same before and after a way through JSON."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+class Fields:
+    """The fields of a snapshot, each taken once and checked."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+        self.last_name, self.last_value = "", None
+        """The name and the value of the field that was taken last."""
+
+    def take(self, name: str, default: Any) -> Any:
+        """The field, of any type."""
+        self.last_name, self.last_value = name, self._fields.pop(name, default)
+        return self.last_value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def count(self, name: str) -> int:
+        """A field that is a number of tokens."""
+        value = self.take(name, 0)
+        if type(value) is not int or not 0 <= value < MOST_COUNTED:
+            raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
+        return value
+
+    def check_route(self, route: Route) -> None:
+        """Raise SnapshotError if the snapshot was taken on another route."""
+        _match("route", self.take("route", "bytes"), route)
+
+    def done(self) -> None:
+        """Raises ValueError if a field was not taken."""
+        if self._fields:
+            raise ValueError(f"unexpected fields {sorted(map(str, self._fields))}")
+
+
+def load(
+    machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
+) -> tuple[Options, Fields]:
+    """Return the options and the machine's own fields of ``snapshot``.
+
+    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
+    other options than ``expected``. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    """
+    check_decoder(tokenizer)
+    fields = load_fields(machine, snapshot)
+    taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
+    if not _are_alike(taken_with, own):
+        _match("tokenizer", taken_with, own)
+    options = _options(fields.take("options", {}))
+    for name, value in expected.items():
+        found = getattr(options, name)
+        if found != value:
+            raise SnapshotError(
+                f"the snapshot was taken with {name}={shown(found)}, not {value!r:.80}"
+            )
+    return options, fields
+
+
+def load_fields(machine: str, snapshot: Any) -> Fields:
+    """Return the fields of ``snapshot`` but its format and machine.
+
+    Raises SnapshotError if the snapshot has another format, or is of another class.
+    """
+    check_mapping(snapshot)
+    fields = dict(snapshot)
+    found = fields.pop("format", None)
+    if type(found) is not int or found != FORMAT:
+        raise SnapshotError(
+            f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
+        )
+    kind = fields.get("machine")
+    if kind != machine:
+        raise other_class(kind)
+    check = fields.pop("check", None)
+    try:
+        is_whole = check == _checksum({"format": found, **fields})
+    except (RecursionError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise SnapshotError("the snapshot is damaged: its checksum does not fit")
+    del fields["machine"]
+    return Fields(fields)
+
+
+def check_mapping(snapshot: object) -> None:
+    """Raise SnapshotError if ``snapshot`` is not a mapping."""
+    if not isinstance(snapshot, Mapping):
+        hint = "; write json.loads(snapshot)" if isinstance(snapshot, (str, bytes)) else ""
+        hint = "; call its snapshot()" if hasattr(snapshot, "snapshot") else hint
+        raise SnapshotError(f"a snapshot must be a dict, not {type(snapshot).__name__}{hint}")
+
+
+def other_class(kind: object) -> SnapshotError:
+    """Return the error for a snapshot of another class.
+
+    ``kind`` is the snapshot's field ``machine``.
+    """
+    name = _CLASSES.get(kind) if isinstance(kind, str) else None
+    if name is None:
+        return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
+    return SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
+
+
+def _are_alike(one: object, other: str) -> bool:
+    """Whether two fingerprints are equal.
+
+    One may lack the part after the first 16 digits.
+    """
+    if not isinstance(one, str):
+        return False
+    short, long = sorted((one, other), key=len)
+    return short == long or (len(short) == 16 and long.startswith(f"{short}-"))
+
+
+def _match(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise SnapshotError(
+            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
+        )
+
+
+def shown(value: object) -> str:
+    """Return a short repr of ``value``, which may be anything, for an error message."""
+    try:
+        return f"{value!r:.60}"
+    except (RecursionError, ValueError):  # too deep, or too many digits
+        return f"a {type(value).__name__}"
+
+
+def _options(data: Any) -> Options:
+    try:
+        options = Options(**data)
+        options.check()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"options: {error}") from error
+    return options
+
+
+@contextmanager
+def reading(fields: Fields) -> Iterator[None]:
+    """Turn any error while fields are read into a SnapshotError."""
+    try:
+        yield
+        fields.done()
+    except SnapshotError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        StreamdecError,
+        TypeError,
+        ValueError,
+    ) as error:
+        told = str(error)
+        if not isinstance(error, (ValueError, StreamdecError)):  # the message is Python's
+            told = f"the field {fields.last_name!r} must not be {shown(fields.last_value)}"
+        raise SnapshotError(f"malformed snapshot: {told}") from error
+
+
+# --- the fields of decoders -----------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A moment of a stream at which nothing is jailed."""
+
+    state: Any
+    """The state of the table, as its ``dump`` gives it."""
+    gate: int
+    """The section of ``ignore_stops_between``; 0 outside."""
+    section: int
+    """The section of ``sections``; 0 outside."""
+    context: tuple[str, ...]
+    """The letters before that matter to later stops."""
+
+    def dump(self) -> list[Any] | None:
+        """Return the place as JSON; None for the usual one."""
+        found: list[Any] = [self.state, self.gate, self.section, [*self.context]]
+        while found and not found[-1]:
+            found.pop()
+        return found or None
+
+
+def load_place(data: Any) -> Place:
+    """Return the place that ``dump`` gave ``data`` for. Raises ValueError or TypeError."""
+    found = [] if data is None else [*data]
+    if len(found) > 4:
+        raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
+    state, gate, section, context = [*found, *(None, 0, 0, [])[len(found) :]]
+    if type(gate) is not int or type(section) is not int or not isinstance(context, list):
+        raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
+    if not all(isinstance(each, str) for each in context):
+        raise ValueError(f"expected letters, got {shown(context)}")
+    return Place(state, gate, section, tuple(context))
+
+
+def numbers(data: Any, least: int, below: int, size: int | None = None) -> list[int]:
+    """Return a list of integers from outside, from ``least`` to ``below``."""
+    if not isinstance(data, list) or not all(type(n) is int and least <= n <= below for n in data):
+        raise ValueError(f"expected numbers from {least} to {below}, got {shown(data)}")
+    if size is not None and len(data) != size:
+        raise ValueError(f"expected {size} numbers, got {shown(data)}")
+    return data
+
+
+def counts(data: Any) -> tuple[int, int, int]:
+    """Return numbers of tokens, code points and bytes from outside."""
+    tokens, code_points, size = numbers(data, 0, MOST_COUNTED - 1, 3)
+    if not code_points <= size <= 4 * code_points:
+        raise ValueError(f"expected tokens, code points and bytes, got {shown(data)}")
+    return tokens, code_points, size
+
+
+def token_ids(data: Any) -> list[int]:
+    """Return a list of ids from outside."""
+    if not isinstance(data, list):
+        raise TypeError(f"expected a list of ids, got {shown(data)}")
+    return [check_token_id(token_id) for token_id in data]
+
+
+def entries(data: Any, most: int) -> list[int | None]:
+    """Return the entries since a clean point from outside, at most ``most``."""
+    if not isinstance(data, list) or len(data) > most:
+        raise ValueError(f"expected at most {most} entries since the clean point")
+    for each in data:
+        if each is not None and not (type(each) is int and -MOST_COUNTED < each < 2**32):
+            raise ValueError(f"expected ids, numbers of tokens and null, got {shown(each)}")
+    return data
+
+
+def places(data: Any, most: int) -> tuple[int, ...]:
+    """Return ``data`` as strictly increasing integers from 1 to ``most``."""
+    found = numbers(data, 1, most)
+    if found != sorted({*found}):
+        raise ValueError(f"expected places in ascending order, got {shown(data)}")
+    return tuple(found)
+
+
+def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
+    """Return the two offsets of a stream of ``tokens`` tokens."""
+    prefix, read = numbers(data, least, tokens, 2)
+    if read < 0 or prefix > read:
+        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {shown(data)}")
+    return prefix, read
+
+
+def spans(data: Any) -> tuple[list[TokenSpan], int]:
+    """Return the spans that were not taken, and how many were, from outside."""
+    taken, rows = data
+    (taken,) = numbers([taken], 0, MOST_COUNTED)
+    found = [TokenSpan(*numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
+    fits = all(
+        span.start <= span.end and span.start <= span.byte_start <= span.byte_end for span in found
+    )
+    indices = [span.token_index for span in found]
+    if not fits or indices != [*range(taken, taken + len(found))]:
+        raise ValueError("expected the spans of consecutive tokens")
+    return found, taken
+
+
+def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
+    """Return the last chunk and the match as fields."""
+    found: dict[str, Any] = {}
+    if end is not None:
+        parts = [[part.section, part.text] for part in end.split()]
+        found["end"] = [parts, end.finish_reason, end.stop_reason]
+    if match is not None:
+        found["match"] = list(astuple(match)[1:])
+    return found
+
+
+def load_end(
+    conditions: StopConditions, end: Any, match: Any, tokens: int
+) -> tuple[Chunk | None, StopMatch | None]:
+    """Return the chunk and the match whose fields these are.
+
+    Raises ValueError or TypeError for fields that no stream of ``tokens`` tokens has.
+    """
+    if end is None:
+        if match is not None:
+            raise ValueError("there is a match, but no end")
+        return None, None
+    parts, reason, stop = end
+    found = [(section, text) for section, text in parts]
+    if reason not in get_args(FinishReason) or not all(
+        isinstance(text, str) and isinstance(section, str | None) for section, text in found
+    ):
+        raise ValueError(f"end must be texts, a finish reason and a stop, not {shown(end)}")
+    last = of_parts(found, Chunk("", reason, _stop_reason(conditions, stop)))
+    if match is None:
+        return last, None
+    if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
+        raise ValueError(f"match must be a list of a bool and six integers, not {shown(match)}")
+    numbers([0 if n is None and at == 4 else n for at, n in enumerate(match[1:])], 0, MOST_COUNTED)
+    placed = StopMatch(last.stop_reason, *match)
+    if not (
+        placed.start <= placed.end <= placed.byte_end
+        and placed.start <= placed.byte_start <= placed.byte_end
+        and placed.tokens_before <= tokens
+        and (placed.token_index is None or placed.token_index < tokens)
+    ):
+        raise ValueError(f"match does not fit a stream of {tokens} tokens: {shown(match)}")
+    return last, placed
+
+
+def _stop_reason(conditions: StopConditions, reason: Any) -> StopReason:
+    known = itertools.chain(
+        conditions.stop,
+        conditions.visible_stop,
+        conditions.stop_regex,
+        conditions.stop_token_ids,
+        conditions.visible_stop_token_ids,
+    )
+    if reason is not None and (isinstance(reason, bool) or reason not in known):
+        raise ValueError(f"{shown(reason)} is not a stop of these conditions")
+    found: StopReason = reason
+    return found

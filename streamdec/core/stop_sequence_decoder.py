@@ -1,0 +1,215 @@
+"""StopSequenceDecoder: token ids in, text out until a stop is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Never, SupportsIndex, final
+
+from streamdec.chunks import Chunk, FinishReason, check_finish_reason
+from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
+from streamdec.core.decoder import TokenDecoder, note_taken, step_function
+from streamdec.core.definitions import SectionsOption, definition_of
+from streamdec.core.mistakes import not_conditions, unknown_decoder_option
+from streamdec.core.stop_set import NO_DEFINITION
+from streamdec.core.token_ids import as_sequence
+from streamdec.protocols import Decoder
+
+__all__ = ["StopSequenceDecoder"]
+
+_PARAMETERS = ("conditions", "prompt_token_ids", "spans", "sections", "starts_inside")
+"""The parameters of the constructor besides the tokenizer and the options of decoding."""
+
+
+@final
+class StopSequenceDecoder(TokenDecoder):
+    r"""Turn token ids into text until a stop is complete.
+
+    It never outputs a part of a hidden stop.
+
+    Two things are withheld: the bytes of an unfinished character (``held``), and text that may
+    still become a hidden stop or a marker (``jailed``), which is shorter than that stop. The stop that is complete first ends the stream. If several are complete at one code
+    point, the longest ends it.
+
+    Args:
+        tokenizer: as for DecodeStream.
+        conditions: when the stream ends; without them, at ``flush``.
+        prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
+        skip_special_tokens: as for DecodeStream.
+        byte_fallback: as for DecodeStream.
+        unknown_ids: as for DecodeStream.
+        clean_up_tokenization_spaces: as for DecodeStream.
+        spans: as for DecodeStream. A span is available once its text was output.
+        sections: a dict from the name of each section, such as ``"reasoning"``, to a pair of an
+            opening and a closing marker, or to a list of such pairs. A marker is a text or a token
+            id; the name of a skipped special token is found by the token's id. Then ``section`` of
+            a chunk is the name of its section, or None outside of all sections, and the text of
+            markers is not output. A chunk whose text is in several sections has ``split()``. If the
+            last marker of the prompt is an opening one, the stream begins in that section.
+        starts_inside: True if the stream begins in the first of ``sections``, False if outside, for
+            any prompt. None: as the conditions say, if ``ignore_stops_between`` has the same
+            markers; otherwise the prompt decides.
+        others: not accepted. The TypeError says what to write instead.
+
+    Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions, or
+    ``sections`` is not such a dict; ValueError if a section has equal markers or no markers, or a
+    marker opens two sections.
+
+    **Sections.** Stops are matched in the whole text, the markers included, except between the
+    markers of ``ignore_stops_between``. Positions (``match``, spans, ``num_characters``) count the
+    whole generated text, with the markers.
+
+    **Cost.** A step is one look-up, for one stop or a thousand. If a token's text has a letter with
+    which a stop begins, the step needs a second one (:mod:`streamdec.stops.stop_set`). On the
+    windowed route, and while a pattern withholds more than 16 code points, the text of each step is
+    searched.
+
+    **Memory.** A stream takes some 350 bytes for any length, plus the jailed text; 5.5 KB on the
+    windowed route, where nothing is shared. On the bytes route, streams with equal conditions share
+    some kilobytes: their stops, and at most 16,384 texts of 150 bytes. The 4,096 sets of conditions
+    that were used last are kept for each tokenizer and its decoding options, or fewer if they take
+    more than 32 MiB together. The cache for each id is that of DecodeStream.
+
+    **Threads.** Use a stream in one thread at a time. Different streams may run in different
+    threads.
+
+    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+    >>> [decoder.step(token_id).text for token_id in (0, 1)], decoder.jailed
+    (['Hi', ''], '\nUs')
+    >>> decoder.step(2)
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:')
+    """
+
+    __slots__ = ()
+
+    _kind = "stop"
+
+    def __init__(
+        self,
+        tokenizer: Decoder,
+        conditions: StopConditions = NO_CONDITIONS,
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        skip_special_tokens: bool = True,
+        byte_fallback: ByteFallbackMode = "eager",
+        unknown_ids: UnknownIds = "skip",
+        clean_up_tokenization_spaces: bool = False,
+        spans: bool = False,
+        sections: SectionsOption | None = None,
+        starts_inside: bool | None = None,
+        **others: Never,
+    ) -> None:
+        if others:
+            raise unknown_decoder_option("StopSequenceDecoder", others, *_PARAMETERS)
+        if not isinstance(conditions, StopConditions):
+            raise not_conditions("StopSequenceDecoder", conditions)
+        definition = NO_DEFINITION if sections is None else definition_of(sections)
+        if starts_inside is not None:
+            if not isinstance(starts_inside, bool):
+                told = f"starts_inside must be True, False or None, not {starts_inside!r:.40}"
+                raise TypeError(told)
+            if sections is None:
+                raise ValueError("starts_inside needs sections")
+        options = Options(
+            skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
+        )
+        self._begin(
+            tokenizer,
+            options,
+            conditions,
+            prompt_token_ids,
+            spans=spans,
+            definition=definition,
+            starts_inside=starts_inside,
+        )
+
+    if TYPE_CHECKING:
+
+        def step(self, token_id: SupportsIndex) -> Chunk:
+            """Return the chunk of ``token_id``."""
+
+    else:
+        step = step_function(returns_text=False)
+
+    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
+        r"""Return a list of the chunk of each token that was taken; the last one may be the end.
+
+        Args:
+            token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
+                end first. Ids after the end of the stream are not taken.
+
+        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
+        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
+        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> [chunk.text for chunk in decoder.step_batch([0, 3, 1, 2, 3, 3])]
+        ['Hi', '!', '', '']
+        """
+        chunks: list[Chunk] = []
+        try:
+            for token_id in as_sequence(token_ids):
+                chunk = self.step(token_id)
+                chunks.append(chunk)
+                if chunk.finish_reason is not None:
+                    break
+        except Exception as error:
+            note_taken(error, chunks)
+            raise
+        return chunks
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        r"""Return one chunk of all of ``token_ids``. Use it for the lists of ids of engines.
+
+        Ids after the end are counted in ``unread_tokens``. Otherwise as ``step_batch``.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.feed([0, 3, 1, 2, 3, 3])
+        Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
+        """
+        return self._feed(token_ids)
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        r"""End the stream; return a chunk with the withheld text.
+
+        Args:
+            finish_reason: why the stream ends: ``"stop"``, ``"length"``, ``"content_filter"``,
+                ``"abort"`` or ``"error"``. If the withheld text completes a stop, the chunk has
+                that stop instead.
+
+        After the end it returns an empty chunk with the reason of the last one.
+
+        Raises ValueError for another ``finish_reason``, and RewriteError as ``step`` does. After an
+        error the stream has not ended.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.feed([0, 1]).text, decoder.flush("length").text
+        ('Hi', '\nUs')
+        """
+        check_finish_reason(finish_reason)
+        if self._end is not None:
+            return Chunk("", self._end.finish_reason, self._end.stop_reason)
+        return self._finish_unfollowed(finish_reason)
+
+    def release(self) -> Chunk:
+        r"""Return a chunk with what is held and jailed; the stream continues.
+
+        Use it if more input is appended to the text while the stream runs. A later stop cannot
+        contain released text. If the released text completes a stop, that ends the stream. Raises
+        FinishedError after the end, and RewriteError as ``step`` does.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.feed([0, 1]).text, decoder.release().text, decoder.step(2).text
+        ('Hi', '\nUs', 'er:')
+        """
+        return self._release()

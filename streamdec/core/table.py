@@ -1,0 +1,273 @@
+r"""The transition table: what each token id does to the text in each state.
+
+**Theory.** A detokenizer is a finite-state transducer. What it must remember between two tokens is
+small (an unfinished character, a few flags), and in a given *state* a token id always gives the
+same text and leads to the same next state. Written out in full, it would need a row of the size of
+the vocabulary for each way in which a character can be unfinished. So it is built lazily, as RE2
+builds its DFAs: a transition is computed when it is first needed, stored, and looked up from then
+on.
+
+The subclasses define what a state is and how a transition is computed:
+:mod:`streamdec.core.byte_table` for tokenizers whose rules are known,
+:mod:`streamdec.core.window_table` for all others. This module stores and looks up.
+
+One state is by far the most common: *idle*, in which something precedes and nothing is held. Nearly
+all tokens are whole characters, so they lead from idle to idle.
+
+**A transition** is ``(chunk, mask, tally, row)``:
+
+* ``chunk``: the text, as an immutable chunk that all streams share;
+* ``mask``: a bit mask of the letters in the text (:mod:`streamdec.core.masks`). A stream whose
+  stops cannot begin with any of these letters does not look at the text. The bit ``MOVES`` marks
+  all but plain tokens, ``NAMED`` ids that some stream asked for, ``UNKNOWN`` ids that the tokenizer
+  does not have;
+* ``tally``: what the token adds to the count of the stream (:mod:`streamdec.core.counting`);
+* ``row``: the row of the next state.
+
+**A worked example**, with the tokens 0 ``b"caf"``, 1 ``b"\xc3"``, 2 ``b"\xa9!"``:
+
+>>> from streamdec import MockTokenizer
+>>> from streamdec.core.masks import MOVES
+>>> from streamdec.core.shared_tables import table_for
+>>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9!"])
+>>> table = table_for(tokenizer)
+>>> chunk, mask, tally, row = table.idle_row[0]
+>>> chunk.text, mask & MOVES, row is table.idle_row             # a plain token
+('caf', 0, True)
+>>> chunk, mask, tally, row = table.idle_row[1]
+>>> chunk.text, mask & MOVES > 0, row.state[1]                  # an unfinished character
+('', True, b'\xc3')
+>>> chunk, mask, tally, row = row[2]
+>>> chunk.text, row is table.idle_row                           # and back to idle
+('é!', True)
+
+**Sharing.** On the bytes route, a tokenizer has one table for each set of decoding options, and all
+its streams use it, with stops or without. On the windowed route, each stream has its own, and
+stores nothing. Threads need no lock to look up: entries are only ever added, and two threads that
+compute one entry compute equal ones. When the rows other than idle's hold MAX_TRANSITIONS
+transitions they are emptied, and running streams fill them again.
+
+**Named ids.** A stop id of one stream is an ordinary token of another, and both read the same row.
+So the row of idle marks those ids with NAMED while a stop set that names them exists. An entry of
+that row is stored, and changed, under a lock, so that no mark is lost.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, SupportsIndex, TypeAlias
+
+from streamdec.chunks import NOTHING, Chunk, chunk_of
+from streamdec.core.counting import TOKEN, tally_of
+from streamdec.core.decode_options import Options, Route
+from streamdec.core.masks import MOVES, NAMED, UNKNOWN, mask_of, shared
+from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError
+from streamdec.locks import Lock
+
+MAX_TRANSITIONS = 65_536
+"""The most transitions and rows, other than idle's; then all are dropped. Each takes 200 to 300
+bytes."""
+
+State: TypeAlias = Any
+"""The state of a table. On the bytes route a tuple: the rule's state, the unfinished character, and
+the replacers' tails. On the windowed route a WindowState."""
+Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
+"""The chunk, the mask, the tally, and the next row."""
+
+
+class Row(dict[int, Transition]):
+    """The transitions of one state, by token id; computed on first use.
+
+    The look-up never raises for an id, known or not; only the windowed route raises RewriteError
+    and what the tokenizer's ``decode`` raises.
+    """
+
+    __slots__ = ("holds", "is_kept", "state", "table", "unknown", "waits")
+
+    def __init__(self, table: Table, state: State) -> None:
+        super().__init__()
+        self.table: Table = table
+        self.state: State = state
+        self.is_kept: bool = table.is_bounded(state)
+        """Whether the row is stored: there are few states like this one."""
+        self.holds: bool = table.holds(state)
+        """Whether bytes or text are held."""
+        self.waits: bool = table.waits(state)
+        """Whether earlier tokens may still give text, such as a space before another token."""
+        self.unknown: Transition | None = None
+        """The transition of an unknown id."""
+
+    def __missing__(self, token_id: int) -> Transition:
+        return self.table.learn(self, token_id)
+
+
+class Table(ABC):
+    """The transitions of one tokenizer under one set of options.
+
+    Args:
+        options: the options of decoding.
+        idle: the idle state; None if there is none.
+    """
+
+    route: ClassVar[Route]
+    has_spans: bool
+    """Whether each code point can be traced to the tokens that gave it."""
+
+    def __init__(self, options: Options, idle: State) -> None:
+        self.options: Options = options
+        self.idle: State = idle
+        self._rows: dict[State, Row] = {}
+        self._num_stored = 0
+        self._named: dict[int, int] = {}
+        """The named ids, each with the number of stop sets that name it."""
+        self._lock = Lock()
+        self.idle_row: Any = None if idle is None else Row(self, idle)
+        self.stop_sets: Any = None
+        """What :mod:`streamdec.core.stop_sets` keeps with the table."""
+
+    # --- looking up
+
+    def row(self, state: State) -> Row:
+        """Return the row of ``state``."""
+        if state == self.idle:
+            return self.idle_row
+        if not self.is_bounded(state):  # such a state must not be hashed
+            return Row(self, state)
+        row = self._rows.get(state)
+        if row is None:
+            self._make_room()
+            row = self._rows.setdefault(state, Row(self, state))
+        return row
+
+    def learn(self, row: Row, token_id: int) -> Transition:
+        """Compute what ``token_id`` does in ``row``, and store it if the row is kept."""
+        if not 0 <= token_id <= MAX_TOKEN_ID:
+            return NOTHING, MOVES | UNKNOWN, TOKEN, row
+        try:
+            text, after = self.step(row.state, token_id)
+        except UnknownTokenError:
+            return row.unknown or self._learn_unknown(row)
+        entry = self._transition(row, text, after)
+        if row is self.idle_row:
+            with self._lock:
+                if token_id in self._named:
+                    chunk, mask, tally, then = entry
+                    entry = chunk, mask | NAMED, tally, then
+                row[token_id] = entry
+        elif row.is_kept:
+            self._make_room()
+            # The rows may have been emptied meanwhile; this one then begins again.
+            if self._rows.setdefault(row.state, row) is row:
+                row[token_id] = entry
+        return entry
+
+    def _learn_unknown(self, row: Row) -> Transition:
+        chunk, mask, tally, then = self._transition(row, *self.step_unknown(row.state))
+        row.unknown = chunk, mask | MOVES | UNKNOWN, tally, then
+        return row.unknown
+
+    def _transition(self, row: Row, text: str, after: State) -> Transition:
+        """The transition from ``row`` to the state ``after`` of a token that gives ``text``."""
+        then = row if after is row.state else self.row(after)
+        mask = mask_of(text)
+        if not (text and row is then is self.idle_row):
+            mask |= MOVES
+        return chunk_of(text) if text else NOTHING, shared(mask), tally_of(text), then
+
+    # --- storing
+
+    def _make_room(self) -> None:
+        """Count one more row or transition, and empty the rows if there are too many."""
+        self._num_stored += 1
+        if self._num_stored > MAX_TRANSITIONS:
+            rows, self._rows = self._rows, {}
+            self._num_stored = 0
+            for row in [*rows.values()]:
+                row.clear()
+                row.unknown = None
+
+    @property
+    def num_stored(self) -> int:
+        """How many transitions and rows are stored."""
+        return self._num_stored + len(self.idle_row)
+
+    def name_ids(self, token_ids: Iterable[int]) -> None:
+        """Mark ``token_ids`` as NAMED, until ``forget_ids`` is called as often."""
+        with self._lock:
+            for token_id in token_ids:
+                self._named[token_id] = self._named.get(token_id, 0) + 1
+                self._drop(token_id)
+
+    def forget_ids(self, token_ids: Iterable[int]) -> None:
+        """Undo one call of ``name_ids``."""
+        with self._lock:
+            for token_id in token_ids:
+                self._named[token_id] -= 1
+                if not self._named[token_id]:
+                    del self._named[token_id]
+                    self._drop(token_id)
+
+    def _drop(self, token_id: int) -> None:
+        if self.idle_row is not None:
+            self.idle_row.pop(token_id, None)
+
+    # --- what a kind of table defines: the states, and what a token does in them
+
+    @abstractmethod
+    def step(self, state: State, token_id: int) -> tuple[str, State]:
+        """Return the text that ``token_id`` gives in ``state``, and the state after it.
+
+        Raises UnknownTokenError for an unknown id, if that is known.
+        """
+
+    @abstractmethod
+    def step_unknown(self, state: State) -> tuple[str, State]:
+        """Return the same for an id that the tokenizer does not have."""
+
+    @abstractmethod
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``; True if it cannot tell."""
+
+    @abstractmethod
+    def is_bounded(self, state: State) -> bool:
+        """Whether there are so few states like ``state`` that a row is kept for each."""
+
+    @abstractmethod
+    def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
+        """Return the state after a prompt, and read only the necessary end of it."""
+
+    @abstractmethod
+    def flush(self, state: State) -> str:
+        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
+
+    @abstractmethod
+    def release(self, state: State) -> tuple[str, State]:
+        """Return the text of what is held, and the state in which the stream continues."""
+
+    @abstractmethod
+    def holds(self, state: State) -> bool:
+        """Whether anything is held in ``state``."""
+
+    @abstractmethod
+    def waits(self, state: State) -> bool:
+        """Whether earlier tokens may still give text in ``state``."""
+
+    @abstractmethod
+    def held(self, state: State) -> bytes:
+        """Return the bytes that are held in ``state``."""
+
+    def later(self, state: State, tokens: int) -> State:
+        """Return ``state`` after so many tokens without bytes that lead back to it."""
+        return state
+
+    @abstractmethod
+    def dump(self, state: State) -> Any:
+        """Return ``state`` as JSON; None for idle."""
+
+    @abstractmethod
+    def load(self, data: Any) -> State:
+        """Return the state that ``dump`` gave ``data`` for.
+
+        Raises ValueError, TypeError or KeyError if no state of this table has that form.
+        """

@@ -1,0 +1,318 @@
+"""TextStopDecoder: text in, text out until a stop string or pattern ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Never, Self, final
+
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    check_finish_reason,
+    chunk_of,
+)
+from streamdec.core import snapshots
+from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
+from streamdec.core.sections import Seen
+from streamdec.core.stop_set import Effect, StopSet, StopState
+from streamdec.core.stop_sets import text_stop_set_for
+from streamdec.errors import FinishedError
+from streamdec.mistakes import unknown_option
+
+__all__ = ["TextStopDecoder"]
+
+OF_TOKENS = (
+    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids"),
+    *("min_tokens", "max_tokens", "ignore_eos"),
+)
+"""The conditions that a stream of text cannot have."""
+
+
+def _checked(conditions: StopConditions) -> StopConditions:
+    """Return ``conditions``. Raises ValueError if they are about token ids."""
+    for name in OF_TOKENS:
+        if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
+            raise ValueError(
+                f"a TextStopDecoder sees text and no token ids, so it cannot have {name}; "
+                "leave it out, or use StopSequenceDecoder"
+            )
+    for marker in conditions.markers:
+        if not isinstance(marker, str):
+            raise ValueError(
+                f"a TextStopDecoder sees text and no token ids; a marker must be a text, not the "
+                f"id {marker}"
+            )
+    return conditions
+
+
+@final
+class TextStopDecoder:
+    r"""End a stream of text at a stop; never outputs a part of a hidden stop.
+
+    Use it for text without token ids, such as in a proxy in front of an API without ``stop``.
+    ``wrap(pieces, decoder)`` reads an asynchronous source, and closes it at the stop. For a plain
+    iterable use ``iter_chunks(pieces, decoder)``. The result does not depend on how the text was
+    cut into pieces. Only the longest suffix that may still become a hidden stop is withheld
+    (``jailed``). Stop rules are those of StopSequenceDecoder, with which it shares the matcher.
+
+    Args:
+        conditions: stop strings, patterns, and markers that are texts. Without them the text ends
+            at ``flush``. Sections begin outside unless ``starts_inside=True`` was given.
+        more: not accepted, and neither are ``others``. The TypeError says what to write instead.
+
+    Raises:
+        TypeError: ``conditions`` is not a StopConditions.
+        ValueError: ``conditions`` have token ids, ``ignore_eos``, ``min_tokens`` or ``max_tokens``.
+
+    **Cost.** A step takes some 40 ns for each character.
+    **Memory.** A stream takes some 200 bytes, plus the jailed text.
+    **Threads.** Use a stream in one thread at a time.
+
+    >>> from streamdec import StopConditions, TextStopDecoder
+    >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+    >>> decoder.step("Hi\nUs").text, decoder.jailed
+    ('Hi', '\nUs')
+    >>> decoder.step("er: and more")
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:')
+    """
+
+    __slots__ = ("_end", "_match", "_num_bytes", "_num_read", "_state", "_stops")
+
+    _stops: StopSet
+    _state: StopState
+    _end: Chunk | None
+    _match: StopMatch | None
+    _num_read: int
+    """Code points that were read."""
+    _num_bytes: int
+    """Their bytes as UTF-8."""
+
+    def __init__(
+        self, conditions: StopConditions = NO_CONDITIONS, *more: Never, **others: Never
+    ) -> None:
+        if more:
+            told = "reads text, without a tokenizer; write TextStopDecoder(conditions)"
+            raise TypeError(f"a TextStopDecoder {told}")
+        if others:
+            elsewhere = dict.fromkeys(OPTIONS, "write TextStopDecoder(StopConditions({}=...))")
+            raise unknown_option("TextStopDecoder", next(iter(others)), ("conditions",), elsewhere)
+        if not isinstance(conditions, StopConditions):
+            raise TypeError(
+                f"conditions must be StopConditions, not {conditions!r:.80}; write "
+                "TextStopDecoder(StopConditions(stop=...))"
+            )
+        self._stops = text_stop_set_for(_checked(conditions))
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the beginning; at any time, also after the end."""
+        self._state = self._stops.first
+        self._end, self._match = None, None
+        self._num_read = self._num_bytes = 0
+
+    def step(self, text: str) -> Chunk:
+        r"""Return what may be output now that ``text`` came.
+
+        Args:
+            text: the next piece, of any length; "" is allowed. The part of it after a stop is
+                dropped.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+            FinishedError: the stream has ended.
+
+        After an error the stream is as it was before the call.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(visible_stop="."))
+        >>> decoder.step("It is 42. No")
+        Chunk(text='It is 42.', finish_reason='stop', stop_reason='.')
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a string, not {text!r:.60}")
+        if self._end is not None:
+            raise FinishedError(
+                f"the stream has ended ({self._end.finish_reason}); reset() begins again"
+            )
+        effect = self._stops.read(self._state, text)
+        if effect.after is None:
+            return self._stopped(effect, text)
+        self._state = effect.after
+        self._num_read += len(text)
+        self._num_bytes += _num_bytes(text)
+        if effect.chunk is None:
+            return chunk_of(text) if text else NOTHING
+        return effect.chunk
+
+    def flush(self, finish_reason: FinishReason = "length") -> Chunk:
+        r"""End the stream: return the jailed text, with ``finish_reason``.
+
+        Args:
+            finish_reason: why it ended: ``"stop"``, ``"length"``, ``"content_filter"``,
+                ``"abort"`` or ``"error"``. In a proxy, what the API behind it said.
+
+        After the end it returns an empty chunk with the reason of the last one. Raises ValueError
+        for another ``finish_reason``.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+        >>> decoder.step("Hi\nUs").text, decoder.flush("length").text
+        ('Hi', '\nUs')
+        """
+        check_finish_reason(finish_reason)
+        if self._end is not None:
+            return Chunk("", self._end.finish_reason, self._end.stop_reason)
+        self._end = Chunk(self._state.jailed, finish_reason)
+        return self._end
+
+    def _stopped(self, effect: Effect, text: str) -> Chunk:
+        """End at the stop that is complete in ``text``."""
+        chunk, _, hit = effect
+        assert hit is not None
+        assert chunk is not None
+        end = self._num_read + hit.end
+        byte_end = self._num_bytes + _num_bytes(text[: hit.end])
+        start, byte_start = end - hit.size, byte_end - _num_bytes(hit.text)
+        self._num_read, self._num_bytes = end, byte_end
+        self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
+        self._end = chunk
+        return chunk
+
+    @property
+    def conditions(self) -> StopConditions:
+        """When the stream ends."""
+        return self._stops.conditions
+
+    @property
+    def jailed(self) -> str:
+        """Text that is withheld because it may become a stop; "" after the end."""
+        return "" if self._end is not None else self._state.jailed
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream has ended."""
+        return self._end is not None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the stream ended; None while it has not."""
+        return None if self._end is None else self._end.finish_reason
+
+    @property
+    def match(self) -> StopMatch | None:
+        """The stop that ended the stream, if one did, and where it stands in the text.
+
+        ``token_index`` is None and ``tokens_before`` is 0: there are no tokens.
+        """
+        return self._match
+
+    def fork(self) -> Self:
+        """Return an independent copy of the stream. ``copy.copy`` does the same."""
+        other = object.__new__(type(self))
+        for name in TextStopDecoder.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    def __copy__(self) -> Self:
+        return self.fork()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).restore, (self.snapshot(),)
+
+    def snapshot(self) -> dict[str, Any]:
+        r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
+
+        It has the conditions and the end of the text that may be part of a stop. After the end of
+        the stream it has the text of the last chunk. Other text that was output is not in it.
+
+        >>> from streamdec import StopConditions, TextStopDecoder
+        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+        >>> decoder.step("Hi\nUs").text
+        'Hi'
+        >>> TextStopDecoder.restore(decoder.snapshot()).step("ual").text
+        '\nUsual'
+        """
+        seen, stops = self._state.seen, self._stops.matcher.stops
+        tail = stops.text(seen.tail)
+        fields: dict[str, Any] = {
+            "format": snapshots.FORMAT,
+            "machine": "text",
+            "conditions": self.conditions.to_json(),
+            "counts": [0, self._num_read, self._num_bytes],
+            **snapshots.dump_end(self._end, self._match),
+        }
+        if self._end is None and self._state is not self._stops.first:
+            # Letters one by one: JSON would make one letter of two halves of a surrogate pair.
+            context = [*stops.context(seen.tail)]
+            fields["seen"] = [seen.section, context, [*tail], [*seen.marker]]
+        return snapshots.sealed(fields)
+
+    @classmethod
+    def restore(cls, snapshot: Mapping[str, Any], *others: Never) -> Self:
+        """Return the stream that ``snapshot()`` described.
+
+        Args:
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
+                anywhere: all of it is checked.
+            others: not accepted. The snapshot has the conditions, and there is no tokenizer.
+
+        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed;
+        TypeError for ``others``.
+        """
+        if others:
+            told = "takes only a snapshot, which has the conditions"
+            raise TypeError(f"{cls.__name__}.restore() {told}")
+        fields = snapshots.load_fields("text", snapshot)
+        with snapshots.reading(fields):
+            stream = cls(StopConditions.from_json(fields.take("conditions", {})))
+            _, stream._num_read, stream._num_bytes = snapshots.counts(
+                fields.take("counts", [0, 0, 0])
+            )
+            stream._end, stream._match = snapshots.load_end(
+                stream.conditions, fields.take("end", None), fields.take("match", None), 0
+            )
+            if stream._end is None:
+                stream._state = stream._loaded(fields.take("seen", None))
+        return stream
+
+    def _loaded(self, data: Any) -> StopState:
+        """Return the state whose field this is. Raises ValueError if there is none."""
+        if data is None:
+            return self._stops.first
+        section, context, tail, marker = data
+        letters = [*context, *tail, *marker]
+        matcher = self._stops.matcher
+        sections, stops = matcher.sections, matcher.stops
+        if type(section) is not int or not 0 <= section <= len(sections):
+            raise ValueError(f"there is no section {snapshots.shown(section)}")
+        if not all(isinstance(each, str) and len(each) <= 1 for each in letters):
+            raise ValueError("expected letters of the text")
+        text, named = "".join(tail), "".join(marker)
+        seen, hit = stops.step(stops.tail_after(tuple(context)), text)
+        if hit is not None or stops.text(seen) != text:
+            raise ValueError("expected the end of a text that may be part of a stop")
+        if named and sections.read(section, "", named) != (None, named, section):
+            raise ValueError("expected the end of a text that may be part of a marker")
+        if max(len(text), len(named)) > self._num_read:
+            raise ValueError("expected a text that is as long as its end")
+        jailed = stops.jailed(seen) if matcher.is_on(Seen(seen, section)) else ""
+        return self._stops.state(Seen(seen, section, named), 0, jailed)
+
+    def __repr__(self) -> str:
+        state = f"jailed {self.jailed!r}"
+        if self._end is not None:
+            state = f"finished ({self._end.finish_reason})"
+        return f"<{type(self).__name__} {self._num_read} characters, {state}>"
+
+
+def _num_bytes(text: str) -> int:
+    """The number of bytes of ``text`` as UTF-8.
+
+    Half of a surrogate pair, which JSON may contain, has 3 bytes.
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

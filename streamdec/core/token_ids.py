@@ -1,0 +1,143 @@
+"""What counts as a token id."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, SupportsIndex
+
+from streamdec.errors import TokenIdError
+
+
+class UnknownTokenError(KeyError):
+    """A table has no entry for an id, because the tokenizer does not have it.
+
+    A KeyError of a tokenizer's own code is another one, and is not caught.
+    """
+
+
+MAX_TOKEN_ID = 2**32 - 1
+"""Token ids are u32 in every engine and in the ``tokenizers`` library."""
+
+AT_INDEX = "the id at index"
+"""What ``decode`` calls an id; a stream calls it a token."""
+
+OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
+"""The end of messages about a text in place of ids."""
+
+
+def check_token_id(
+    token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
+) -> int:
+    """Return ``token_id`` as an int.
+
+    NumPy integers and similar objects are accepted, a ``bool`` is not.
+
+    ``index`` is the token's place among the generated tokens, for the error.
+    Raises TokenIdError for an object that is not an integer, or for one that is out of range.
+    """
+    if is_bool(token_id):
+        raise TokenIdError(_message(what, index, token_id, "is a bool"), token_id, index)
+    try:
+        number = operator.index(token_id)
+    except Exception:  # noqa: BLE001 (if it raises, it is not an integer)
+        problem = f"is of type {type(token_id).__name__}"
+        raise TokenIdError(_message(what, index, token_id, problem), token_id, index) from None
+    if 0 <= number <= MAX_TOKEN_ID:
+        return number
+    raise TokenIdError(_message(what, index, token_id, "is out of range"), token_id, index)
+
+
+def is_bool(value: object) -> bool:
+    """Whether ``value`` is a bool, Python's or NumPy's (``bool_`` before 2.0).
+
+    Python's is an int, and NumPy's had ``__index__`` for years. Where a number is expected, both
+    are mistakes.
+    """
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+
+
+def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
+    place = "" if index is None else f" {index}"
+    hint = ""
+    is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
+    if what == "token" and is_list:
+        hint = ". Pass several ids to step_batch (of a Sequence: append_tokens), as one flat list"
+    elif what == "prompt token" and is_list:
+        hint = ". Pass the ids of the prompt as one flat list"
+    elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):
+        hint = f", and {OF_A_TEXT}"
+    return (
+        f"{what}{place} {problem}: {token_id!r:.24}; "
+        f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
+    )
+
+
+class _ArrayView(Sequence[SupportsIndex]):
+    """The ids of an array, each turned into an int when it is read."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._array[place].tolist()
+
+    def __iter__(self) -> Iterator[SupportsIndex]:
+        return iter(self._array.tolist())
+
+
+def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
+    """Return the ids of a prompt as a sequence, as ``as_sequence`` does."""
+    if prompt_token_ids is None:
+        hint = "leave it out if there is no prompt"
+        raise TypeError(f"prompt_token_ids must be a list or an array of ids, not NoneType; {hint}")
+    return as_sequence(prompt_token_ids, "prompt_token_ids must be a list or an array of ids")
+
+
+def as_sequence(
+    token_ids: Iterable[SupportsIndex], told: str = "token ids must be a list or an array"
+) -> Sequence[SupportsIndex]:
+    """Return ``token_ids`` as a sequence.
+
+    Lists and tuples are not copied, nor are arrays and tensors of one dimension. Raises TypeError
+    for text, bytes, and collections without an order. Its message begins with ``told``.
+    """
+    if isinstance(token_ids, (list, tuple)):
+        return token_ids
+    is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
+    if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
+        kind = type(token_ids).__name__
+        raise TypeError(f"{told}, not {kind}{_hint(token_ids)}")
+    for convert in ("to_pylist", "as_py"):  # arrays and rows of Arrow
+        if hasattr(token_ids, convert):
+            return list(getattr(token_ids, convert)())
+    if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
+        check_dimensions(token_ids)
+        # The index of a pandas column is a label, and objects of NumPy have no ``tolist``.
+        is_plain = hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc")
+        if is_plain and token_ids.dtype != object:
+            return _ArrayView(token_ids)
+    return list(token_ids)
+
+
+def check_dimensions(array: object) -> None:
+    """Raise TypeError if ``array`` has a number of dimensions other than one."""
+    dimensions = getattr(array, "ndim", 1)
+    if dimensions != 1:
+        hint = "; pass one row, such as array[0]" if dimensions else _hint(array)
+        raise TypeError(f"an array of token ids must have one dimension, not {dimensions}{hint}")
+
+
+def _hint(given: object) -> str:
+    """Return the end of a message: what to write instead of ``given``."""
+    if isinstance(given, (str, bytes)):
+        return f"; ids are integers, such as [12, 13], and {OF_A_TEXT}"
+    if isinstance(given, Mapping) and "input_ids" in given:  # transformers' BatchEncoding
+        return "; pass its ['input_ids']"
+    if hasattr(given, "ids"):  # an Encoding of the tokenizers library
+        return "; pass its ids"
+    return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""

@@ -1,0 +1,67 @@
+"""Decoding of UTF-8 in pieces, which keeps an unfinished last character.
+
+The standard library's decoder does the work. The bytes that it has not consumed *are* the state,
+at most three. Two policies, named like the ``errors`` of a codec, define what an ill-formed part
+becomes:
+
+* ``PER_PART``: one U+FFFD for each maximal ill-formed part (the Unicode Standard's practice,
+  section 3.9; what Python's "replace" and Rust's ``from_utf8_lossy`` do);
+* ``PER_BYTE``: one U+FFFD for each bad byte (what the SentencePiece library does).
+"""
+
+from __future__ import annotations
+
+import codecs
+from codecs import utf_8_decode
+
+REPLACEMENT = "\ufffd"
+PER_PART = "replace"
+PER_BYTE = "streamdec.per_byte"
+
+
+def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return REPLACEMENT * (error.end - error.start), error.end
+
+
+codecs.register_error(PER_BYTE, _replace_each_byte)
+
+
+def decode(data: bytes, errors: str) -> tuple[str, bytes]:
+    """The text that ``data`` has decided, and its unfinished last character.
+
+    The unfinished character has 0 to 3 bytes.
+    """
+    text, used = utf_8_decode(data, errors, False)
+    if used == len(data):
+        return text, b""
+    rest = data[used:]
+    # CPython waits for the third byte of a surrogate (ED A0..BF), though the second decides it.
+    if len(rest) == 2 and rest[0] == 0xED and rest[1] > 0x9F:
+        return text + REPLACEMENT * 2, b""
+    return text, rest
+
+
+def flush(pending: bytes, errors: str) -> str:
+    """What an unfinished character becomes when nothing follows."""
+    return utf_8_decode(pending, errors, True)[0]
+
+
+def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
+    """The code points that ``data`` has decided, each with its number of bytes.
+
+    Each number counts the bytes that the code point was made of. The numbers add up to the decided
+    bytes; with ``final`` nothing stays unfinished.
+    """
+    found: list[tuple[int, str]] = []
+    start = 0
+    for end in range(1, len(data) + 1):
+        text, rest = decode(data[start:end], errors)
+        if final and end == len(data):
+            text, rest = text + flush(rest, errors), b""
+        if text:
+            size = end - len(rest) - start
+            # One good character; or a broken part's U+FFFD, and one for each byte after it.
+            found += zip([size - len(text) + 1, *[1] * (len(text) - 1)], text, strict=True)
+            start = end - len(rest)
+    return found

@@ -1,0 +1,233 @@
+"""The general route: ids in, text out, for an object that only has ``decode``.
+
+The window is the last few ids: *context* ids whose text was output, and *pending* ids whose text
+was not all output. Each step decodes both and outputs the new text. This is the algorithm of
+text-generation-inference and vLLM (``prefix_offset`` and ``read_offset``), with four differences:
+only the U+FFFD at the end are withheld, at most three; a context that decodes to nothing, or begins
+inside a character, is widened; the window never exceeds MAX_WINDOW ids; and it is an error if a
+decode no longer begins with the text that was output.
+
+``decode`` alone does not show which tokens share a character. So this route guarantees less than
+the bytes route. The joined text equals the full decode only if the text of the decoder grows by
+appending, and MAX_WINDOW ids of context are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from streamdec.core.utf8 import REPLACEMENT
+from streamdec.errors import RewriteError
+
+INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
+"""How many ids of a prompt are context at first: the value of vLLM, TGI, SGLang and Dynamo."""
+
+MAX_WINDOW = 64
+"""The most ids that a step decodes at once, its own among them."""
+
+REPEATS = 8
+"""An id repeated this often shows its text, even if the decoder strips some spaces first."""
+HALF = MAX_WINDOW // 2
+"""How far a prompt is looked back into at once, and what a window is cut to."""
+
+MAX_HELD = 3
+"""The most U+FFFD withheld at the end: an unfinished character has three bytes at most, and
+libraries give it one U+FFFD or one for each byte."""
+
+
+class WindowMemory(NamedTuple):
+    """What a windowed stream remembers."""
+
+    context: tuple[int, ...]
+    """Ids whose text was output."""
+    pending: tuple[int, ...]
+    """Ids after ``context`` whose text was not all output."""
+    given: str
+    """The part of the text of ``context`` and ``pending`` that was output."""
+
+
+class TokenWindow:
+    """The windowed route over ``decode(ids) -> str``."""
+
+    __slots__ = ("decode",)
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self.decode: Callable[[Sequence[int]], str] = decode
+        """The full decode of some ids."""
+
+    def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
+        """Return the memory after a prompt, whose text is never output.
+
+        Looks back until there is text.
+        """
+        size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        for end in range(len(prompt_token_ids), 0, -HALF):
+            if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
+                # One of each id without text stays: a blank of CTC separates equal tokens.
+                tail = _last_of_each(prompt_token_ids[end:])[1 - HALF :]
+                # The ids before go back twice as far, because they may begin inside a character.
+                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
+                ids = (*prompt_token_ids[start:end], *tail)
+                context = self._context(ids, self.decode(ids), size)
+                return WindowMemory(context, (), _without_held(self.decode(context)))
+        # No text, or only spaces that the first token of a text loses. A token without text may
+        # still be the first: one of each is kept.
+        silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
+        kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
+        once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
+        ids = tuple([*once, *kept][-HALF:])
+        return WindowMemory(ids, (), _without_held(self.decode(ids)) if ids else "")
+
+    def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
+        """The new text, and the memory after ``token_id``.
+
+        Raises RewriteError when the decode of the window no longer begins with what was given.
+        """
+        context, pending = memory.context, (*memory.pending, token_id)
+        text = self.decode(context + pending)
+        settled = _without_held(text)
+        if not settled.startswith(memory.given) and text.endswith(REPLACEMENT):
+            settled = memory.given  # a run of bytes that may yet be good: as vLLM and TGI, wait
+        new = _appended(memory.given, settled)
+        given = memory.given + new
+        if new and len(settled) == len(text):
+            context = self._context(context + pending, text, len(pending))
+            text = self.decode(context)
+            memory = WindowMemory(context, (), text)
+            return new, self._bounded(memory, text)
+        memory = WindowMemory(context, pending, given)
+        return new, self._bounded(memory, text)
+
+    def flush(self, memory: WindowMemory) -> str:
+        """What was withheld. Raises RewriteError if it contradicts what was given."""
+        ids = memory.context + memory.pending
+        return _appended(memory.given, self.decode(ids) if ids else "")
+
+    def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
+        """What ``flush`` gives, and a memory from which the stream continues."""
+        ids = memory.context + memory.pending
+        text = self.decode(ids) if ids else ""
+        new = _appended(memory.given, text)
+        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
+            return new, WindowMemory((), (), "")
+        return new, self._bounded(WindowMemory(ids, (), text), text)
+
+    def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
+        """The last ``size`` ids, or more, until their text is a whole end of ``text``."""
+        for start in range(max(len(ids) - size, 0), 0, -1):
+            end = self.decode(ids[start:]) if start < len(ids) else ""
+            if end and text.endswith(end) and not end.startswith(REPLACEMENT):
+                return ids[start:]
+        return ids
+
+    def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
+        """The memory, with a shorter window if one more id would exceed MAX_WINDOW."""
+        ids = memory.context + memory.pending
+        if len(ids) < MAX_WINDOW:
+            return memory
+        # First go the ids without text, such as skipped and unknown ones. The last of each stays if
+        # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
+        # because a token without text may still be the first.
+        given, later = memory.given, None
+        ids = self._without_silent(ids, text, keep_last=True)
+        if len(ids) > HALF and text:
+            later = self._cut(ids, text, given, least=1)
+            if later is None:
+                ids = self._without_silent(ids, text, keep_last=False)
+        if len(ids) > HALF and later is None:
+            later = self._cut(ids, text, given, least=0)
+        ids, given = later or (ids, given)
+        if len(ids) >= MAX_WINDOW:
+            raise _rewrite(given, text)
+        return WindowMemory(ids, (), given)
+
+    def _without_silent(
+        self, ids: tuple[int, ...], text: str, *, keep_last: bool
+    ) -> tuple[int, ...]:
+        """Return ``ids`` without those that ``text``, their decode, does not need."""
+        place = 0
+        while place < len(ids) and len(ids) > 1:
+            fewer = ids[:place] + ids[place + 1 :]
+            is_kept = keep_last and ids[place] not in ids[place + 1 :]
+            if not is_kept and self._is_silent(ids[place]) and self.decode(fewer) == text:
+                ids = fewer
+            else:
+                place += 1
+        return ids
+
+    def _is_silent(self, token_id: int) -> bool:
+        """Whether an id has no text, as the first or as a later one."""
+        return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
+
+    def _cut(
+        self, ids: tuple[int, ...], text: str, given: str, *, least: int
+    ) -> tuple[tuple[int, ...], str] | None:
+        """Return fewer ids, which still have all withheld text and ``least`` letters.
+
+        Also return the part of their text that was output. None if all ids are needed.
+        """
+        if not text.startswith(given):
+            raise _rewrite(given, text)
+        for start in range(len(ids) - HALF, 0, -1):
+            end = self.decode(ids[start:])
+            before = len(text) - len(end)
+            if len(end) >= least and text.endswith(end) and before <= len(given):
+                return ids[start:], given[before:]
+        return None
+
+    # --- JSON
+
+    def dump(self, memory: WindowMemory) -> dict[str, Any]:
+        """``memory`` as JSON."""
+        return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
+
+    def load(self, data: Any) -> WindowMemory:
+        """The memory that ``dump`` gave ``data`` for.
+
+        Raises ValueError, TypeError or KeyError if there is none.
+        """
+        if len(data) != 3:
+            raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
+        context, pending = tuple(data["context"]), tuple(data["pending"])
+        given = data["given"]
+        ids = context + pending
+        if not (
+            len(ids) <= MAX_WINDOW
+            and all(type(n) is int and 0 <= n < 2**32 for n in ids)
+            and isinstance(given, str)
+        ):
+            raise ValueError("expected a window of ids and the text given")
+        text = self.decode(ids) if ids else ""
+        fits = text.startswith(given) and given.startswith(_without_held(text))
+        is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
+        if not (fits or is_shorter or text.endswith(REPLACEMENT)):
+            raise ValueError("the given text is not that of the window")
+        return WindowMemory(context, pending, given)
+
+
+def _last_of_each(token_ids: Sequence[int]) -> tuple[int, ...]:
+    """The last occurrence of each id, in order."""
+    return tuple(dict.fromkeys(reversed(token_ids)))[::-1]
+
+
+def _appended(given: str, text: str) -> str:
+    """What ``text`` has beyond ``given``."""
+    if text.startswith(given):
+        return text[len(given) :]
+    if given.startswith(text):
+        return ""  # what is withheld grew
+    raise _rewrite(given, text)
+
+
+def _rewrite(given: str, text: str) -> RewriteError:
+    return RewriteError(
+        f"decode() changed text that was already output: {given[-40:]!r} became "
+        f"{text[-40:]!r}; this stream cannot continue after this token"
+    )
+
+
+def _without_held(text: str) -> str:
+    """``text`` less the U+FFFD at its end that may be an unfinished character."""
+    bare = text.rstrip(REPLACEMENT)
+    return text[: max(len(bare), len(text) - MAX_HELD)]
