@@ -57,10 +57,10 @@ from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
 from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN
 from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
-from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
+from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
 from streamdec.core.sections import Seen
 from streamdec.core.shared_tables import table_for
-from streamdec.core.silence import folded, is_released, split
+from streamdec.core.silence import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
@@ -140,11 +140,53 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         if type(token_id) is not int:
             token_id = self._checked(token_id)
         chunk, mask, tally, row = self._row[token_id]
-        count = self._count + tally
-        if mask & self._alert or count >= 0:
-            chunk = self._take(token_id, chunk, mask, count, row)
-        else:
+        before = self._count
+        count = before + tally
+        if not mask & self._alert and count < 0:  # a plain token
             self._count = count
+            return chunk.text if returns_text else chunk
+
+        # What does it do to the stops?
+        text, state, examined = chunk.text, self._state, None
+        if mask >= NAMED or count >= 0 or self._is_rare or token_id in self._ids:
+            examined = self._examine(token_id, Step(chunk, mask, count, row))
+            chunk, state, *_ = examined
+        elif mask & state.letters:
+            effect = state[text]
+            if effect is not None:
+                out, state, _ = effect
+                if state is None:
+                    examined = Examined(self._stopped(token_id, effect))
+                chunk = out or chunk
+        if state is None:  # it was taken already, or ended the stream
+            return examined.chunk.text if returns_text else examined.chunk
+
+        # Is the stream clean after it?
+        since = self._since
+        if state.is_settled and not row.holds and (text or not row.waits):
+            self._since = ()
+        elif not since:
+            self._clean = self._row, self._state, before
+            self._since, self._most = [token_id], MOST_SINCE
+        else:
+            if text or row is not self._row or token_id in self._stops.marker_ids:
+                since.append(token_id)
+            else:
+                self._since = silenced(since)
+            if len(since) > self._most:
+                self._move_up(state)
+
+        if mask >= MOVES or self._alert < 0:
+            if self._moved != before:  # the token before had all text out
+                self._prefix, self._read = before - TOKEN, before
+            if text and not row.holds:
+                self._prefix, self._read = self._read, count
+            self._moved, self._row = count, row
+        self._state, self._count = state, count
+        # After tokens without text, the next one with text must note the offsets.
+        self._alert = state.alert if text else ALERT
+        if examined is not None:
+            chunk = self._after(examined)
         return chunk.text if returns_text else chunk
 
     out = "str" if returns_text else "Chunk"  # what help() and signatures show
@@ -156,6 +198,19 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 def note_taken(error: Any, chunks: Sequence[Chunk]) -> None:
     """Note on ``error`` the chunks of the ids that a call took before it."""
     error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+
+
+class Examined(NamedTuple):
+    """What was found out about a token."""
+
+    chunk: Chunk
+    """What is output."""
+    state: StopState | None = None
+    """The state of the stops after it; None if the token was taken already."""
+    token_id: int = 0
+    step: Step | None = None
+    saved: Sequence[tuple[str, Any]] = ()
+    """The fields before the last token that may come."""
 
 
 class TokenDecoder:
@@ -171,7 +226,7 @@ class TokenDecoder:
     _kind: ClassVar[str]
     """Its name in a snapshot."""
 
-    _clean: tuple[Row, StopState, int, int, int]
+    _clean: tuple[Any, ...]
     """The clean point (CleanPoint), unless the stream is clean and not careful."""
     _is_careful: bool
     """Whether text may come whose tokens matter."""
@@ -281,16 +336,16 @@ class TokenDecoder:
             for token_id in ids:
                 if type(token_id) is not int:
                     token_id = self._checked(token_id)
-                chunk, mask, tally, row = self._row[token_id]  # as in step_function
+                chunk, mask, tally, _ = self._row[token_id]  # as in step_function
                 count = self._count + tally
-                if mask & self._alert or count >= 0:
-                    chunk = self._take(token_id, chunk, mask, count, row)
+                if not mask & self._alert and count < 0:
+                    self._count = count
+                    chunks.append(chunk)
+                else:
+                    chunk = self._step(token_id)
                     chunks.append(chunk)
                     if chunk.finish_reason is not None:
                         break
-                else:
-                    self._count = count
-                    chunks.append(chunk)
         except Exception as error:
             note_taken(error, chunks)
             raise
@@ -317,57 +372,8 @@ class TokenDecoder:
                 f"the stream has ended ({self._end.finish_reason}); reset() begins again"
             )
 
-    def _take(self, token_id: int, chunk: Chunk, mask: int, count: int, row: Row) -> Chunk:
-        """Take a token that is not plain, or whose text may matter to a stop.
-
-        ``count`` is the count after it.
-        """
-        if mask >= NAMED or self._is_rare or count >= 0 or token_id in self._ids:
-            return self._examine(token_id, Step(chunk, mask, count, row))
-        state, text = self._state, chunk.text
-        if text and mask & state.alert & LETTERS:
-            effect = state[text]
-            if effect is not None:
-                out, after, _ = effect
-                if after is None:
-                    return self._stopped(token_id, effect)
-                chunk, state = out or chunk, after
-        self._move(token_id, text, count, row, state)
-        return chunk
-
-    def _move(self, token_id: int, text: str, count: int, row: Row, state: StopState) -> None:
-        """Move on by one token, which gave ``text``."""
-        before, since = self._count, self._since
-        if state.is_settled and not row.holds and (text or not row.waits):
-            self._since = since = ()
-        elif not since:
-            self._clean = self._row, self._state, before, NEVER, NEVER
-            self._since = since = [token_id]
-            self._most = MOST_SINCE
-        elif text:
-            since.append(token_id)
-        else:
-            self._since = since = self._silenced(token_id, row)
-        if self._moved != before:  # the token before had all text out
-            self._prefix, self._read = before - TOKEN, before
-        if text and not row.holds:
-            self._prefix, self._read = self._read, count
-        self._moved = count
-        self._row, self._state, self._count = row, state, count
-        self._alert = state.alert if text else ALERT
-        if len(since) > self._most:
-            self._move_up()
-
-    def _silenced(self, token_id: int, row: Row) -> Since:
-        """Return the entries since the clean point, and a token without text."""
-        since = self._since
-        if row is not self._row or token_id in self._stops.marker_ids:
-            return [*since, token_id]
-        last = since[-1] if since else RELEASE
-        return [*since, -1] if last is RELEASE or last >= 0 else [*since[:-1], last - 1]
-
-    def _examine(self, token_id: int, step: Step) -> Chunk:
-        """Take any token: all cases, and all errors."""
+    def _examine(self, token_id: int, step: Step) -> Examined:
+        """Look at any token: all cases, and all errors."""
         self._check_running()
         text, row = step.chunk.text, step.row
         stops, state, index = self._stops, self._state, self.num_tokens
@@ -375,7 +381,7 @@ class TokenDecoder:
         if token_id in self._ids and not is_early:
             named = stops.named(state.seen, token_id)
             if named is not None:
-                return self._stopped_by_id(token_id, *named)
+                return Examined(self._stopped_by_id(token_id, *named))
         if step.mask & UNKNOWN:
             check_token_id(token_id, index)
             if self._table.options.unknown_ids == "error":
@@ -385,28 +391,27 @@ class TokenDecoder:
             is_careful = bool(text or self._row.waits or row.waits or state.jailed)
             state = state if is_careful else stops.turned(state, token_id)
         if self._spans is not None and not is_careful:
-            is_careful = bool(self._row.waits or row.waits or step.mask & state.alert & LETTERS)
+            is_careful = bool(self._row.waits or row.waits or step.mask & state.letters)
         if is_careful:
-            return self._take_carefully(token_id, step)
+            return Examined(self._take_carefully(token_id, step))
         out = step.chunk
-        if text and step.mask & state.alert & LETTERS:
+        if step.mask & state.letters:
             effect = state[text]
             if is_early and effect is not None and effect.hit is not None:
                 effect = stops.read(state, text, ignore=True)
             if effect is not None:
                 if effect.after is None:
-                    return self._stopped(token_id, effect)
+                    return Examined(self._stopped(token_id, effect))
                 out, state = effect.chunk or out, effect.after
         saved = self._saved() if step.count >= 0 else ()
         if self._spans is not None:
             self._spans.note_whole(index, self._count, step.count)
-        self._move(token_id, text, step.count, row, state)
-        return self._moved_on(token_id, step, out, saved)
+        return Examined(out, state, token_id, step, saved)
 
-    def _moved_on(
-        self, token_id: int, step: Step, out: Chunk, saved: Sequence[tuple[str, Any]]
-    ) -> Chunk:
-        """Return ``out``, or the last chunk if that was the last token that may come."""
+    def _after(self, examined: Examined) -> Chunk:
+        """Return the chunk of a token that was taken, or the last chunk if no more may come."""
+        out, _, token_id, step, saved = examined
+        assert step is not None
         if step.mask & UNKNOWN:
             self._unknown_tokens += 1
             warn_once(self.tokenizer, token_id)
@@ -460,8 +465,9 @@ class TokenDecoder:
         """Take a token while the tokens of the text matter."""
         clean, text = self._clean_point, step.chunk.text
         since: Since = [*self._since, token_id]
-        if not text and self._since:
-            since = self._silenced(token_id, step.row)
+        if self._since and not text and step.row is self._row:
+            if token_id not in self._stops.marker_ids:
+                since = silenced(self._since)
         found, reading = self._review(clean, since)
         if reading.hit is not None:
             ending = ending_of(reading, found.cells, clean, self._num_output(clean))
@@ -474,7 +480,7 @@ class TokenDecoder:
             self._prefix, self._read = self._read, step.count
         self._moved = step.count
         self._settle(clean, since, step.count, step.row, state, found, reading)
-        return self._moved_on(token_id, step, out, saved)
+        return self._after(Examined(out, None, token_id, step, saved))
 
     def _output_of(
         self, clean: CleanPoint, cells: list[Cell], reading: Reading
@@ -508,7 +514,7 @@ class TokenDecoder:
             self._clean = row, state, count, *_carried(found, reading, tokens)
             self._since, self._most = (), MOST_SINCE
         elif len(since) > self._most:
-            self._move_up()
+            self._move_up_carefully()
         self._is_careful = (
             reading.has_ids
             or found.waits <= max(reading.shield, reading.marker)
@@ -516,13 +522,27 @@ class TokenDecoder:
             or (has_spans and (bool(self._since) or row.waits))
         )
 
-    def _move_up(self) -> None:
-        """Move the clean point up to the first token that matters.
+    def _move_up(self, state: StopState) -> None:
+        """Move the clean point up to the first token that still matters.
 
-        Tokens without bytes that led back to an earlier state are only counted from here on.
+        ``state`` is the state now. Tokens without bytes that led back to an earlier state are only
+        counted from here on.
         """
+        clean, stops, since = CleanPoint(*self._clean), self._stops, self._since
+        moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
+        if moved.size and not stops.marker_ids.intersection(since[: moved.size]):
+            tokens, text = num_tokens(since[: moved.size]), moved.text
+            count = clean.count + tokens * TOKEN + size_of(text)
+            self._clean = moved.row, stops.settled(clean.state, text), count
+            since = since[moved.size :]
+        if len(since) > MOST_SINCE:
+            since = folded(stops, self._clean[0], since)
+        self._since, self._most = since, 2 * len(since) + MOST_SINCE
+
+    def _move_up_carefully(self) -> None:
+        """Do the same where the tokens of the text matter."""
         clean = CleanPoint(*self._clean)
-        self._since = since = folded(self._table, self._stops, clean.row.state, self._since)
+        self._since = since = folded(self._stops, clean.row, self._since)
         base = self._base(clean)
         found, reading = self._review(clean, since)
         cells = found.cells

@@ -8,42 +8,44 @@ are alike only if the state of the table and the effect of the ids are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from streamdec.core.replay import RELEASE, Since, num_tokens, step_any
+from streamdec.chunks import NOTHING
+from streamdec.core.replay import RELEASE, Since, num_tokens
 from streamdec.core.stop_set import StopSet
-from streamdec.core.table import State, Table
+from streamdec.core.table import Row
 
 Effect = tuple[tuple[int, bool], ...]
 """For each section of each matcher: the section after some ids, and whether one was a marker."""
 
 
-def folded(table: Table, stops: StopSet, state: State, since: Since) -> Since:
+def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     """Return ``since`` with loops of tokens without bytes replaced by their number.
 
     Args:
-        table: of the stream.
         stops: of the stream.
-        state: of the table at the clean point.
+        row: of the table's state at the clean point.
         since: the entries.
     """
     effect = nothing = _no_effect(stops)
     kept: list[int | None] = []
-    places = {(_place(table, state), effect): 0}
+    places = {(_place(row), effect): 0}
     """Where the stream was since the last bytes: the number of entries up to there."""
     for entry in since:
-        before, text = state, ""
+        before, text = row, ""
         if entry is RELEASE:
-            text, state = table.release(state)
+            row = row.table.row(row.table.release(row.state)[1])
         elif entry >= 0:
-            text, state = step_any(table, state, entry)
-            effect = _after(stops, effect, entry)
+            chunk, _, _, row = row[entry]
+            text = chunk.text
+            if entry in stops.marker_ids:
+                effect = _after(stops, effect, entry)
         kept.append(entry)
-        if text or entry is RELEASE or len(table.held(state)) > len(table.held(before)):
+        if text or entry is RELEASE or row.size > before.size:
             effect = nothing
-            places = {(_place(table, state), effect): len(kept)}
+            places = {(_place(row), effect): len(kept)}
             continue
-        place = _place(table, state), effect
+        place = _place(row), effect
         if place in places:
             size = places[place]
             count = num_tokens(kept[size:])
@@ -56,14 +58,14 @@ def folded(table: Table, stops: StopSet, state: State, since: Since) -> Since:
     return kept
 
 
-def _place(table: Table, state: State) -> Any:
-    """Return what equals for equal states; open runs must not be compared."""
-    if table.route == "window":
-        return state[:2]
-    return state if table.is_bounded(state) else id(state)
+def _place(row: Row) -> Any:
+    """Return what is equal for equal states. Open runs must not be compared."""
+    return row.state[:2] if row.table.route == "window" else id(row)
 
 
 def _no_effect(stops: StopSet) -> Effect:
+    if not stops.marker_ids:
+        return ()
     matchers = [each for each in (stops.matcher, stops.labeller) if each is not None]
     return tuple((each, False) for m in matchers for each in range(len(m.sections) + 1))
 
@@ -104,6 +106,52 @@ def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
             after += [taken - count] if count > taken else []
         left -= count
     return before, after
+
+
+def silenced(since: Since) -> list[int | None]:
+    """Return ``since`` and a token without bytes that leaves everything as it was."""
+    last = since[-1]
+    if last is not RELEASE and last < 0:
+        return [*since[:-1], last - 1]
+    return [*since, -1]
+
+
+class Moved(NamedTuple):
+    """Where a clean point can move to."""
+
+    size: int
+    """How many entries come before it."""
+    row: Row
+    """Of the table's state there."""
+    text: str
+    """The text that these entries decided."""
+
+
+def moved_up(row: Row, since: Since, reach: int) -> Moved:
+    """Return how far a clean point can move.
+
+    Args:
+        row: of the table's state there now.
+        since: the entries since then.
+        reach: how many of the last code points may be part of a later stop or marker.
+    """
+    rows, texts = [row], list[str]()
+    for entry in since:
+        chunk = NOTHING
+        if entry is RELEASE:
+            return Moved(0, row, "")
+        if entry >= 0:
+            chunk, _, _, row = row[entry]
+        rows.append(row)
+        texts.append(chunk.text)
+    size = len(texts)
+    while size and reach > 0:
+        size -= 1
+        reach -= len(texts[size])
+    # What is held must have come after it, and what is owed from the token before it.
+    while size and (rows[size].holds or (rows[size].waits and not texts[size - 1])):
+        size -= 1
+    return Moved(size, rows[size], "".join(texts[:size]))
 
 
 def is_released(since: Since) -> bool:

@@ -102,7 +102,7 @@ class StopState(dict[str, "Effect | None"]):
     new text is computed on first use. All other attributes are immutable.
     """
 
-    __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "section", "seen")
+    __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "letters", "section", "seen")
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
         super().__init__()
@@ -120,6 +120,8 @@ class StopState(dict[str, "Effect | None"]):
         letters = LETTERS
         if firsts is not None and section == OUTSIDE:
             letters = mask_of("".join(firsts))
+        self.letters: int = letters
+        """The bits of ``alert`` that stand for letters."""
         self.alert: int = letters | stops.alert
         """A token whose mask has none of these bits is output, and the state stays."""
 
@@ -198,6 +200,8 @@ class StopSet:
             weakref.finalize(self, _forget_ids, weakref.ref(table), self.ids).atexit = False
         self.alert: int = MOVES | (NAMED if ids else 0)
         """The bits that no stream with these stops ignores."""
+        self.is_simple: bool = not (patterns or gate or labels)
+        """Whether there is one settled state."""
         self._prompt_markers: list[PromptMarkers] | None = None
         self._states: dict[tuple[Seen, int, str], StopState] = {}
         self.num_stored = 0
@@ -238,6 +242,12 @@ class StopSet:
             return first
         known = self._states.get((seen, section, jailed))
         return StopState(self, seen, section, jailed) if known is None else known
+
+    def settled(self, state: StopState, text: str) -> StopState:
+        """Return the settled state after a settled ``state`` and ``text``, without outcomes."""
+        if self.is_simple:
+            return state
+        return self.read(state, text, ignore=True, release=True).after or state
 
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None

@@ -83,7 +83,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_kept", "state", "table", "unknown", "waits")
+    __slots__ = ("holds", "is_kept", "size", "state", "table", "unknown", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -95,6 +95,8 @@ class Row(dict[int, Transition]):
         """Whether bytes or text are held."""
         self.waits: bool = table.waits(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
+        self.size: int = table.size(state)
+        """How much is held or owed: more after a token that leaves bytes behind."""
         self.unknown: Transition | None = None
         """The transition of an unknown id."""
 
@@ -252,6 +254,10 @@ class Table(ABC):
     @abstractmethod
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``."""
+
+    @abstractmethod
+    def size(self, state: State) -> int:
+        """Return how much is held or owed in ``state``, in any unit."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

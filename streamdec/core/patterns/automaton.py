@@ -122,6 +122,9 @@ class State(dict[int, "tuple[State, int]"]):
             return NotImplemented
         return self is other or (self.paths == other.paths and self.before == other.before)
 
+    def __repr__(self) -> str:  # that of a dict shows all later states
+        return f"State({self.paths}, {self.before}, {self.oldest})"
+
     def __ne__(self, other: object) -> bool:  # that of a dict compares what it knows
         return not self == other
 
@@ -199,8 +202,6 @@ class Automaton:
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
         return self._own_size + LETTER_SIZE * len(self._kinds) + WEIGHT_SIZE * self._weight
-
-    # --- text
 
     def step(self, state: State, letter: str) -> tuple[State, int]:
         """Return the state after ``letter``, and the size of the match that ends there.
@@ -347,8 +348,6 @@ class Automaton:
                     else:
                         later.append(each)
         return reads.items(), matched, waiting
-
-    # --- which letters matter
 
     def letters(self, state: State) -> frozenset[str] | None:
         """Return letters, such that text without any of them leaves ``state`` as it is.
