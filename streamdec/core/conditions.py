@@ -49,8 +49,9 @@ class StopConditions(_Fields):
     The arguments are checked when the object is made. It is immutable, hashable and comparable, and
     any number of streams can share it. Where a list is expected, one string or id stands for a list
     of one, and None for an empty list. Duplicates are removed. The attributes have the names of
-    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between`` keep the order of the caller: if two patterns
-    match up to the same code point with the same length, the first wins.
+    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between`` keep
+    the order of the caller: if two patterns match up to the same code point with the same length,
+    the first wins.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).

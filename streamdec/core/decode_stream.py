@@ -9,8 +9,9 @@ from streamdec.chunks import Chunk
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
-from streamdec.core.decoder import TokenDecoder, note_taken, step_function
+from streamdec.core.decoder import TokenDecoder
 from streamdec.core.mistakes import unknown_decoder_option
+from streamdec.core.step import note_taken, step_function
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
 

@@ -1,14 +1,10 @@
-r"""The decoder under DecodeStream and StopSequenceDecoder.
+"""The decoder under DecodeStream and StopSequenceDecoder.
 
 A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
 jailed), one count, and the ids *since* its last clean point. It keeps nothing else about the past:
-:mod:`streamdec.core.replay` finds it when it is asked for.
-
-**The hot path.** ``step`` looks the id up in the row, adds its tally to the count, and compares its
-mask with the ``alert``. If they have no bit in common, the chunk is the result. This is the case
-for most tokens. All others go to ``_take``: it looks up what the text does to the stops, moves to
-the next row, and notes the id if the stream is not clean. What is rare goes to ``_examine``: ids
-that are stops or markers, unknown ids, the first ``min_tokens`` tokens, spans, errors.
+:mod:`streamdec.core.replay` finds it when it is asked for. Most tokens take the hot path
+(:mod:`streamdec.core.step`). This module has the rest: tokens that must be examined, ends, and what
+may be asked.
 
 **The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
 itself. The first token that leaves something behind sets it to the stream before that token. After
@@ -18,17 +14,12 @@ since the clean point again at each token.
 
 **Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
 last text began with that token.
-
-What is ugly and stays: ``step`` and ``_take`` pass four values of a token to each other instead of
-one object, and ``feed`` repeats the lines of ``step``. Each call and each object costs as much
-as the rest of the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Never, Self, SupportsIndex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, Self, SupportsIndex
 
 from streamdec.chunks import (
     NOTHING,
@@ -40,7 +31,7 @@ from streamdec.chunks import (
     joined,
     of_parts,
 )
-from streamdec.core import snapshots
+from streamdec.core import restoring
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import (
     MOST_COUNTED,
@@ -52,165 +43,24 @@ from streamdec.core.counting import (
     tokens_in,
 )
 from streamdec.core.decode_options import Options, Route
-from streamdec.core.definitions import definition_of
 from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
-from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN
+from streamdec.core.masks import UNKNOWN
 from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
-from streamdec.core.sections import Seen
 from streamdec.core.shared_tables import table_for
-from streamdec.core.silence import folded, is_released, moved_up, silenced, split
+from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
+from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
-from streamdec.core.table import Row, Table, Transition
-from streamdec.core.token_ids import as_prompt, as_sequence, check_token_id
+from streamdec.core.table import ENDED, Row, Table
+from streamdec.core.token_ids import as_prompt, check_token_id
 from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError, StreamdecError
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
-
-MOST_SINCE: Final = 16
-"""Entries of ``since`` at which a stream first tries to move its clean point."""
-MOST_ENTRIES: Final = 1_024
-"""The most entries of ``since`` in a snapshot, besides four for each letter of the longest stop."""
-ALERT: Final = -1
-"""The alert for which no token is plain."""
-
-
-class _EndedRow(Row):
-    """The row of a stream that has ended: each id is examined."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        dict.__init__(self)
-
-    def __missing__(self, token_id: int) -> Transition:
-        return NOTHING, MOVES | UNKNOWN, 0, self
-
-
-ENDED: Final = _EndedRow()
-
-
-class Step(NamedTuple):
-    """What a token does to the text."""
-
-    chunk: Chunk
-    mask: int
-    count: int  # type: ignore[assignment]
-    """The count of the stream after it."""
-    row: Row
-
-
-def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
-    """Return the method ``step``, which returns texts or chunks. Its source is written once."""
-
-    def step(self: TokenDecoder, token_id: SupportsIndex) -> Any:  # noqa: D417
-        r"""Take ``token_id``, and return the text that it completes.
-
-        A DecodeStream returns a str, a StopSequenceDecoder a Chunk; both may be without text. A chunk
-        may be shared with other streams; it is immutable. A chunk with a ``finish_reason`` is the
-        last one: stop the engine, and do not call ``flush``.
-
-        Args:
-            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
-
-        Raises:
-            TokenIdError: ``token_id`` is not such an integer, or the tokenizer has no such id, under
-                ``unknown_ids="error"``.
-            FinishedError: the stream has ended.
-            RewriteError: ``decode`` changed text that was already output, on the windowed route.
-
-        After an error the stream is as it was before the token.
-
-        >>> from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder, TokenIdError
-        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-        >>> stream, decoder = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer)
-        >>> stream.step(0), decoder.step(0)
-        ('caf', Chunk(text='caf'))
-        >>> try:
-        ...     stream.step(-1)
-        ... except TokenIdError as error:
-        ...     error.index, stream.num_tokens
-        (1, 1)
-        """
-        if type(token_id) is not int:
-            token_id = self._checked(token_id)
-        chunk, mask, tally, row = self._row[token_id]
-        before = self._count
-        count = before + tally
-        if not mask & self._alert and count < 0:  # a plain token
-            self._count = count
-            return chunk.text if returns_text else chunk
-
-        # What does it do to the stops?
-        text, state, examined = chunk.text, self._state, None
-        if mask >= NAMED or count >= 0 or self._is_rare or token_id in self._ids:
-            examined = self._examine(token_id, Step(chunk, mask, count, row))
-            chunk, state, *_ = examined
-        elif mask & state.letters:
-            effect = state[text]
-            if effect is not None:
-                out, state, _ = effect
-                if state is None:
-                    examined = Examined(self._stopped(token_id, effect))
-                chunk = out or chunk
-        if state is None:  # it was taken already, or ended the stream
-            return examined.chunk.text if returns_text else examined.chunk
-
-        # Is the stream clean after it?
-        since = self._since
-        if state.is_settled and not row.holds and (text or not row.waits):
-            self._since = ()
-        elif not since:
-            self._clean = self._row, self._state, before
-            self._since, self._most = [token_id], MOST_SINCE
-        else:
-            if text or row is not self._row or token_id in self._stops.marker_ids:
-                since.append(token_id)
-            else:
-                self._since = silenced(since)
-            if len(since) > self._most:
-                self._move_up(state)
-
-        if mask >= MOVES or self._alert < 0:
-            if self._moved != before:  # the token before had all text out
-                self._prefix, self._read = before - TOKEN, before
-            if text and not row.holds:
-                self._prefix, self._read = self._read, count
-            self._moved, self._row = count, row
-        self._state, self._count = state, count
-        # After tokens without text, the next one with text must note the offsets.
-        self._alert = state.alert if text else ALERT
-        if examined is not None:
-            chunk = self._after(examined)
-        return chunk.text if returns_text else chunk
-
-    out = "str" if returns_text else "Chunk"  # what help() and signatures show
-    step.__qualname__ = "step"
-    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
-    return step
-
-
-def note_taken(error: Any, chunks: Sequence[Chunk]) -> None:
-    """Note on ``error`` the chunks of the ids that a call took before it."""
-    error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
-
-
-class Examined(NamedTuple):
-    """What was found out about a token."""
-
-    chunk: Chunk
-    """What is output."""
-    state: StopState | None = None
-    """The state of the stops after it; None if the token was taken already."""
-    token_id: int = 0
-    step: Step | None = None
-    saved: Sequence[tuple[str, Any]] = ()
-    """The fields before the last token that may come."""
 
 
 class TokenDecoder:
@@ -328,39 +178,12 @@ class TokenDecoder:
     else:
         _step = step_function(returns_text=False)
 
-    def _feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        """Take ``token_ids`` up to the end of the stream, and return one chunk."""
-        ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-        chunks: list[Chunk] = []
-        try:
-            for token_id in ids:
-                if type(token_id) is not int:
-                    token_id = self._checked(token_id)
-                chunk, mask, tally, _ = self._row[token_id]  # as in step_function
-                count = self._count + tally
-                if not mask & self._alert and count < 0:
-                    self._count = count
-                    chunks.append(chunk)
-                else:
-                    chunk = self._step(token_id)
-                    chunks.append(chunk)
-                    if chunk.finish_reason is not None:
-                        break
-        except Exception as error:
-            note_taken(error, chunks)
-            raise
-        if len(chunks) == len(ids) == 1:
-            return chunks[0]  # shared, where a joined chunk would be a new one
-        whole = self._joined(chunks)
-        left = len(ids) - len(chunks)
-        return replace(whole, unread_tokens=left) if left else whole
+    _feed = feed
 
-    def _joined(self, chunks: list[Chunk]) -> Chunk:
-        """Return one chunk of consecutive ``chunks``."""
-        if self._stops.labeller is not None or (chunks and chunks[-1].finish_reason is not None):
-            return joined(*chunks) if chunks else NOTHING
-        text = "".join([chunk.text for chunk in chunks])
-        return chunk_of(text) if text else NOTHING
+    @property
+    def has_sections(self) -> bool:
+        """Whether chunks name their section."""
+        return self._stops.labeller is not None
 
     def _checked(self, token_id: SupportsIndex) -> int:
         self._check_running()
@@ -465,9 +288,9 @@ class TokenDecoder:
         """Take a token while the tokens of the text matter."""
         clean, text = self._clean_point, step.chunk.text
         since: Since = [*self._since, token_id]
-        if self._since and not text and step.row is self._row:
-            if token_id not in self._stops.marker_ids:
-                since = silenced(self._since)
+        is_silent = not text and step.row is self._row and token_id not in self._stops.marker_ids
+        if is_silent and self._since:
+            since = silenced(self._since)
         found, reading = self._review(clean, since)
         if reading.hit is not None:
             ending = ending_of(reading, found.cells, clean, self._num_output(clean))
@@ -606,7 +429,8 @@ class TokenDecoder:
     def _hit(self, effect: Effect) -> Ending:
         """Return the end by a stop that the next text completes."""
         chunk, _, hit = effect
-        assert hit is not None and chunk is not None
+        assert hit is not None
+        assert chunk is not None
         end = code_points_in(self._count) + hit.end
         return Ending(chunk, end - (0 if hit.visible else hit.size), hit, end)
 
@@ -622,12 +446,14 @@ class TokenDecoder:
             text = self._table.flush(self._row.state)
             at, byte_at = sizes_in(self._count + size_of(text))
             since = self._since
-            match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
+            match: StopMatch | None = StopMatch(
+                reason, False, at, at, byte_at, byte_at, index, index
+            )
         else:
             clean = self._clean_point
             base, output = self._base(clean), self._num_output(clean)
             since = [*self._since, token_id]
-            ending, found = visible_ending(
+            ending, match = visible_ending(
                 self._stops,
                 self._table,
                 clean,
@@ -638,7 +464,6 @@ class TokenDecoder:
                 index,
                 output,
             )
-            match = found
         chunk = self._finish(ending, since, index + 1)
         if ending.hit is None:
             self._match = match
@@ -894,34 +719,7 @@ class TokenDecoder:
         >>> DecodeStream.restore(tokenizer, stream.snapshot()).step(2)
         'é'
         """
-        table, stops, tokens = self._table, self._stops, self.num_tokens
-        start, definition = self._start, stops.definition
-        fields: dict[str, Any] = {
-            "conditions": stops.conditions.to_json(),
-            "sections": [[name, *p] for name, p in zip(*definition, strict=True)],
-            "num_prompt_tokens": self._num_prompt_tokens,
-            "start": self._place(start.row, start.state),
-            "unknown_tokens": self._unknown_tokens,
-            "spans": self._spans and [self._spans.taken, [*map(list, self._spans.spans)]],
-        }
-        if self._end is not None:
-            fields |= snapshots.dump_end(self._end, self.match)
-            fields["counts"] = [tokens, self._output]
-        else:
-            clean = self._clean_point
-            fields["clean"] = self._place(clean.row, clean.state)
-            fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
-            fields["counts"] = [self._base(clean), *sizes_in(clean.count)]
-            fields["since"] = [*self._since]
-        if self._offsets() != (tokens - 1, tokens):
-            fields["offsets"] = [*self._offsets()]
-        return snapshots.dump(self._kind, self.tokenizer, table.route, table.options, fields)
-
-    def _place(self, row: Row, state: StopState) -> list[Any] | None:
-        """Return a moment at which nothing is jailed, as JSON."""
-        context = self._stops.matcher.context(state.seen)
-        dumped = self._table.dump(row.state)
-        return snapshots.Place(dumped, state.seen.section, state.section, context).dump()
+        return restoring.dump(self)
 
     @classmethod
     def restore(
@@ -943,90 +741,8 @@ class TokenDecoder:
         """
         check_restoring(cls.__name__, snapshot, others, expected)
         stream = object.__new__(cls)
-        options, fields = snapshots.load(cls._kind, tokenizer, snapshot, expected)
-        with snapshots.reading(fields):
-            stream._load(tokenizer, table_for(tokenizer, options), fields)
+        restoring.load(stream, tokenizer, snapshot, expected)
         return stream
-
-    def _load(self, tokenizer: Decoder, table: Table, fields: snapshots.Fields) -> None:
-        """Become the stream with these fields. Raises ValueError and the like if there is none."""
-        fields.check_route(table.route)
-        conditions = StopConditions.from_json(fields.take("conditions", {}))
-        sections: dict[str, list[Any]] = {}
-        for name, opening, closing in fields.take("sections", []):
-            sections.setdefault(name, []).append((opening, closing))
-        definition = definition_of(sections) if sections else NO_DEFINITION
-        self.tokenizer, self._table = tokenizer, table
-        self._stops = stops = stop_set_for(tokenizer, table, conditions, definition)
-        self._num_prompt_tokens = fields.count("num_prompt_tokens")
-        start, spans = self._loaded(fields.take("start", None)), fields.take("spans", None)
-        self._begin_at(*start, spans=spans is not None)
-        numbers = fields.take("counts", [0, 0, 0])
-        if "end" in fields:
-            tokens, self._output = snapshots.numbers(numbers, 0, MOST_COUNTED - 1, 2)
-            end, match = fields.take("end", None), fields.take("match", None)
-            self._end, self._match = snapshots.load_end(conditions, end, match, tokens)
-            self._row, self._alert = ENDED, ALERT
-            self._count = (tokens - self._limit) * TOKEN
-        else:
-            counts = snapshots.counts(numbers)
-            row, state = self._loaded(fields.take("clean", None))
-            shield, marker = fields.take("care", [NEVER, NEVER])
-            snapshots.numbers([shield, marker], NEVER, counts[0])
-            self._row, self._state = row, state
-            self._count = count_of(*counts) - self._limit * TOKEN
-            self._clean = row, state, self._count, shield, marker
-            self._is_careful = False
-            if row.waits:
-                waits = replay(table, row.state, (), counts[0]).waits
-                self._is_careful = waits <= max(shield, marker) or spans is not None
-            self._set_alert(is_silent=True)
-        if spans is not None:
-            self._spans = SpanLog(*snapshots.spans(spans))
-        if self._end is None:
-            is_exact = table.options.byte_fallback == "exact"
-            most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
-            self._restep(snapshots.entries(fields.take("since", []), most))
-        tokens = self.num_tokens
-        self._unknown_tokens = fields.count("unknown_tokens")
-        if self._spans is not None and self._spans.taken + len(self._spans.spans) > tokens:
-            raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
-        if tokens > self._limit or self._unknown_tokens > tokens:
-            raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
-        least = -min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        default = [tokens - 1, tokens] if tokens else [least, 0]
-        offsets = snapshots.offsets(fields.take("offsets", default), least, tokens)
-        self._set_offsets(*offsets)
-        if self._end is None:
-            self._set_alert(is_silent=offsets[1] < tokens)
-
-    def _loaded(self, data: Any) -> tuple[Row, StopState]:
-        """Return the states of a place in a snapshot."""
-        place, matcher = snapshots.load_place(data), self._stops.matcher
-        sections = 0 if self._stops.labeller is None else len(self._stops.labeller.sections)
-        if not (0 <= place.gate <= len(matcher.sections) and 0 <= place.section <= sections):
-            raise ValueError(f"there is no section {place.gate} or {place.section}")
-        seen = Seen(matcher.stops.tail_after(place.context), place.gate)
-        row = self._table.row(self._table.load(place.state))
-        return row, self._stops.state(seen, place.section)
-
-    def _restep(self, since: Sequence[int | None]) -> None:
-        """Take the entries of a snapshot again, which follow its clean point."""
-        for entry in since:
-            if entry is RELEASE:
-                self._release()
-            elif entry >= 0:
-                self._step(entry)
-            else:
-                if not self._since and not self._is_careful:
-                    self._clean = self._row, self._state, self._count, NEVER, NEVER
-                self._since = [*self._since, entry]
-                self._count -= entry * TOKEN
-                state = self._table.later(self._row.state, -entry)
-                if state is not self._row.state:
-                    self._row = self._table.row(state)
-            if self._end is not None or self._count >= 0:
-                raise ValueError("the ids since the clean point end the stream")
 
     def __repr__(self) -> str:
         state = f"held {self.held!r}, jailed {self.jailed!r}"

@@ -2,8 +2,8 @@ r"""Bit masks of the letters in texts.
 
 With them, a stream sees that no stop can begin in a text. A mask is an integer with a bit for each
 class of characters. The table of transitions (:mod:`streamdec.core.table`) stores the mask of each
-text, and adds bits of its own. A state of the stops (:mod:`streamdec.core.stop_set`) has the mask of
-the letters that matter to it.
+text, and adds bits of its own. A state of the stops (:mod:`streamdec.core.stop_set`) has the mask
+of the letters that matter to it.
 
 >>> from streamdec.core.masks import mask_of
 >>> mask_of("Hi") & mask_of("\n")

@@ -32,7 +32,7 @@ class CleanPoint(NamedTuple):
     row: Row
     """Of the table's state."""
     state: StopState
-    count: int
+    count: int  # type: ignore[assignment]
     """The count of the tokens and the text before it."""
     shield: int = NEVER
     """Code points that began in this token or before it are in no stop."""

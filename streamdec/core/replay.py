@@ -5,8 +5,8 @@ text so far. All that a stream knows is a function of its options, its last *cle
 ids *since*. So a stream records no history. It keeps the state of the table at the clean point, the
 number of tokens before it, and the ids since, of which there are mostly none. To find out which
 token gave what, :func:`replay` sends these ids through the token rule and UTF-8 once more, and
-notes the tokens of each byte. Everything about the past is read off its result: the place of a stop,
-spans, the ids of a chunk, the section of a code point.
+notes the tokens of each byte. Everything about the past is read off its result: the place of a
+stop, spans, the ids of a chunk, the section of a code point.
 
 ``since`` has three kinds of entries:
 
@@ -16,10 +16,10 @@ spans, the ids of a chunk, the section of a code point.
 * RELEASE: here a release was asked for.
 
 **What is whose.** A byte that a rule outputs late belongs to a token that *waits* (an open run of
-byte tokens, the space that a BPE suffix owes); the waiting tokens share such bytes in equal parts. A
-code point that a replacer keeps has the tokens of its bytes. One that it inserts has the tokens of
-the text that it replaced. What was held at the clean point belongs to the token before it; what a
-prompt had decided and a replacer still holds, to the one before that.
+byte tokens, the space that a BPE suffix owes); the waiting tokens share such bytes in equal parts.
+A code point that a replacer keeps has the tokens of its bytes. One that it inserts has the tokens
+of the text that it replaced. What was held at the clean point belongs to the token before it; what
+a prompt had decided and a replacer still holds, to the one before that.
 
 Where tokens cannot be told apart (replaced text, two of the rules, the windowed route), text counts
 as that of the oldest token that may have given it. For sections, text that the earlier tokens alone

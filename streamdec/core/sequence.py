@@ -9,8 +9,8 @@ from streamdec.chunks import Chunk
 from streamdec.core import snapshots
 from streamdec.core.decode_options import ByteFallbackMode, Options, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.decoder import note_taken
 from streamdec.core.mistakes import check_restoring, unknown_decoder_option
+from streamdec.core.step import note_taken
 from streamdec.core.token_ids import as_sequence
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder

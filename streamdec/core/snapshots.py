@@ -1,7 +1,7 @@
 """Snapshots: a stream as JSON, and back.
 
-A snapshot has the options, the state at the last clean point, and the ids since. Restoring begins at
-the clean point and steps the ids. Fields with their initial value are left out, so an ordinary
+A snapshot has the options, the state at the last clean point, and the ids since. Restoring begins
+at the clean point and steps the ids. Fields with their initial value are left out, so an ordinary
 snapshot has 100 to 150 bytes.
 
 A snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
@@ -302,7 +302,8 @@ def load_place(data: Any) -> Place:
     found = [] if data is None else [*data]
     if len(found) > 4:
         raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
-    state, gate, section, context = [*found, *(None, 0, 0, [])[len(found) :]]
+    defaults: list[Any] = [None, 0, 0, []]
+    state, gate, section, context = found + defaults[len(found) :]
     if type(gate) is not int or type(section) is not int or not isinstance(context, list):
         raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
     if not all(isinstance(each, str) for each in context):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Never, SupportsIndex, final
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
-from streamdec.core.decoder import TokenDecoder, note_taken, step_function
+from streamdec.core.decoder import TokenDecoder
 from streamdec.core.definitions import SectionsOption, definition_of
 from streamdec.core.mistakes import not_conditions, unknown_decoder_option
+from streamdec.core.step import note_taken, step_function
 from streamdec.core.stop_set import NO_DEFINITION
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
@@ -28,8 +29,9 @@ class StopSequenceDecoder(TokenDecoder):
     It never outputs a part of a hidden stop.
 
     Two things are withheld: the bytes of an unfinished character (``held``), and text that may
-    still become a hidden stop or a marker (``jailed``), which is shorter than that stop. The stop that is complete first ends the stream. If several are complete at one code
-    point, the longest ends it.
+    still become a hidden stop or a marker (``jailed``), which is shorter than that stop. The
+    stop that is complete first ends the stream. If several are complete at one code point, the
+    longest ends it.
 
     Args:
         tokenizer: as for DecodeStream.

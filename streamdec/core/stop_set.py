@@ -3,8 +3,8 @@ r"""Stop sets: the states of stop conditions, and what each text does in a state
 **Theory.** A stream with stops walks two automata side by side. The table
 (:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
 output. Its states are :class:`StopState` objects: what the matcher of stops has seen
-(:class:`~streamdec.core.sections.Seen`), the text that is *jailed* because it may become a stop or a
-marker, and the section in which the jailed text begins. In nearly all streams the state is nearly
+(:class:`~streamdec.core.sections.Seen`), the text that is *jailed* because it may become a stop or
+a marker, and the section in which the jailed text begins. In nearly all streams the state is nearly
 always the first one, in which no part of a stop or marker was seen. Its ``alert`` is the mask of
 the letters with which a stop (or marker) may begin, and a token whose text has none of these
 letters is not looked at. In every other state, and inside a section, each letter matters.
@@ -33,8 +33,9 @@ made in microseconds, and is warm from the start, since the table belongs to the
 True
 >>> effect.after["e!"].chunk.text                   # no stop: the jailed text is output
 '\nUse!'
->>> effect.after["er: and"]                         # the stop, three letters into this text
-Effect(chunk=Chunk(text='', finish_reason='stop', stop_reason='\nUser:'), after=None, hit=Hit(stop='\nUser:', visible=False, end=3, text='\nUser:'))
+>>> stopped = effect.after["er: and"]               # the stop, three letters into this text
+>>> stopped.chunk.finish_reason, stopped.hit.stop, stopped.hit.end
+('stop', '\nUser:', 3)
 """
 
 from __future__ import annotations

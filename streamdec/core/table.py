@@ -56,7 +56,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
@@ -104,6 +104,20 @@ class Row(dict[int, Transition]):
         return self.table.learn(self, token_id)
 
 
+class _EndedRow(Row):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        dict.__init__(self)
+
+    def __missing__(self, token_id: int) -> Transition:
+        return NOTHING, MOVES | UNKNOWN, 0, self
+
+
+ENDED: Final = _EndedRow()
+"""The row of a stream that has ended: each id is examined."""
+
+
 class Table(ABC):
     """The transitions of one tokenizer under one set of options.
 
@@ -133,7 +147,8 @@ class Table(ABC):
     def row(self, state: State) -> Row:
         """Return the row of ``state``."""
         if state == self.idle:
-            return self.idle_row
+            idle: Row = self.idle_row
+            return idle
         if not self.is_bounded(state):  # such a state must not be hashed
             return Row(self, state)
         row = self._rows.get(state)

@@ -1,0 +1,193 @@
+"""The hot path: what ``step`` and ``feed`` do with most tokens.
+
+1. Look the id up in the row of the stream's state.
+2. Add its tally to the count. The sum is below zero until the limit of tokens is reached.
+3. Compare its mask with the ``alert``. If they have no bit in common, the token is *plain*, and its
+   chunk is the result. This is the case for most tokens.
+4. Otherwise look up in the state of the stops what the text does.
+5. Note whether the stream is clean after it: the ids since the clean point, or none.
+6. Move to the next row, and note the offsets.
+
+What is rare is examined by the decoder (:mod:`streamdec.core.decoder`): ids that are stops or
+markers, unknown ids, the first ``min_tokens`` tokens, spans, and errors.
+
+What is ugly and stays: points 1 to 6 are one function, and ``feed`` repeats points 1 to 3. A call
+of a Python function takes as long as points 1 to 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
+
+from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
+from streamdec.core.counting import TOKEN
+from streamdec.core.masks import MOVES, NAMED
+from streamdec.core.since import silenced
+from streamdec.core.stop_set import StopState
+from streamdec.core.table import Row
+from streamdec.core.token_ids import as_sequence
+
+if TYPE_CHECKING:
+    from streamdec.core.decoder import TokenDecoder
+
+MOST_SINCE: Final = 16
+"""Entries since a clean point at which a stream first tries to move it."""
+ALERT: Final = -1
+"""The alert for which no token is plain."""
+
+
+class Step(NamedTuple):
+    """What a token does to the text."""
+
+    chunk: Chunk
+    mask: int
+    count: int  # type: ignore[assignment]
+    """The count of the stream after it."""
+    row: Row
+
+
+def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
+    """Return the method ``step``, which returns texts or chunks. Its source is written once."""
+
+    def step(self: TokenDecoder, token_id: SupportsIndex) -> Any:  # noqa: D417
+        r"""Take ``token_id``, and return the text that it completes.
+
+        A DecodeStream returns a str, a StopSequenceDecoder a Chunk; both may be without text. A
+        chunk may be shared with other streams; it is immutable. A chunk with a ``finish_reason``
+        is the last one: stop the engine, and do not call ``flush``.
+
+        Args:
+            token_id: an integer from 0 to 2**32 - 1. NumPy integers are accepted, bools are not.
+
+        Raises:
+            TokenIdError: ``token_id`` is not such an integer, or the tokenizer does not have it,
+                under ``unknown_ids="error"``.
+            FinishedError: the stream has ended.
+            RewriteError: ``decode`` changed text that was already output, on the windowed route.
+
+        After an error the stream is as it was before the token.
+
+        >>> from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder, TokenIdError
+        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+        >>> stream, decoder = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer)
+        >>> stream.step(0), decoder.step(0)
+        ('caf', Chunk(text='caf'))
+        >>> try:
+        ...     stream.step(-1)
+        ... except TokenIdError as error:
+        ...     error.index, stream.num_tokens
+        (1, 1)
+        """
+        if type(token_id) is not int:
+            token_id = self._checked(token_id)
+        chunk, mask, tally, row = self._row[token_id]
+        before = self._count
+        count = before + tally
+        if not mask & self._alert and count < 0:  # a plain token
+            self._count = count
+            return chunk.text if returns_text else chunk
+
+        # What does it do to the stops?
+        text, state = chunk.text, self._state
+        examined: Examined | None = None
+        after: StopState | None = state
+        if mask >= NAMED or count >= 0 or self._is_rare or token_id in self._ids:
+            examined = self._examine(token_id, Step(chunk, mask, count, row))
+            chunk, after = examined.chunk, examined.state
+        elif mask & state.letters:
+            effect = state[text]
+            if effect is not None:
+                out, after, _ = effect
+                chunk = self._stopped(token_id, effect) if after is None else out or chunk
+        if after is None:  # it has ended the stream, or was taken
+            return chunk.text if returns_text else chunk
+        state = after
+
+        # Is the stream clean after it?
+        since = self._since
+        if state.is_settled and not row.holds and (text or not row.waits):
+            self._since = ()
+        elif not since:
+            self._clean = self._row, self._state, before
+            self._since, self._most = [token_id], MOST_SINCE
+        else:
+            if text or row is not self._row or token_id in self._stops.marker_ids:
+                since.append(token_id)
+            else:
+                self._since = silenced(since)
+            if len(since) > self._most:
+                self._move_up(state)
+
+        if mask >= MOVES or self._alert < 0:
+            if self._moved != before:  # the token before had all text out
+                self._prefix, self._read = before - TOKEN, before
+            if text and not row.holds:
+                self._prefix, self._read = self._read, count
+            self._moved, self._row = count, row
+        self._state, self._count = state, count
+        # After tokens without text, the next one with text must note the offsets.
+        self._alert = state.alert if text else ALERT
+        if examined is not None:
+            chunk = self._after(examined)
+        return chunk.text if returns_text else chunk
+
+    out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    step.__qualname__ = "step"
+    step.__annotations__ = {"token_id": "SupportsIndex", "return": out}
+    return step
+
+
+def note_taken(error: Any, chunks: Sequence[Chunk]) -> None:
+    """Note on ``error`` the chunks of the ids that a call took before it."""
+    error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+
+
+class Examined(NamedTuple):
+    """What was found out about a token."""
+
+    chunk: Chunk
+    """What is output."""
+    state: StopState | None = None
+    """The state of the stops after it; None if the token was taken already."""
+    token_id: int = 0
+    step: Step | None = None
+    saved: Sequence[tuple[str, Any]] = ()
+    """The fields before the last token that may come."""
+
+
+def feed(self: TokenDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
+    """Take ``token_ids`` up to the end of the stream, and return one chunk."""
+    ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+    chunks: list[Chunk] = []
+    try:
+        for token_id in ids:
+            if type(token_id) is not int:
+                token_id = self._checked(token_id)
+            chunk, mask, tally, _ = self._row[token_id]  # as in step_function
+            count = self._count + tally
+            if not mask & self._alert and count < 0:
+                self._count = count
+                chunks.append(chunk)
+            else:
+                chunk = self._step(token_id)
+                chunks.append(chunk)
+                if chunk.finish_reason is not None:
+                    break
+    except Exception as error:
+        note_taken(error, chunks)
+        raise
+    if len(chunks) == len(ids) == 1:
+        return chunks[0]  # shared, where a joined chunk would be a new one
+    whole = _whole(self, chunks)
+    left = len(ids) - len(chunks)
+    return replace(whole, unread_tokens=left) if left else whole
+
+
+def _whole(decoder: TokenDecoder, chunks: list[Chunk]) -> Chunk:
+    """Return one chunk of consecutive ``chunks``."""
+    if decoder.has_sections or (chunks and chunks[-1].finish_reason is not None):
+        return joined(*chunks) if chunks else NOTHING
+    text = "".join([chunk.text for chunk in chunks])
+    return chunk_of(text) if text else NOTHING

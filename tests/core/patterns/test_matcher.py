@@ -1,0 +1,436 @@
+r"""The matcher of patterns: against ``re`` itself, letter by letter and in pieces.
+
+Which text is jailed is found by trying all texts that may follow. This is exact for patterns that
+look back only at their beginning.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import example, given, reject, settings
+from hypothesis import strategies as st
+
+from streamdec.core.patterns.compile import read_patterns
+from streamdec.core.patterns.matcher import PatternStops, PatternTail, matcher_of
+
+MORE = settings(max_examples=4 * settings().max_examples)
+MOST = 6
+"""The most letters of a match."""
+
+
+def stops_of(
+    *sources: str, most: int | None = MOST, hidden: Sequence[str] = (), shown: bool = False
+) -> PatternStops:
+    found = matcher_of(hidden, (), read_patterns(sources, most), shown=shown)
+    assert isinstance(found, PatternStops)
+    return found
+
+
+# --- patterns
+
+LEADING = (
+    *(r"\b", r"\B", "^", "(?m:^)", r"\A", r"(?m:\A)", "(?-m:^)", "(?<=a)", "(?<!b)", "(?<=-a)"),
+    *("(?<!(?<=a)b)", "(?<=^a)", r"(?<=\ba)", "(?<=(?<=(?m:^)a)b)", "(?<!^a)", "(?<!^)"),
+    *(r"(?<=\Aa)", r"(?m:(?<=\A-))", r"(?m:(?<!\A\n))", r"(?<=(?m:^)(?-m:^)a)"),
+)
+"""What a pattern may look back at."""
+MOST_LETTERS = 5
+"""The letters with which a match may be completed."""
+
+
+class Part(NamedTuple):
+    """A piece of a pattern."""
+
+    text: str
+    letters: int = 1
+    """The most letters that complete a match, from any place in it."""
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    return Part("".join(part.text for part in parts), sum(part.letters for part in parts))
+
+
+def _either(parts: Sequence[Part]) -> Part:
+    return Part(f"(?:{'|'.join(part.text for part in parts)})", max(part.letters for part in parts))
+
+
+def _repeated(part: Part, how: str) -> Part:
+    least = int(how[1]) if how[0] == "{" else 1
+    return Part(f"(?:{part.text}){how}", part.letters * max(least, 1))
+
+
+LETTER = st.sampled_from(["a", "b", "-", "a", "b", ".", "[ab]", "[^a]", r"\w", "[-b]"]).map(Part)
+REPEATS = ["?", "{2}", "{0,2}", "{1,2}?", "{1,3}", "??", "*", "+", "*?", "{2,}"]
+PARTS = st.recursive(
+    LETTER,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(_joined),
+        st.lists(inner, min_size=2, max_size=3).map(_either),
+        st.builds(_repeated, inner, st.sampled_from(REPEATS)),
+        st.builds(lambda part: part._replace(text=f"(?i:{part.text})"), inner),
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> str:
+    """Patterns without dead ends; each matches at least one letter."""
+    pattern = _joined(draw(st.permutations([draw(PARTS), draw(LETTER)])))
+    if pattern.letters > MOST_LETTERS:
+        reject()
+    return draw(st.sampled_from(["", "", *LEADING])) + pattern.text
+
+
+SIGNS = "sSſßkK\u212aiIİıµμ_é1²٣ \n-🦉"
+"""Letters that are equal in other cases, and what is or is not part of a word."""
+ATOMS = (
+    *map(re.escape, SIGNS),
+    *(".", r"\w", r"\W", r"\d", r"\s", r"\S", r"[^\W_]", "[s-ß]", "[^k]", "[^ſ-ı]", "[I-_é]"),
+    *("", "(?:)", "()", "^", r"\A", r"\b", r"\B", r"(?<=\w)", "(?<![s-t])", "(?<!(?<=K)i)"),
+    *("(?<=)", r"(?<=\bs)", "(?<!s|ß)", r"(?<=(?m:^)\B.)", r"(?<=\A.)", r"(?<!(?-m:^)\n)"),
+)
+FLAGS = ["i", "a", "s", "m", "x", "ai", "-i", "u-i", "im-s", "-m"]
+NESTED = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map("|".join).map("({})".format),
+        st.builds("(?:{}){}".format, inner, st.sampled_from([*REPEATS, "{0}"])),
+        st.builds("(?{}:{})".format, st.sampled_from(FLAGS), inner),
+    ),
+    max_leaves=8,
+)
+GLOBAL_FLAGS = st.sampled_from(["", "(?i)", "(?a)", "(?s)", "(?m)", "(?aim)"])
+
+
+# --- as ``re``
+
+
+def first_match(asked: re.Pattern[str], text: str) -> str | None:
+    """The longest match that ends with ``text``."""
+    starts = range(max(len(text) - MOST, 0), len(text))
+    return next((text[start:] for start in starts if asked.fullmatch(text, start)), None)
+
+
+@MORE
+@given(flags=GLOBAL_FLAGS, pattern=NESTED, text=st.text(SIGNS, max_size=12))
+@example(flags="(?m)", pattern=r"\As", text="k\ns")
+@example(flags="(?m)", pattern=r"(?<=\As)k", text="i\nsk")
+@example(flags="(?m)", pattern="(?-m:^)s", text="\ns")
+def test_a_match_is_one_of_re(flags: str, pattern: str, text: str) -> None:
+    """Any syntax, letters and flags: the stop is the first and longest match that ``re`` finds."""
+    try:
+        matcher = stops_of(flags + pattern)
+    except ValueError:
+        reject()
+    asked, tail = re.compile(flags + pattern), matcher.start
+    for size in range(1, len(text) + 1):
+        expected = first_match(asked, text[:size])
+        tail, hit = matcher.step(tail, text[size - 1])
+        assert (hit.text if hit else None) == expected
+        if hit:
+            break
+    _, hit = matcher.step(matcher.start, text)
+    assert (hit.text if hit else None) == expected if text else hit is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "end"),
+    [
+        (r"(?m)\Aab", "x\nab", None),
+        (r"(?m)\Aab", "ab", 2),
+        (r"(?m)^ab", "x\nab", 4),
+        (r"(?m)(?-m:^)ab", "x\nab", None),
+        (r"(?m)(?<=\Aa)b", "x\nab", None),
+        (r"(?m)(?<=\Aa)b", "ab", 2),
+        (r"(?m)(?<=^a)b", "x\nab", 4),
+        (r"(?m)\n\Aab", "x\nab", None),
+        (r"(?m)(?<!\A)ab", "abxab", 5),
+        (r"(?m:\A)ab|\Ab", "\nab", None),
+    ],
+)
+def test_the_beginning_of_the_text_and_of_a_line(pattern: str, text: str, end: int | None) -> None:
+    found = re.compile(pattern).search(text)
+    assert (found.end() if found else None) == end
+    matcher = stops_of(pattern)
+    _, hit = matcher.step(matcher.start, text)
+    assert (hit.end if hit else None) == end
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("^ab", "ab"),
+        (r"\Aab", "ab"),
+        (r"(?m)\Aab", "ab"),
+        ("(?m)^ab", "ab"),
+        (r"(?<=\A-)ab", "-ab"),
+    ],
+)
+def test_skipped_text_ends_at_a_beginning(pattern: str, text: str) -> None:
+    """As where a section ends. A beginning before skipped text is none any more."""
+    matcher = stops_of(pattern)
+    begun = matcher.skip(matcher.start, "some")
+    assert matcher.step(begun, text)[1]
+    assert not matcher.step(begun, f"x{text}")[1]
+    later = matcher.skip(begun, "text")
+    assert matcher.skip(matcher.start, "sometext") == later
+    assert matcher.step(later, text)[1]
+    if text[0] == "-":
+        assert not matcher.step(matcher.skip(begun, "-"), "ab")[1]
+
+
+# --- what is jailed
+
+
+@cache
+def continued() -> tuple[str, ...]:
+    sizes = range(1, MOST_LETTERS + 1)
+    return tuple("".join(each) for n in sizes for each in itertools.product("ab-", repeat=n))
+
+
+@cache
+def may_become(pattern: str, text: str, start: int) -> bool:
+    """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out."""
+    asked, room = re.compile(pattern), MOST - (len(text) - start)
+    return any(asked.fullmatch(text + more, start) for more in continued() if len(more) <= room)
+
+
+@MORE
+@given(
+    sources=st.lists(patterns(), min_size=1, max_size=2),
+    pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
+)
+@example(sources=["(?<!^)a"], pieces=[("aba", False)])
+@example(sources=["(?<!^a)ab"], pieces=[("aab", False)])
+@example(sources=["(?<!^a)b[ab]+"], pieces=[("a", False), ("bbaa", False)])
+def test_the_jailed_text_is_what_may_become_a_match(
+    sources: list[str], pieces: list[tuple[str, bool]]
+) -> None:
+    """In long texts as well; and what was ignored is not found later."""
+    matcher, asked = stops_of(*sources), [re.compile(source) for source in sources]
+    text, tail = "", matcher.start
+    for piece, ignore in pieces:
+        ends = range(len(text) + 1, len(text) + len(piece) + 1)
+        text += piece
+        spans = [
+            (end, start)
+            for end in ends
+            for start in range(max(end - MOST, 0), end)
+            if not ignore and any(each.fullmatch(text, start, end) for each in asked)
+        ]
+        before = tail.text
+        tail, hit = matcher.step(tail, piece, ignore=ignore)
+        assert bool(hit) == bool(spans)
+        if hit is not None:
+            end, start = min(spans)
+            assert (ends[0] - 1 + hit.end, hit.text) == (end, text[start:end])
+            return
+        assert (before + piece).endswith(tail.text)
+        starts = range(max(len(text) - MOST + 1, 0), len(text))
+        begun = (at for at in starts if any(may_become(each, text, at) for each in sources))
+        assert matcher.jailed(tail) == text[min(begun, default=len(text)) :]
+
+
+def test_what_is_shown_is_not_jailed() -> None:
+    matcher = stops_of(r"ab+c", shown=True, hidden=["bbx"])
+    tail, _ = matcher.step(matcher.start, "-abb")
+    assert (matcher.text(tail), matcher.jailed(tail)) == ("abb", "bb")
+    _, hit = matcher.step(tail, "c-")
+    assert hit
+    assert hit == ("ab+c", True, 1, "abbc")
+    _, hit = matcher.step(tail, "x")
+    assert hit
+    assert hit == ("bbx", False, 1, "bbx")
+
+
+@pytest.mark.parametrize(
+    ("sources", "hidden", "expected"),
+    [
+        (["a.c"], ["bc"], "a.c"),  # the longest
+        ([".c"], ["abc"], "abc"),
+        (["a.c"], ["abc"], "abc"),  # then a string
+        (["ab.", "a.c"], [], "ab."),  # then the first pattern
+        (["ab?c|abc"], ["b"], "b"),  # the first that is complete
+    ],
+)
+def test_which_stop_wins(sources: list[str], hidden: list[str], expected: str) -> None:
+    matcher = stops_of(*sources, hidden=hidden)
+    _, hit = matcher.step(matcher.start, "xabc")
+    assert hit
+    assert hit.stop == expected
+
+
+# --- contexts
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["step", "step", "step", "ignore", "skip", "restart"]),
+        st.text("ab-\n é", max_size=5),
+    ),
+    max_size=10,
+)
+
+
+def taken(matcher: PatternStops, tail: PatternTail, action: str, text: str) -> tuple[Any, Any]:
+    if action == "skip":
+        return matcher.skip(tail, text), None
+    if action == "restart":
+        return matcher.restart(tail), None
+    return matcher.step(tail, text, ignore=action == "ignore")
+
+
+@MORE
+@given(
+    sources=st.lists(
+        st.one_of(patterns(), st.tuples(GLOBAL_FLAGS, NESTED).map("".join)), min_size=1, max_size=2
+    ),
+    hidden=st.sampled_from([[], ["ab"], ["-a", "b\n"]]),
+    actions=ACTIONS,
+)
+@example(sources=["(?<=^ab)c"], hidden=[], actions=[("skip", "b"), ("step", "ab"), ("skip", "")])
+@example(sources=[r"(?<=\b..\n)a", "(?<=.{20})b"], hidden=[], actions=[("step", "ab-\n")] * 9)
+def test_a_context_is_all_that_matters_of_the_text_before(
+    sources: list[str], hidden: list[str], actions: list[tuple[str, str]]
+) -> None:
+    """After clean text, a tail of the context equals the tail, and both go on alike.
+
+    How the text is cut makes no difference to it.
+    """
+    try:
+        matcher = stops_of(*sources, hidden=hidden)
+    except ValueError:
+        reject()
+    whole = letterwise = matcher.start
+    restored: PatternTail | None = matcher.start
+    for action, text in actions:
+        whole, hit = taken(matcher, whole, action, text)
+        if restored is not None:
+            assert taken(matcher, restored, action, text) == (whole, hit)
+        if hit is not None:
+            return
+        for piece in text if action != "restart" and text else [text]:
+            letterwise, hit = taken(matcher, letterwise, action, piece)
+            assert hit is None
+        assert letterwise == whole
+        assert hash(letterwise) == hash(whole)
+        restored = None
+        if not matcher.text(whole):
+            restored = matcher.tail_after(matcher.context(whole))
+            assert restored == whole
+            assert hash(restored) == hash(whole)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"),
+    [
+        ("stop", 1),
+        ("^stop", 2),
+        (r"\bstop\d", 3),
+        (r"(?m)^stop", 3),
+        (r"(?<=\n)stop", 3),
+        (r"(?a)\b(?<![-.] )stop\d", 9),
+        ("(?<=x[^a]{30})stop", 200),
+        ("(?<=[а-я])stop", 2),
+    ],
+)
+def test_prose_has_few_tails(pattern: str, most: int) -> None:
+    """Letters that no pattern can tell apart are one, and a context is as short as it can be."""
+    chooser = random.Random(1)
+    letters = "".join(map(chr, (*range(32, 127), 10, *range(0x400, 0x480), *range(0x4E00, 0x4F00))))
+    matcher = stops_of(pattern, most=9)
+    tail, tails = matcher.start, {matcher.start}
+    for letter in chooser.choices(letters.replace("s", ""), k=5_000):
+        tail, _ = matcher.step(tail, letter)
+        tails.add(tail)
+    assert len(tails) <= most
+
+
+def test_a_context_does_not_depend_on_earlier_texts() -> None:
+    """Two matchers of which one has read much."""
+    first, second = (stops_of(r"(?<=[^\W\d].)x|\by") for _ in range(2))
+    first.step(first.start, "жяZ一é 9_\n" * 9)
+    for text in ("Жя", "é٣", "q!", "\n\n", "_ "):
+        contexts = [each.context(each.step(each.start, text)[0]) for each in (first, second)]
+        assert contexts[0] == contexts[1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "context"),
+    [
+        ("ab", ("a",)),
+        ("ab", ("",)),
+        (r"\ba", ("a", "b")),
+        ("^a", ("", "a")),
+        ("^a", ("", "")),
+        ("(?<=^ab)c", ("a",) * 6),
+        ("(?<=ab)c", ("a",) * 100_000),
+        ("(?<=ab)c", ("ab",)),
+        ("(?<=ab)c", ("\ud800",)),
+        ("(?<=ab)c", (1,)),
+        ("(?<=ab)c", (None, "a")),
+        ("(?<=ab)c", (["a"],)),
+    ],
+)
+def test_a_context_that_a_pattern_cannot_have_is_refused(
+    pattern: str, context: tuple[Any, ...]
+) -> None:
+    with pytest.raises(ValueError, match="context"):
+        stops_of(pattern).tail_after(context)
+
+
+def test_the_first_context() -> None:
+    contexts = {"ab": (), r"\ba": (), "^a": ("",), r"(?<!\Ab)a": ("",), "(?<=b)a": ()}
+    for pattern, context in contexts.items():
+        matcher = stops_of(pattern)
+        assert matcher.context(matcher.start) == context
+        assert matcher.tail_after(context) == matcher.start
+
+
+def test_lone_surrogates_in_the_text_are_other_letters_in_a_context() -> None:
+    for pattern in (r"\bx", r"(?<=[^a])x", "(?<=[\x80-\uffff])x", "(?<=[一-\U0010ffff].)x"):
+        matcher = stops_of(pattern)
+        tail, _ = matcher.step(matcher.start, "a\ud800\udc00")
+        assert matcher.tail_after(matcher.context(tail)) == tail
+
+
+# --- which letters matter
+
+
+@given(pattern=NESTED, text=st.text(SIGNS, max_size=6), data=st.data())
+def test_text_without_the_letters_that_matter_leaves_a_tail_as_it_is(
+    pattern: str, text: str, data: st.DataObject
+) -> None:
+    try:
+        matcher = stops_of(pattern, hidden=["ſ", "-i"])
+    except ValueError:
+        reject()
+    tail, hit = matcher.step(matcher.start, text)
+    letters = None if hit else matcher.letters(tail, is_open=True)
+    if letters is None:
+        reject()
+    others = [chr(n) for n in range(128) if chr(n) not in letters]
+    if "\x80" not in letters:
+        others += [sign for sign in SIGNS if not sign.isascii()]
+    if others:
+        more = data.draw(st.text(others, max_size=5))
+        assert matcher.step(tail, more) == (tail, None)
+
+
+def test_few_paths_and_letters_are_worth_storing() -> None:
+    for pattern in ("(?s)a[^!]*!", "(?<=b.{30})c"):  # a long text, and many paths in a long context
+        matcher = stops_of(pattern, most=50)
+        tail, cacheable = matcher.start, []
+        for letter in "ab" * 15:
+            tail, _ = matcher.step(tail, letter)
+            cacheable.append(matcher.is_cacheable(tail))
+        assert cacheable == [True] * cacheable.index(False) + [False] * cacheable[::-1].index(True)
+        assert 10 <= cacheable.index(False) <= 18
