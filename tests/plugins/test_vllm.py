@@ -203,13 +203,21 @@ def test_a_prompt_that_ends_inside_a_character_and_a_cut(
     assert outcome(engine, [ids]).text == "a \ufffd"
 
 
+def test_special_tokens(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    ids = encoded("<eos>a")
+    assert outcome(engine, [ids]).text == "a"
+    assert outcome(engine, [ids], skip_special_tokens=False).text == "<eos>a"
+
+
 def test_a_resumable_request_continues_after_a_stop(engine: SimpleNamespace, plugin: Any) -> None:
     plugin.register()
-    found = detokenizer(engine, stop=["two"])
-    assert found.update(encoded("one two"), False) == "two"
-    assert found.get_next_output_text(True, True) == "one "
-    assert found.update(encoded(" three two"), False) == "two"
-    assert found.get_next_output_text(True, True) == " three "
+    ids = encoded("one two")
+    found = detokenizer(engine, stop=["two"], min_tokens=len(ids) - 1)
+    for expected in ("one ", "one "):
+        assert found.update(ids, False) == "two"
+        assert found.get_next_output_text(True, True) == expected
+    assert found.update(encoded("two"), False) == "two"
 
 
 def test_stops_between_markers_are_ignored(
@@ -227,15 +235,17 @@ def test_stops_between_markers_are_ignored(
     assert outcome(engine, given, stop="two", extra_args=extra).text == "("
 
 
-def test_added_tokens_are_decoded(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
+def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -> None:
     library = ZOO["byte_level_trained"]()
     tokenizer = type(engine.tokenizer)(tokenizer_object=library)
-    first = engine.ours._decoder_for(tokenizer)
-    assert engine.ours._decoder_for(tokenizer) is first
+    wrapped = engine.ours._decoder_for(tokenizer)
+    assert engine.ours._decoder_for(tokenizer) is wrapped
     library.add_tokens(["<new>"])
-    second = engine.ours._decoder_for(tokenizer)
-    assert second.decode([library.token_to_id("<new>")]) == "<new>"
+    grown = engine.ours._decoder_for(tokenizer)
+    assert grown is not wrapped
+    tokenizer._tokenizer = ZOO["byte_level_trained"]()
+    tokenizer._tokenizer.add_tokens(["<new>"])
+    assert engine.ours._decoder_for(tokenizer) is not grown
 
 
 # --- requests that vLLM decodes -------------------------------------------------------------------
@@ -256,7 +266,7 @@ def test_requests_that_are_not_supported(
     assert "a object (it has no tokenizers.Tokenizer)" in log.text
 
 
-@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("at", range(6, 12))
 @pytest.mark.parametrize("delta", [True, False])
 @pytest.mark.parametrize("size", [1, 3])
 def test_vllm_continues_after_an_error(
@@ -283,8 +293,10 @@ def test_vllm_continues_after_an_error(
         self._step = fails
 
     monkeypatch.setattr(engine.ours.Detokenizer, "_begin", begin_and_fail)
-    found = outcome(engine, steps(encoded(TEXT), size), delta=delta, stop="STOP")
-    assert found == Result("one two 🦉 ", len(encoded("one two 🦉 STOP")), "STOP")
+    ids = encoded("(STOP) 🦉 STOP")
+    extra = {plugin.FIELD: ["(", ")"]}  # the first stop does not count
+    found = outcome(engine, steps(ids, size), delta=delta, stop="STOP", extra_args=extra)
+    assert found == Result("(STOP) 🦉 ", len(ids), "STOP")
     assert "continues with a request after a ZeroDivisionError" in log.text
 
 
