@@ -61,9 +61,13 @@ ENGINES = {
     "llama-cpp": ["tests/integrations/llama_cpp"],
     "ray": ["tests/bulk", "tests/integrations/moving"],
     "rollouts": ["tests/integrations/rollouts"],
-    "sglang": ["plugins/sglang/tests"],
+    "sglang": ["plugins/sglang/tests", "tests/plugins/test_sglang.py"],
     "spark": ["tests/bulk/test_tables.py"],
-    "vllm": ["tests/docs/test_coming_from.py", "tests/integrations/vllm"],
+    "vllm": [
+        "tests/docs/test_coming_from.py",
+        "tests/integrations/vllm",
+        "tests/plugins/test_vllm.py",
+    ],
 }
 """The dependency groups of engines and other libraries, and the tests that need them."""
 TYPICAL_USES = "tests/typing/typical_uses.py"

@@ -92,16 +92,18 @@ class Request:
         """Take ids that came together, and return the text to output."""
         text = "".join(map(self.step, ids))
         self.ids.extend(ids)
-        if self.late or (text and self.stream.holds):
+        if self.late or (text and self.stream.held):
             return self.decided(text)
         return text
 
     def decided(self, text: str) -> str:
         """Return the text to output after ids that decided ``text``."""
         text = self.late + text
-        waits = self.stream.holds and len(text) <= _MAX_LATE
-        self.late = text if waits else ""
-        return "" if waits else text
+        if self.stream.held and len(text) <= _MAX_LATE:
+            self.late = text
+            return ""
+        self.late = ""
+        return text
 
 
 class HandedOver(DecodeStatus):  # type: ignore[misc]
@@ -290,10 +292,9 @@ def _handed_over(request: Request) -> HandedOver:
     stream, ids = request.stream, request.ids
     stream.reset()  # it may have read a part of the ids with which it failed
     texts = [stream.step(token_id) for token_id in ids[stream.num_prompt_tokens :]]
-    num_held = min(stream.withheld.tokens, len(texts))  # tokens that SGLang has to decode again
+    read = stream.read_offset  # SGLang has to decode the tokens from here again
     given = "".join(request.texts)
-    again = sum(map(len, texts[len(texts) - num_held :]))
-    read = len(ids) - num_held
+    again = sum(map(len, texts[read - stream.num_prompt_tokens :]))
     return HandedOver(
         decoded_text=given[: len(given) - again],
         decode_ids=ids,

@@ -15,22 +15,31 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from tokenizers import Tokenizer
 from vllm.v1.engine.detokenizer import (
     FastIncrementalDetokenizer,
     IncrementalDetokenizer,
     uses_fast_detokenizer,
 )
 
-from streamdec import FinishedError, StopConditions, StopSequenceDecoder, TokenIdError
-from streamdec.chunks import NOTHING, Chunk
-from streamdec.compat import decoder_for
+from streamdec import (
+    Chunk,
+    FinishedError,
+    HuggingFaceTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenIdError,
+    TokenizerLoadError,
+)
 from streamdec_vllm import FIELD, MARKERS, markers_setting
 from streamdec_vllm.logs import say_once, say_why_left
 
 __all__ = ["Detokenizer", "why_unsupported"]
 
 NO_CONDITIONS = StopConditions()
+NOTHING = Chunk()
 Sections = tuple[tuple[str | int, str | int], ...]
 
 
@@ -45,6 +54,31 @@ def why_unsupported(tokenizer: Any, request: Any) -> str | None:
     if not (params.skip_special_tokens or params.spaces_between_special_tokens):
         return "spaces_between_special_tokens=False and skip_special_tokens=False"
     return None
+
+
+_decoders: WeakKeyDictionary[Any, tuple[Any, int, Any]] = WeakKeyDictionary()
+"""For each tokenizer of vLLM: the tokenizer inside, its size, and streamdec's for it."""
+
+
+def _decoder_for(tokenizer: Any) -> Any:
+    """Return streamdec's tokenizer for one of vLLM; another one after tokens were added."""
+    inner = tokenizer._tokenizer
+    size = inner.get_vocab_size(with_added_tokens=True)
+    found = _decoders.get(tokenizer)
+    if found is None or found[0] is not inner or found[1] != size:
+        found = _decoders[tokenizer] = inner, size, _wrapped(inner)
+    return found[2]
+
+
+def _wrapped(inner: Any) -> Any:
+    if isinstance(inner, Tokenizer):
+        return HuggingFaceTokenizer(inner)
+    # A tokenizer of fastokens: its JSON is read, or, if that is not possible, its decode() is used.
+    try:
+        made = HuggingFaceTokenizer(inner.to_str())
+    except (AttributeError, TokenizerLoadError):
+        return inner
+    return inner if made.renumbered else made
 
 
 @lru_cache(maxsize=4_096)
@@ -134,7 +168,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         if stop:
             conditions = _conditions(stop, min_tokens, self._shows_stop, _markers(self._params))
         self._decoder = StopSequenceDecoder(
-            decoder_for(self._tokenizer._tokenizer),
+            _decoder_for(self._tokenizer),
             conditions,
             prompt,
             skip_special_tokens=self._params.skip_special_tokens,

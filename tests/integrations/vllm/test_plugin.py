@@ -405,7 +405,7 @@ def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
     def fails(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("streamdec_vllm.detokenizer.decoder_for", fails)
+    monkeypatch.setattr("streamdec_vllm.detokenizer._decoder_for", fails)
     a, b = both(library, [1], [library.encode("one two").ids], stop=["two"])
     assert a == b
     assert b.text == "one "

@@ -1,0 +1,1 @@
+"""The plugins of ``plugins/`` against small stand-ins of the engines' classes."""

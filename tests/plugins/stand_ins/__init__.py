@@ -1,0 +1,108 @@
+"""Stand-ins for the parts of vLLM 0.33.0 and SGLang 0.5.23 that the plugins use.
+
+Their classes have the engines' names, signatures and fields, as far as the plugins use them. Where
+an engine is installed (``nox -s vllm sglang``), tests compare them with its own classes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+__all__ = ["MODULES", "differences", "in_place", "shapes"]
+
+HERE = Path(__file__).resolve().parent
+PLUGINS = HERE.parents[2] / "plugins"
+NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
+MODULES = {
+    "vllm": ("vllm.sampling_params", "vllm.v1.engine", "vllm.v1.engine.detokenizer"),
+    "sglang": (
+        "sglang.srt.managers.detokenizer_manager",
+        "sglang.srt.managers.io_struct",
+        "sglang.srt.plugins.hook_registry",
+    ),
+}
+"""The modules of each engine that have a stand-in."""
+STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "SamplingParams")
+"""Classes of which the stand-in has a part of the fields."""
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """Make the engines' names stand for the stand-ins inside a ``with`` block.
+
+    The plugins are imported anew in the block, and forgotten after it.
+    """
+
+    def forget() -> dict[str, Any]:
+        names = [name for name in sys.modules if name.partition(".")[0] in NAMES]
+        return {name: sys.modules.pop(name) for name in names}
+
+    before, path = forget(), sys.path[:]
+    sys.path[:0] = map(str, (HERE, PLUGINS / "sglang", PLUGINS / "vllm"))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        forget()
+        sys.modules.update(before)
+        sys.path[:] = path
+        importlib.invalidate_caches()
+
+
+# --- the comparison with the engines --------------------------------------------------------------
+
+
+def shapes(engine: str) -> dict[str, Any]:
+    """Return the parameters of each function and class of the stand-ins, and values of enums."""
+    with in_place():
+        found: dict[str, Any] = {}
+        for module in map(importlib.import_module, (*MODULES[engine], "transformers")):
+            for name, value in vars(module).items():
+                is_own = getattr(value, "__module__", None) == module.__name__
+                if name.startswith("_") or not is_own:
+                    continue
+                inner = [each for each in vars(value) if not each.startswith("__")]
+                for each in [name, *(f"{name}.{attribute}" for attribute in inner)]:
+                    shape = shape_of(resolve_name(f"{module.__name__}:{each}"))
+                    if shape is not None:
+                        found[f"{module.__name__}:{each}"] = shape
+        return found
+
+
+def shape_of(value: Any) -> Any:
+    """Return the parameters of a function or class, or the value of an enum; None for others."""
+    if not callable(value):
+        return getattr(value, "value", None)
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return {
+        each.name: (each.kind.name, "none" if each.default is each.empty else repr(each.default))
+        for each in parameters
+    }
+
+
+def differences(engine: str) -> list[str]:
+    """Return how the stand-ins differ from the classes of the engine that is installed."""
+    found = []
+    for path, ours in shapes(engine).items():
+        try:
+            theirs = shape_of(resolve_name(path))
+        except (AttributeError, ImportError) as error:
+            found.append(str(error))
+            continue
+        if path.partition(":")[2] in STRUCTS and theirs is not None:
+            # Structs are made with keywords, and are passed on as they are.
+            ours = {name: default for name, (_, default) in ours.items()}
+            theirs = {name: default for name, (_, default) in theirs.items() if name in ours}
+        if ours != theirs:
+            found.append(f"{path}: {ours} here, {theirs} in {engine}")
+    return found

@@ -1,0 +1,407 @@
+"""The plugin of vLLM, with stand-ins for vLLM's classes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.plugins.stand_ins import PLUGINS, differences, in_place
+from tests.support.zoo import ZOO
+
+LIBRARY = ZOO["byte_level_trained"]()
+
+
+def imported() -> SimpleNamespace:
+    """Return what the tests use of vLLM."""
+    return SimpleNamespace(
+        detokenizers=importlib.import_module("vllm.v1.engine.detokenizer"),
+        request=importlib.import_module("vllm.v1.engine").EngineCoreRequest,
+        params=importlib.import_module("vllm.sampling_params").SamplingParams,
+        tokenizer=importlib.import_module("transformers").PreTrainedTokenizerFast(
+            tokenizer_object=LIBRARY, clean_up_tokenization_spaces=False
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SimpleNamespace]:
+    with in_place():
+        found = imported()
+        found.plugin = importlib.import_module("streamdec_vllm")
+        found.ours = importlib.import_module("streamdec_vllm.detokenizer")
+        found.patch = importlib.import_module("streamdec_vllm.patch")
+        found.logs = importlib.import_module("streamdec_vllm.logs")
+        yield found
+
+
+@pytest.fixture
+def plugin(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of the plugin, which is not registered yet."""
+    monkeypatch.delenv(engine.plugin.SWITCH, raising=False)
+    monkeypatch.delenv(engine.plugin.MARKERS, raising=False)
+    engine.logs._said.clear()
+    engine.ours._default_markers.cache_clear()
+    yield engine.plugin
+    engine.plugin.unregister()
+    engine.ours._default_markers.cache_clear()
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "vllm.streamdec")
+    return caplog
+
+
+def encoded(text: str) -> list[int]:
+    return list(LIBRARY.encode(text, add_special_tokens=False).ids)
+
+
+def steps(ids: Sequence[int], size: int) -> list[list[int]]:
+    return [list(ids[place : place + size]) for place in range(0, len(ids), size)]
+
+
+class Result(NamedTuple):
+    """What vLLM's front end has of a request in the end."""
+
+    text: str
+    num_tokens: int
+    stop: str | None
+
+
+def detokenizer(engine: SimpleNamespace, prompt: Sequence[int] = (1,), **params: Any) -> Any:
+    request: dict[str, Any] = dict.fromkeys(
+        ["mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"]
+    )
+    request |= {"request_id": "0", "prompt_token_ids": [*prompt], "arrival_time": 0.0}
+    parameters = engine.request.__match_args__  # the stand-in has few of them
+    return engine.detokenizers.IncrementalDetokenizer.from_new_request(
+        engine.tokenizer,
+        engine.request(
+            sampling_params=engine.params(**params),
+            **{name: value for name, value in request.items() if name in parameters},
+        ),
+    )
+
+
+def outcome(
+    engine: SimpleNamespace,
+    given: Sequence[Sequence[int]],
+    *,
+    delta: bool = True,
+    ends_by_id: bool = False,
+    **params: Any,
+) -> Result:
+    """Decode ``given`` as vLLM's output processor does; the last step ends the request."""
+    found = detokenizer(engine, **params)
+    text = ""
+    for place, ids in enumerate(given, 1):
+        is_last = place == len(given)
+        stop = found.update([*ids], ends_by_id and is_last)
+        new = found.get_next_output_text(is_last or stop is not None, delta)
+        text = text + new if delta else new
+        if stop is not None or is_last:
+            return Result(text, found.num_output_tokens(), stop)
+    raise AssertionError("a request has steps")
+
+
+TEXT = "one two 🦉 STOP three"
+ENDS: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
+    "no stop": ({}, TEXT, None),
+    "a stop": ({"stop": "STOP"}, "one two 🦉 ", "STOP"),
+    "a visible stop": (
+        {"stop": ["STOP"], "include_stop_str_in_output": True},
+        "one two 🦉 STOP",
+        "STOP",
+    ),
+    "the first of two stops": ({"stop": ["three", "🦉"]}, "one two ", "🦉"),
+    "no part of a stop": ({"stop": ["three four"]}, TEXT, None),
+    "a stop of too few tokens": ({"stop": ["two", "three"], "min_tokens": 9}, None, "three"),
+}
+"""Names of parameters; the parameters, the text, and the stop."""
+
+
+def cases(engine: SimpleNamespace) -> dict[str, Result]:
+    """Return the outcome of each case, in steps of one and of four ids."""
+    found = {}
+    for name, (params, _, _) in ENDS.items():
+        for size in (1, 4):
+            for delta in (True, False):
+                given = steps(encoded(TEXT), size)
+                key = f"{name}, {size} ids, delta={delta}"
+                found[key] = outcome(engine, given, delta=delta, **params)
+    found["by id"] = outcome(engine, [encoded("one ab")], ends_by_id=True, stop="two")
+    found["aborted"] = outcome(engine, [encoded("one tw"), []], stop="two")
+    return found
+
+
+# --- texts and stops ------------------------------------------------------------------------------
+
+
+def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace, plugin: Any) -> None:
+    expected = cases(engine)
+    plugin.register()
+    assert type(detokenizer(engine)) is engine.ours.Detokenizer
+    assert cases(engine) == expected
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_texts_and_stops(engine: SimpleNamespace, plugin: Any, name: str, size: int) -> None:
+    plugin.register()
+    params, text, stop = ENDS[name]
+    found = outcome(engine, steps(encoded(TEXT), size), **params)
+    assert found.stop == stop
+    assert found.text == (TEXT.removesuffix("three") if text is None else text)
+
+
+def test_the_ids_after_a_stop_are_not_counted(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    ids = encoded("one two three four")
+    found = outcome(engine, [ids], stop="two")
+    assert found.num_tokens == len(encoded("one two")) < len(ids)
+
+
+@pytest.mark.parametrize(("shows", "expected"), [(False, "one"), (True, "one!")])
+def test_a_stop_token_is_counted_and_has_text_if_stops_do(
+    engine: SimpleNamespace, plugin: Any, shows: bool, expected: str
+) -> None:
+    plugin.register()
+    ids = encoded("one!")
+    for given in ([ids], steps(ids, 1)):
+        found = outcome(engine, given, ends_by_id=True, include_stop_str_in_output=shows)
+        assert found == Result(expected, len(ids), None)
+
+
+def test_an_abort_outputs_what_was_withheld(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    found = detokenizer(engine, stop=["two three"])
+    texts = []
+    for ids, is_last in ((encoded("one two"), False), ([], True)):
+        assert found.update(ids, False) is None
+        texts.append(found.get_next_output_text(is_last, delta=True))
+    assert texts == ["one ", "two"]
+
+
+def test_an_abort_before_the_first_id_has_no_text(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    assert outcome(engine, [[]], stop="x") == Result("", 0, None)
+
+
+def test_a_prompt_that_ends_inside_a_character_and_a_cut(
+    engine: SimpleNamespace, plugin: Any
+) -> None:
+    plugin.register()
+    *ids, last = encoded("a 🦉")
+    assert outcome(engine, [[last]], prompt=ids).text == "🦉"
+    assert outcome(engine, [ids]).text == "a \ufffd"
+
+
+def test_special_tokens(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    ids = encoded("<eos>a")
+    assert outcome(engine, [ids]).text == "a"
+    assert outcome(engine, [ids], skip_special_tokens=False).text == "<eos>a"
+
+
+def test_a_resumable_request_continues_after_a_stop(engine: SimpleNamespace, plugin: Any) -> None:
+    plugin.register()
+    ids = encoded("one two")
+    found = detokenizer(engine, stop=["two"], min_tokens=len(ids) - 1)
+    for expected in ("one ", "one "):
+        assert found.update(ids, False) == "two"
+        assert found.get_next_output_text(True, True) == expected
+    assert found.update(encoded("two"), False) == "two"
+
+
+def test_stops_between_markers_are_ignored(
+    engine: SimpleNamespace, plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [encoded("(two) one two")]
+    plugin.register()
+    assert outcome(engine, given, stop="two").text == "("
+    extra = {plugin.FIELD: ["(", ")"]}
+    assert outcome(engine, given, stop="two", extra_args=extra).text == "(two) one "
+    monkeypatch.setenv(plugin.MARKERS, '["(", ")"]')
+    engine.ours._default_markers.cache_clear()
+    assert outcome(engine, given, stop="two").text == "(two) one "
+    extra = {plugin.FIELD: []}
+    assert outcome(engine, given, stop="two", extra_args=extra).text == "("
+
+
+def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -> None:
+    library = ZOO["byte_level_trained"]()
+    tokenizer = type(engine.tokenizer)(tokenizer_object=library)
+    wrapped = engine.ours._decoder_for(tokenizer)
+    assert engine.ours._decoder_for(tokenizer) is wrapped
+    library.add_tokens(["<new>"])
+    grown = engine.ours._decoder_for(tokenizer)
+    assert grown is not wrapped
+    tokenizer._tokenizer = ZOO["byte_level_trained"]()
+    tokenizer._tokenizer.add_tokens(["<new>"])
+    assert engine.ours._decoder_for(tokenizer) is not grown
+
+
+# --- requests that vLLM decodes -------------------------------------------------------------------
+
+
+def test_requests_that_are_not_supported(
+    engine: SimpleNamespace, plugin: Any, log: pytest.LogCaptureFixture
+) -> None:
+    plugin.register()
+    theirs = engine.detokenizers
+    options: dict[str, Any] = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
+    assert type(detokenizer(engine, **options)) is theirs.FastIncrementalDetokenizer
+    make = theirs.IncrementalDetokenizer.from_new_request
+    request = engine.request("0", [1], engine.params())
+    assert type(make(None, request)) is theirs.IncrementalDetokenizer
+    assert type(make(object(), request)) is theirs.SlowIncrementalDetokenizer
+    assert "spaces_between_special_tokens" in log.text
+    assert "a object (it has no tokenizers.Tokenizer)" in log.text
+
+
+@pytest.mark.parametrize("at", range(6, 12))
+@pytest.mark.parametrize("delta", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_vllm_continues_after_an_error(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    delta: bool,
+    size: int,
+) -> None:
+    plugin.register()
+    begin = engine.ours.Detokenizer._begin
+
+    def begin_and_fail(self: Any, *args: Any) -> None:
+        begin(self, *args)
+        step, left = self._step, iter(range(at))
+
+        def fails(token_id: int) -> Any:
+            if next(left, None) is None:
+                raise ZeroDivisionError
+            return step(token_id)
+
+        self._step = fails
+
+    monkeypatch.setattr(engine.ours.Detokenizer, "_begin", begin_and_fail)
+    ids = encoded("(STOP) 🦉 STOP")
+    extra = {plugin.FIELD: ["(", ")"]}  # the first stop does not count
+    found = outcome(engine, steps(ids, size), delta=delta, stop="STOP", extra_args=extra)
+    assert found == Result("(STOP) 🦉 ", len(ids), "STOP")
+    assert "continues with a request after a ZeroDivisionError" in log.text
+
+
+def test_vllm_decodes_a_request_that_cannot_begin(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plugin.register()
+    monkeypatch.setattr(engine.ours, "_decoder_for", lambda _: 1 / 0)
+    assert outcome(engine, [encoded("one two")], stop="two").text == "one "
+    assert "decodes a request because of a ZeroDivisionError" in log.text
+    monkeypatch.setattr(engine.ours.Detokenizer, "_hand_over", lambda _: 1 / 0)
+    assert outcome(engine, [encoded("one two")], stop="two").text == ""
+    assert "a request gets no more text" in log.text
+
+
+@pytest.mark.parametrize("bad", [-1, 2**70, "x", None])
+def test_an_invalid_id_is_counted(engine: SimpleNamespace, plugin: Any, bad: Any) -> None:
+    plugin.register()
+    first, *rest = encoded("é")
+    assert outcome(engine, [[first], [bad], rest]) == Result("é", len(rest) + 2, None)
+
+
+# --- the switch -----------------------------------------------------------------------------------
+
+
+def is_on(engine: SimpleNamespace) -> bool:
+    method = engine.detokenizers.IncrementalDetokenizer.from_new_request
+    return bool(method.__func__ is engine.patch._from_new_request)
+
+
+def test_registering_and_unregistering(
+    engine: SimpleNamespace, plugin: Any, log: pytest.LogCaptureFixture
+) -> None:
+    project = tomllib.loads((PLUGINS / "vllm/pyproject.toml").read_text("utf-8"))
+    entries = project["project"]["entry-points"]["vllm.general_plugins"]
+    assert entries == {"streamdec": "streamdec_vllm:register"}
+    theirs = vars(engine.detokenizers.IncrementalDetokenizer)
+    before = theirs["from_new_request"]
+    for _ in range(2):
+        plugin.register()
+        plugin.register()
+        assert is_on(engine)
+        plugin.unregister()
+        assert theirs["from_new_request"] is before
+    assert log.text.count("decodes the text of requests") == 2
+
+
+@pytest.mark.parametrize("value", ["off", "0", " No "])
+def test_the_variable_turns_it_off(
+    engine: SimpleNamespace, plugin: Any, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(plugin.SWITCH, value)
+    plugin.register()
+    assert not is_on(engine)
+
+
+def test_an_untested_version_is_changed_on_request(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine.patch, "version", lambda _: "0.99.1")
+    plugin.register()
+    assert not is_on(engine)
+    assert "not with 0.99.1" in log.text
+    monkeypatch.setenv(plugin.SWITCH, "on")
+    plugin.register()
+    assert is_on(engine)
+
+
+def test_classes_of_another_shape_are_left_alone(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = engine.detokenizers.IncrementalDetokenizer
+    monkeypatch.setenv(plugin.SWITCH, "on")
+    monkeypatch.setattr(theirs, "update", lambda new_token_ids: new_token_ids)
+    plugin.register()
+    assert "IncrementalDetokenizer.update takes new_token_ids" in log.text
+    monkeypatch.delattr(theirs, "update")
+    plugin.register()
+    assert "IncrementalDetokenizer.update is missing" in log.text
+    monkeypatch.setattr(engine.patch, "version", lambda _: 1 / 0)
+    plugin.register()
+    assert "could not be set up" in log.text
+    assert not is_on(engine)
+
+
+# --- vLLM itself ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm")
+def test_the_stand_ins_are_like_vllm() -> None:
+    """Signatures, fields, and the outcome of each case."""
+    assert differences("vllm") == []
+    with in_place():
+        stand_in = imported()
+        fields = vars(detokenizer(stand_in)).keys()
+        expected = cases(stand_in)
+    vllm = imported()
+    assert fields <= vars(detokenizer(vllm)).keys()
+    assert cases(vllm) == expected
