@@ -133,11 +133,10 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
     if draw(st.booleans()):
         given_ |= {"stop": draw(texts), "visible_stop": draw(texts)}
     if draw(st.integers(0, 2)) == 0:
-        marker = st.none() | text | st.integers(0, len(table.tokens))
-        given_ |= {"enable_stops_after": draw(marker), "disable_stops_after": draw(marker)}
-    if not given_["include_stop_str_in_output"] and draw(st.integers(0, 3)) == 0:
-        places = st.integers(0, max(len(ids) - 2, 0))
-        given_["stop_token_sequences"] = (ids[(place := draw(places)) : place + 2] or (1,),)
+        marker = text | st.integers(0, len(table.tokens))
+        pair = st.tuples(marker, marker).filter(lambda pair: pair[0] != pair[1])
+        given_["ignore_stops_between"] = (draw(pair),)
+        given_["starts_inside"] = draw(st.none() | st.booleans())
     if draw(st.integers(0, 3)) == 0:
         given_["stop_token_ids"] = (draw(st.integers(0, 5)),)
     if draw(st.integers(0, 2)) == 0:
@@ -513,19 +512,24 @@ CASES = [
         conditions={"stop_regex": "a[-a]{1,2}a", "min_tokens": 1},
     ),
     Case(
-        "enable_stops_after: the matcher begins afresh, so ^ is there",
+        "after a section the matcher begins afresh, so ^ is there",
         ["ab", "<go>a", "b"], ["ab", "<go>", ""], "^ab", (6, 8, 6, 8, 2, 1),
-        conditions={"stop_regex": "^ab", "enable_stops_after": "<go>"},
+        conditions={
+            "stop_regex": "^ab", "ignore_stops_between": ("<no>", "<go>"), "starts_inside": True,
+        },
     ),
     Case(
-        "enable_stops_after: a look-behind sees all that came before the gate opened",
+        "a look-behind sees all that came in a section",
         ["ab", "ab", "<go>c"], ["ab", "ab", "<go>"], "(?<=bab<go>)c", (8, 9, 8, 9, 2, 2),
-        conditions={"stop_regex": "(?<=bab<go>)c", "enable_stops_after": "<go>"},
+        conditions={
+            "stop_regex": "(?<=bab<go>)c", "ignore_stops_between": ("<no>", "<go>"),
+            "starts_inside": True,
+        },
     ),
     Case(
-        "disable_stops_after: what was withheld goes out, and nothing is looked for",
+        "in a section what was withheld goes out, and nothing is looked for",
         ["a", "<no>", "ab"], ["", "a<no>", "ab"], flush="",
-        conditions={"stop_regex": "ab", "disable_stops_after": "<no>"},
+        conditions={"stop_regex": "ab", "ignore_stops_between": ("<no>", "<go>")},
     ),
     Case(
         "the limit releases what is withheld",
@@ -688,20 +692,6 @@ def test_good_patterns_are_served(pattern: str) -> None:
 def test_bad_arguments_are_rejected(given_: dict[str, Any], kind: type[Exception]) -> None:
     with pytest.raises(kind):
         StopConditions(**given_)
-
-
-def test_limits_count_the_longest_match_and_the_patterns() -> None:
-    bounds = {"max_stop_length": 5, "max_total_length": 12}
-    StopConditions(["a"], stop_regex=["a{5}", "bbbb"], **bounds)  # type: ignore[arg-type]
-    StopConditions(stop_regex="a+", max_match_length=5, **bounds)  # type: ignore[arg-type]
-    for stop_regex, max_match_length in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
-        with pytest.raises(ValueError, match="exceed the limit of"):
-            StopConditions(
-                "ab",
-                stop_regex=stop_regex,
-                max_match_length=max_match_length,
-                **bounds,  # type: ignore[arg-type]
-            )
 
 
 # --- conditions as data ---------------------------------------------------------------------------

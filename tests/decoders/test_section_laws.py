@@ -48,7 +48,6 @@ class Reading:
         at: the section in which the stream begins, from 1 on; 0 outside.
         size: how many code points the decoder has returned.
         has_ended: whether the stream has ended.
-        keep_markers: whether the text of markers is output.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class Reading:
         size: int,
         *,
         has_ended: bool,
-        keep_markers: bool,
     ) -> None:
         self.table, self.sections, self.at = Table(situation), sections, at
         self.pieces: list[tuple[int, str]] = []
@@ -74,7 +72,6 @@ class Reading:
         ]
         ids = [each for each in operations if each != RELEASE]
         read = owner = -1
-        owned_by = 0
         for place, (text, first, _) in enumerate(points[:]):
             if place in releases:
                 self.output(len(self.unread))
@@ -83,9 +80,9 @@ class Reading:
                 target = self.target_of(ids[index])
                 if target is not None:
                     self.output(len(self.unread))
-                    owner, owned_by, self.at = index, target or self.at, target
+                    owner, self.at = index, target
             if owner >= 0 and first <= owner:
-                self.pieces.append((owned_by if keep_markers else -1, text))
+                self.pieces.append((-1, text))
                 continue
             self.unread += text
             found = [each for each in self.markers() if self.unread.endswith(each)]
@@ -95,9 +92,7 @@ class Reading:
                 self.output(len(self.unread) - len(marker))
                 if place >= size:
                     unfinished_at = min(unfinished_at, place + 1 - len(marker))
-                # A marker whose end is jailed yet is output with its end.
-                is_shown = keep_markers and (place < size or has_ended)
-                self.pieces += [(target or self.at if is_shown else -1, each) for each in marker]
+                self.pieces += [(-1, each) for each in marker]
                 self.unread, self.at = "", target
         if len(points) in releases:
             self.output(len(self.unread))
@@ -184,7 +179,7 @@ def check_case(rng: random.Random) -> None:
     if not sections:
         return
     tokenizer = tokenizer_of(table.tokens, table.special_ids, table.decoder)
-    conditions, keep_markers = situation.conditions.build(), rng.random() < 0.3
+    conditions = situation.conditions.build()
     options: dict[str, Any] = situation.options
     plain = StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
     decoder = SectionDecoder(
@@ -192,7 +187,6 @@ def check_case(rng: random.Random) -> None:
         conditions,
         situation.prompt,
         sections={each.name: each[1:] for each in sections},
-        keep_markers=keep_markers,
         starts_inside=rng.choice((None, False, True)),
         **options,
     )
@@ -216,7 +210,6 @@ def check_case(rng: random.Random) -> None:
             begins_at,
             size,
             has_ended=plain.finished,
-            keep_markers=keep_markers,
         )
         assert pieces_of(chunks) == reading.shown, (now, sections)
         if not plain.finished:

@@ -164,11 +164,6 @@ def stop_ids() -> None:
     assert stopped(b"Hi!", stop_token_ids=[33])[0] == "Hi"
 
 
-def sequences_of_ids() -> None:
-    text, decoder = stopped(b"Hi!?x", stop_token_sequences=[[33, 63]])
-    assert (text, decoder.match and decoder.match.stop) == ("Hi", (33, 63))
-
-
 def stop_strings() -> None:
     assert stopped(b"Hi STOP x", stop="STOP")[0] == "Hi "
 
@@ -218,13 +213,14 @@ def stops_ignored_in_a_part() -> None:
         conditions = StopConditions("A", ignore_stops_between=("<a>", "</a>"))
         decoder = StopSequenceDecoder(BYTES, conditions, [*prompt])
         assert decoder.step_batch(ids).text == text
-    text, decoder = stopped(b"A</think>xA!", stop="A", enable_stops_after="</think>")
-    assert (text, decoder.finish_reason) == ("A</think>x", "stop")
+    section: dict[str, Any] = {"ignore_stops_between": ("<a>", "</a>"), "starts_inside": True}
+    text, decoder = stopped(b"A</a>xA!", stop="A", **section)
+    assert (text, decoder.finish_reason) == ("A</a>x", "stop")
 
 
 def stops_switch_on_and_off() -> None:
     """The features that are claimed only in part."""
-    text, _ = stopped(b"<a>A</a>A", stop="A", enable_stops_after="</a>", disable_stops_after="<a>")
+    text, _ = stopped(b"<a>A</a>A", stop="A", ignore_stops_between=("<a>", "</a>"))
     assert text == "<a>A</a>"
 
 
@@ -457,10 +453,6 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     # stops
     "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Sequences of stop ids": (
-        sequences_of_ids,
-        "tests/test_stop_laws.py::test_a_sequence_after_each_token",
-    ),
     "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
     "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_reference"),
     "A stop inside a token": (
@@ -654,8 +646,11 @@ def test_features_that_the_page_denies_are_missing() -> None:
     told = {row[0] for row in ROWS if row[1] == "–"}
     assert told == {
         "Spaces between special tokens, as an option",
+        "Sequences of stop ids",
         "Banned strings, with a rewind",
         "Loops are detected",
     }
+    with pytest.raises(TypeError, match="stop_token_sequences"):
+        StopConditions(stop_token_sequences=[[1, 2]])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="spaces_between_special_tokens"):
         DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[arg-type]

@@ -218,7 +218,6 @@ def ended(outputs: Any, **options: Any) -> StreamEnded:
         ([0, STOP, 0], {"stop": "STOP"}, "stop", "string"),
         ([0, ST, OH, 0], {"stop_regex": "STO"}, "stop", "regex"),
         ([0, STOP], {"stop_token_ids": [STOP]}, "stop", "token_id"),
-        ([0, ST, OH], {"stop_token_sequences": [[ST, OH]]}, "stop", "token_sequence"),
         ([0, EOS], {"eos_token_ids": [EOS]}, "stop", "eos"),
         ([0, {"token_ids": [1], "finish_reason": "stop"}], {}, "stop", "engine"),
         ([0, {"token_ids": [1], "finish_reason": "length"}], {}, "length", None),

@@ -108,8 +108,8 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
       }
       // The withheld text was output before the stop, or all of it or its end is the stop.
       const isCut = isHidden(reason) && from > waiting.from;
-      shares = isCut && typeof reason === "string";
-      const to = !isCut ? index : shares ? from : from - 1;
+      shares = isCut;
+      const to = isCut ? from : index;
       if (isCut || !isHidden(reason)) {
         spread(Object.assign(waiting, { to, open: false, after: shares, text: token.text || waiting.text }));
       }
