@@ -28,7 +28,7 @@ CORE_TESTS = ("tests/tables", "tests/stops", "tests/decoders")
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
 PATTERN_LAWS = ("tests/test_stop_patterns.py",)
-SECTION_LAWS = ("tests/decoders/test_section_laws.py",)
+SECTION_LAWS = ("tests/test_stop_model.py",)
 
 
 class Mutant(NamedTuple):
