@@ -61,7 +61,7 @@ def has_known_fault(situation: Situation) -> bool:
 @pytest.mark.xfail(
     strict=False, raises=AssertionError, reason="a U+FFFD is in the section after its marker"
 )
-def test_what_a_hidden_id_finds_unfinished_is_before_the_marker_inside_it() -> None:
+def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_character() -> None:
     situation = Situation(
         (b"\xf0", b"\x9f", b"\x98", b"\x80"),
         decoder="byte_fallback",
