@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import pytest
 
@@ -211,7 +211,7 @@ def test_a_character_withheld_too_much_or_too_little_fails(
 class Mute(Wrapper):
     """Loses its text after 40 tokens."""
 
-    kind = StopSequenceDecoder
+    kind: ClassVar[type[StopSequenceDecoder]] = StopSequenceDecoder
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         chunk: Chunk = self.decoder.step(token_id)

@@ -604,7 +604,8 @@ def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> Sto
         return seed.choice(ids)
 
     def section() -> tuple[str | int, str | int]:
-        return seed.choice([(piece(), token()), (token(), "end"), ("User", token())])
+        pairs: list[tuple[str | int, str | int]] = [(piece(), token()), (token(), "end")]
+        return seed.choice(pairs)
 
     most = seed.choice([None, None, seed.randint(3, 20)])
     return StopConditions(

@@ -119,7 +119,8 @@ class SwallowsTheEnd(Wrapper):
     kind = StopSequenceDecoder
 
     def flush(self, finish_reason: Any = "length") -> Chunk:
-        return replace(self.decoder.flush(finish_reason), text="")
+        chunk: Chunk = self.decoder.flush(finish_reason)
+        return replace(chunk, text="")
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         # A character of each token waits for the end, for which it has no room.

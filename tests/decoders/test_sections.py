@@ -1,6 +1,6 @@
-"""Sections in which stops are ignored (law 12): what the oracles do not draw.
+"""Sections in which stops are ignored (law 12): what the oracle does not draw.
 
-The oracles (tests/stop_model.py, tests/stop_reference.py) draw sections with tables of a few bytes.
+The oracle (tests/stop_model.py) draws sections with tables of a few bytes.
 Here are the constructor, prompts of real tokenizers, and snapshots.
 """
 

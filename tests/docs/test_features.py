@@ -452,9 +452,9 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/stops/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
     ),
     # stops
-    "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_reference"),
+    "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
+    "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
+    "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_oracle"),
     "A stop inside a token": (
         within_a_token_and_however_it_is_cut,
         "tests/decoders/test_stop_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
@@ -473,7 +473,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Hidden or visible, for each stop": (
         hidden_or_visible_for_each,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
     ),
     "The stop that is complete first wins": (
         the_first_to_be_complete,
@@ -482,9 +482,9 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "`min_tokens` applies to stop strings": (
         min_tokens,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
     ),
-    "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
+    "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
     "Stops can be ignored in reasoning": (
         stops_ignored_in_a_part,
         "tests/stops/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
@@ -513,11 +513,11 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Which stop matched": (
         which_stop_and_where,
-        "tests/test_stop_laws.py::test_all_laws_as_the_reference",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "Where the stop is in the text": (
         which_stop_and_where,
-        "tests/test_stop_laws.py::test_reference_and_engine_give_the_answers_worked_out_by_hand",
+        "tests/test_stop_laws.py::test_oracle_and_engine_give_the_answers_worked_out_by_hand",
     ),
     "Ids cut to the text": (
         ids_end_where_the_text_does,

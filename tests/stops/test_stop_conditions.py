@@ -285,10 +285,8 @@ def test_hidden_and_visible_are_different() -> None:
     assert StopConditions("a") != StopConditions(visible_stop="a")
     assert StopConditions(stop_token_ids=1) != StopConditions(visible_stop_token_ids=1)
     assert StopConditions(stop_token_ids=1) != StopConditions(eos_token_ids=1)
-    pairs = [("a", "1"), ("a", 1)]
-    assert StopConditions(ignore_stops_between=pairs[0]) != StopConditions(
-        ignore_stops_between=pairs[1]
-    )
+    text, number = ("a", "1"), ("a", 1)
+    assert StopConditions(ignore_stops_between=text) != StopConditions(ignore_stops_between=number)
 
 
 # --- immutable
@@ -315,14 +313,14 @@ def test_later_changes_of_the_arguments_have_no_effect() -> None:
 
 
 def test_conditions_and_their_values_are_hashable() -> None:
-    made = StopConditions(["b", "a"], [1], ignore_stops_between=[["x", 2]])
+    made = StopConditions(["b", "a"], [1], ignore_stops_between=[("x", 2)])
     assert {made: 1}[StopConditions(["a", "b"], 1, ignore_stops_between=("x", 2))]
 
 
 def test_dataclasses_replace_checks_the_new_conditions() -> None:
     made = StopConditions("a", max_tokens=3)
-    assert dataclasses.replace(made, eos_token_ids=2) == StopConditions(
-        "a", max_tokens=3, eos_token_ids=2
+    assert dataclasses.replace(made, ignore_eos=True) == StopConditions(
+        "a", max_tokens=3, ignore_eos=True
     )
     with pytest.raises(ValueError, match=r"min_tokens \(4\) must not exceed max_tokens \(3\)"):
         dataclasses.replace(made, min_tokens=4)

@@ -12,7 +12,8 @@ from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
 from tests import test_stop_patterns
 from tests.stop_laws import setup_of
-from tests.stop_reference import Situation, situations
+from tests.stop_model import Situation
+from tests.strategies import situations
 
 TOKENS = [b"a", b"b", b"c", b"ab", b"\n"]
 
@@ -34,14 +35,16 @@ def test_each_possible_stop_would_withhold_text(situation: Situation) -> None:
     """Under the same gate, after the same prompt; and no other would."""
     conditions = situation.conditions
     tracer = Tracer(setup_of(situation).decoder())
-    alone: dict[str, StopSequenceDecoder] = {}
-    for name in ("stop", "stop_regex"):
-        for stop in getattr(conditions, name):
-            only: dict[str, Any] = {**NONE, name: (stop,)}
-            if name == "stop_regex":
-                only["max_match_length"] = conditions.max_match_length
-            one = replace(conditions, **only, visible_stop=(), max_tokens=None)
-            alone[stop] = setup_of(replace(situation, conditions=one)).decoder()
+    alone: dict[object, StopSequenceDecoder] = {}
+    possible: list[dict[str, Any]] = [{"stop": (stop,)} for stop in conditions.stop]
+    limit = conditions.max_match_length
+    possible += [
+        {"stop_regex": (each,), "max_match_length": limit} for each in conditions.stop_regex
+    ]
+    for given_ in possible:
+        one = replace(conditions, **{**NONE, **given_}, visible_stop=(), max_tokens=None)
+        (stop,) = (*one.stop, *(each.source for each in one.stop_regex))
+        alone[stop] = setup_of(replace(situation, conditions=one)).decoder()
     try:
         for token_id in situation.ids:
             tracer.step(token_id)
@@ -58,9 +61,8 @@ def test_each_possible_stop_would_withhold_text(situation: Situation) -> None:
 
 
 def test_possible_stops_are_named_in_the_order_of_their_beginnings() -> None:
-    assert may_become([3, 2], stop=["cX", "bcX", "aX"], stop_regex=["abc[XY]", "X"]) == (
-        *("abc[XY]", "bcX", "cX"),
-    )
+    stops, patterns = ["cX", "bcX", "aX"], ["abc[XY]", "X"]
+    assert may_become([3, 2], stop=stops, stop_regex=patterns) == ("abc[XY]", "bcX", "cX")
 
 
 def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
@@ -69,7 +71,7 @@ def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
     assert may_become([1], stop_regex=patterns) == (r"(?<!a)b.", "^bc", "bX")
 
 
-def test_stops_in_a_section_are_not_named() -> None:
-    section: dict[str, Any] = {"ignore_stops_between": ("c", "b"), "starts_inside": True}
-    assert may_become([0], stop="ax", **section) == ()
-    assert may_become([1, 0], stop=["ax", "bax"], **section) == ("ax",)
+def test_stops_before_a_gate_are_not_named() -> None:
+    gate = {"ignore_stops_between": ("n", "b"), "starts_inside": True}
+    assert may_become([0], stop="ax", **gate) == ()
+    assert may_become([1, 0], stop=["ax", "bax"], **gate) == ("ax",)

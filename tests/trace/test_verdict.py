@@ -23,7 +23,8 @@ from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
 from tests import test_stop_patterns
 from tests.stop_laws import setup_of
-from tests.stop_reference import Situation, situations
+from tests.stop_model import Situation
+from tests.strategies import situations
 
 TOKENS = [b"Hi", b" you", b" \xe6\x97", b"\xa5", b"\nUs", b"er:", b"!", b"<end>", b"."]
 IDS = [0, 1, 2, 3, 6, 4, 5]
@@ -60,7 +61,7 @@ def test_the_text_of_a_stopped_stream_equals_the_full_decode(
         assert tracer.trace().verdict == Verdict(None, reason="the stream continues")
     tracer.flush()
     verdict = tracer.trace().verdict
-    if situation.options.unknown_ids == "replace":
+    if situation.unknown_ids == "replace":
         assert "which decode() does not have" in verdict.reason
     else:
         assert verdict.equal, verdict
@@ -129,6 +130,7 @@ def broken(tracer: Tracer[Any], index: int, breaking: Breaking) -> Verdict:
         {"stop_token_ids": [5]},
         {"visible_stop_token_ids": [5]},
         {"eos_token_ids": [5]},
+        {"stop_token_ids": [5], "include_stop_str_in_output": True},
         {"max_tokens": 6},
     ],
     ids=str,
