@@ -28,7 +28,7 @@ CORE_TESTS = ("tests/tables", "tests/stops", "tests/decoders")
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
 PATTERN_LAWS = ("tests/test_stop_patterns.py",)
-SECTION_LAWS = ("tests/decoders/test_section_laws.py",)
+SECTION_LAWS = ("tests/test_stop_model.py",)
 
 
 class Mutant(NamedTuple):
@@ -117,8 +117,8 @@ MUTANTS = (
     _core(
         "1: one letter too many is jailed",
         "stops/stop_set",
-        "return Read(withheld[: len(withheld) - kept], after_state, turned=turned)",
-        "return Read(withheld[: -kept - 1 if kept else None], after_state, turned=turned)",
+        "return Read(withheld[: len(withheld) - kept], after_state)",
+        "return Read(withheld[: -kept - 1 if kept else None], after_state)",
         STOP_LAWS,
     ),
     _core(

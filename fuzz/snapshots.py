@@ -99,7 +99,7 @@ def _is_like_any_other(
 def _withholds_a_beginning(decoder: StopSequenceDecoder) -> None:
     """Check that jailed text may become a hidden stop, and no other text is jailed."""
     conditions, jailed = decoder.conditions, decoder.jailed
-    if jailed and not (conditions.stop_regex or conditions.stop_token_sequences):
+    if jailed and not conditions.stop_regex:
         assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)
 
 
@@ -133,8 +133,7 @@ def _end(stream: Stream) -> object:
 CONDITIONS: Mapping[str, dict[str, Any]] = {
     "stop": {"stop": "\nUser:"},
     "visible": {"stop": " b\nUsx", "visible_stop": "a b\nUser:"},
-    "gate": {"stop": "a", "enable_stops_after": 2, "disable_stops_after": "er:"},
-    "sequence": {"stop": " bx", "stop_token_sequences": [[0, 1, 2], [1, 1]]},
+    "gate": {"stop": "a", "ignore_stops_between": [["er:", 2]], "starts_inside": True},
     "limits": {"min_tokens": 2, "max_tokens": 5},
     "ended": {"stop_token_ids": [2]},
     "regex": {"stop_regex": "a b[ab]?x", "max_match_length": 20},

@@ -19,22 +19,36 @@ from fuzz.harness import Target, main
 from streamdec import StopConditions
 from tests import stop_laws as laws
 from tests.stop_laws import Setup
-from tests.stop_reference import TABLES, Conditions, Options, Situation
+from tests.stop_model import Conditions, Situation
 from tests.test_stop_laws import SUBJECTS, subject_named
 
+TOKENS = (
+    *(b"</s>", b"<t>", b"a", b"a", b"b", b"ab", b"aa", b"ba", b"bab", b" a", b"<", b"</s", b">"),
+    *(b"s>", b"", b"\n\n", b"</s>", b"x<t>b", "\ufffd".encode(), "你".encode(), "é你".encode()),
+    "aé".encode(),
+)
+CUT = (b"\xff", b"\xe0\x80", b"\xed\xa0", b"a\xe4", b"\xbd\xa0b", b"b\xf0\x9f", b"\xe4\xbd")
+BYTES = tuple(bytes([byte]) for byte in b"\xc3\xa9\xe4\xbd\xa0\xf0\x9f\x98\x80\xff")
+TABLES = (
+    Situation((*TOKENS, *CUT, *BYTES), (0, 1, 2)),
+    Situation((*TOKENS, *BYTES), (0, 1, 2), "byte_fallback"),
+)
+"""Tokens of few letters, and characters that are whole, cut or broken. Three are special tokens,
+which ordinary ones spell too."""
 LIST_OF_IDS = ("stop_token_ids", "visible_stop_token_ids", "eos_token_ids")
 BAD_IDS = (-1, 2**32, True, 1.0, "1", None, [1])
 
 
 def situation_of(case: Case) -> Situation:
-    table = TABLES[case.number("table", len(TABLES) - 1)]
-    options = Options(
-        not case.flag("specials"),
-        case.choice("byte_fallback", ["eager", "exact"]),
-        case.choice("unknown_ids", ["skip", "error", "replace"]),
+    return replace(
+        TABLES[case.number("table", len(TABLES) - 1)],
+        skip_special_tokens=not case.flag("specials"),
+        byte_fallback=case.choice("byte_fallback", ["eager", "exact"]),
+        unknown_ids=case.choice("unknown_ids", ["skip", "error", "replace"]),
+        conditions=_conditions(case),
+        prompt=_ids(case, "prompt", 3),
+        operations=_ids(case, "ids", 16),
     )
-    ids, prompt = _ids(case, "ids", 16), _ids(case, "prompt", 3)
-    return Situation(table, _conditions(case), ids, prompt, options)
 
 
 def _ids(case: Case, name: str, most: int) -> tuple[int, ...]:
@@ -47,29 +61,40 @@ def _conditions(case: Case) -> Conditions:
         name: tuple(text for text in case.texts(name) if text) for name in ("stop", "visible_stop")
     }
     given |= {name: _ids(case, name, 3) for name in LIST_OF_IDS}
-    sequences = [[i for i in ids if type(i) is int] for ids in case.lists("stop_token_sequences")]
-    given["stop_token_sequences"] = tuple(
-        tuple(abs(i) % 2**32 for i in ids[:4]) for ids in sequences if ids
-    )
     for name in ("include_stop_str_in_output", "ignore_eos"):
         given[name] = case.flag(name)
     given["min_tokens"] = case.number("min_tokens", 20)
     if case.flag("max_tokens"):
         given["max_tokens"] = case.number("max_tokens", 24, max(given["min_tokens"], 1))
-    for name in ("enable_stops_after", "disable_stops_after"):
-        marker = case.fields.get(name)
-        if type(marker) is int:
-            given[name] = abs(marker) % 2**32
-        elif isinstance(marker, str) and marker:
-            given[name] = marker.encode("utf-8", "replace").decode()
+    given["ignore_stops_between"] = _pairs(case)
+    if given["ignore_stops_between"]:
+        given["starts_inside"] = case.choice("starts_inside", [None, True, False])
     return Conditions(**given)
+
+
+def _pairs(case: Case) -> tuple[tuple[str | int, str | int], ...]:
+    """Return the valid pairs of different markers, one for each opening marker."""
+    pairs: dict[str | int, str | int] = {}
+    for each in case.lists("ignore_stops_between"):
+        markers = [marker for marker in map(_marker, each[:2]) if marker is not None]
+        if len(markers) == 2 and markers[0] != markers[1]:
+            pairs[markers[0]] = markers[1]
+    return tuple(pairs.items())
+
+
+def _marker(value: Any) -> str | int | None:
+    if type(value) is int:
+        return abs(value) % 2**32
+    if isinstance(value, str) and value:
+        return value.encode("utf-8", "replace").decode()
+    return None
 
 
 # --- laws -----------------------------------------------------------------------------------------
 
 
-def _as_the_reference(situation: Situation, _: Case) -> None:
-    laws.as_the_reference(situation)
+def _as_the_oracle(situation: Situation, _: Case) -> None:
+    laws.as_the_oracle(situation)
 
 
 def _chunk_invariance(situation: Situation, case: Case) -> None:
@@ -94,8 +119,7 @@ def _finality(situation: Situation, _: Case) -> None:
 
 
 def _bounded(situation: Situation, _: Case) -> None:
-    options = replace(situation.options, byte_fallback="eager")
-    laws.bounded(laws.setup_of(replace(situation, options=options)), situation.ids)
+    laws.bounded(laws.setup_of(replace(situation, byte_fallback="eager")), situation.ids)
 
 
 def _nothing_lost(situation: Situation, case: Case) -> None:
@@ -104,17 +128,19 @@ def _nothing_lost(situation: Situation, case: Case) -> None:
 
 
 def _what_an_engine_may_keep(situation: Situation, _: Case) -> None:
-    options = replace(situation.options, byte_fallback="eager", unknown_ids="skip")
-    laws.what_an_engine_may_keep(laws.setup_of(replace(situation, options=options)), situation.ids)
+    lenient = replace(situation, byte_fallback="eager", unknown_ids="skip")
+    laws.what_an_engine_may_keep(laws.setup_of(lenient), lenient.ids)
+
+
+def _spans_whenever_taken(situation: Situation, case: Case) -> None:
+    laws.spans_whenever_taken(situation, case.cuts("cuts", len(situation.ids)))
 
 
 def _any_tokenizer(situation: Situation, case: Case) -> None:
     """Test stop strings with a tokenizer of another kind."""
     tokenizer = subject_named(case.choice("tokenizer", SUBJECTS)).tokenizer
-    known = situation.conditions
-    conditions = Conditions(known.stop, visible_stop=known.visible_stop)
-    options = Options(skip_special_tokens=False)
-    setup = Setup(tokenizer, conditions, situation.prompt, options)
+    conditions = situation.conditions.only("stop", "visible_stop")
+    setup = Setup(tokenizer, conditions, situation.prompt, {"skip_special_tokens": False})
     laws.which_stop(setup, situation.ids)
     laws.least_hold(setup, situation.ids)
     laws.chunk_invariance(setup, situation.ids, case.cuts("cuts", len(situation.ids)))
@@ -127,7 +153,7 @@ def _hostile_conditions(_: Situation, case: Case) -> None:
 
 
 LAWS: Mapping[str, Callable[[Situation, Case], None]] = {
-    "as_the_reference": _as_the_reference,
+    "as_the_oracle": _as_the_oracle,
     "chunk_invariance": _chunk_invariance,
     "small_caches": _small_caches,
     "at_once": _at_once,
@@ -137,6 +163,7 @@ LAWS: Mapping[str, Callable[[Situation, Case], None]] = {
     "nothing_lost": _nothing_lost,
     "what_an_engine_may_keep": _what_an_engine_may_keep,
     "any_tokenizer": _any_tokenizer,
+    "spans_whenever_taken": _spans_whenever_taken,
     "hostile_conditions": _hostile_conditions,
 }
 
@@ -161,17 +188,17 @@ def _situations() -> Sequence[dict[str, Any]]:
     return (
         {"ids": [a, ab, b, a], "stop": ["bba", "abb"], "visible_stop": ["b"]},
         {"ids": [b, cut[0], cut[1], a], "stop": ["你b", "\ufffda"], "min_tokens": 1},
-        {"ids": [a, b, a, b, 99], "stop_token_sequences": [[a, b, 99], [b, b]], "stop": ["bb"]},
+        {"ids": [a, b, a, b, 99], "stop_token_ids": [99], "stop": ["bb"]},
         {
             "ids": [a, t, b, ab, b],
-            "enable_stops_after": t,
-            "disable_stops_after": "ba",
+            "ignore_stops_between": [["ba", t]],
+            "starts_inside": 1,
             "stop": ["abb", "b"],
         },
         {
             "ids": [ab, ab, ab],
-            "disable_stops_after": "ba",
-            "enable_stops_after": "b",
+            "ignore_stops_between": [["ba", "b"], ["b", a]],
+            "starts_inside": 2,
             "stop": ["aba"],
         },
         {"ids": [cut[2], b, 0, b], "visible_stop_token_ids": [b], "stop": ["\ufffd"]},
@@ -190,6 +217,7 @@ def _situations() -> Sequence[dict[str, Any]]:
             "max_tokens": 5,
         },
         {"ids": [a, 99, b], "unknown_ids": "error", "stop": ["ab"], "prompt": cut[:1]},
+        {"ids": [a, 0, cut[0], b, cut[1]], "stop": ["ab"]},
         {
             "conditions": {
                 "stop": ["a", ""],
@@ -202,10 +230,10 @@ def _situations() -> Sequence[dict[str, Any]]:
 
 
 def seeds() -> dict[str, bytes]:
-    """Return seeds with each law in a different situation, and the reference in all."""
+    """Return seeds with each law in a different situation, and the oracle in all."""
     made = {}
     for number, situation in enumerate(_situations()):
-        for law_name in dict.fromkeys([[*LAWS][number], "as_the_reference"]):
+        for law_name in dict.fromkeys([[*LAWS][number], "as_the_oracle"]):
             made[f"{number:02}-{law_name}.json"] = written(
                 law=law_name, cuts=[1, 3], number=number, **situation
             )

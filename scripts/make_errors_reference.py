@@ -37,7 +37,7 @@ class Message(NamedTuple):
     """More, from the page of the errors: ``laws.md#anchor Title``."""
 
 
-LAWS = "../explanation/laws.md The guarantees"
+LAWS = "../explanation/laws.md The laws"
 STOPS = "../explanation/stops.md Stops"
 ASYNC = "../explanation/async.md Async streams"
 FORMATS = "../explanation/formats.md Tokenizer files"

@@ -33,9 +33,9 @@ def check_finish_reason(reason: object) -> None:
         raise ValueError(f"finish_reason must be one of {known}, not {reason!r:.60}")
 
 
-StopReason = str | int | tuple[int, ...] | None
-"""What ended a stream: the stop string or pattern as given, the stop token id, or the tuple of ids
-of a stop sequence. None for an end-of-sequence id, and if no stop ended the stream."""
+StopReason = str | int | None
+"""What ended a stream: the stop string or pattern as given, or the stop token id. None for an
+end-of-sequence id, and if no stop ended the stream."""
 
 
 class _Slots:
@@ -73,8 +73,8 @@ class Chunk(_Slots):
     finish_reason: FinishReason | None = None
     """Why the stream ended with this chunk, or None."""
     stop_reason: StopReason = None
-    """The stop that ended the stream: a string, a pattern (its source, not the matched text), an
-    id, or the ids of a sequence; None for end-of-sequence."""
+    """The stop that ended the stream: a string, a pattern (its source, not the matched text) or an
+    id; None for end-of-sequence."""
     unread_tokens: int = 0
     """How many ids of the same call came after the end; they were not read."""
     token_ids: tuple[int, ...] = ()
@@ -278,7 +278,7 @@ class StopMatch:
     """
 
     stop: StopReason
-    """The stop string, pattern, id or sequence; None for end-of-sequence."""
+    """The stop string, pattern or id; None for end-of-sequence."""
     visible: bool
     """Whether the text of the stop was output."""
     start: int

@@ -38,7 +38,7 @@ __all__ = [
 
 _log = logging.getLogger("streamdec.hooks")
 
-StopKind = Literal["string", "regex", "token_id", "token_sequence", "eos", "engine"]
+StopKind = Literal["string", "regex", "token_id", "eos", "engine"]
 """What ended a stream that finished with ``"stop"``: a stop condition, or the engine."""
 
 

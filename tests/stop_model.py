@@ -1,12 +1,12 @@
-"""A second slow model of the stop engine, written from ``docs/explanation/laws.md`` alone.
+"""The oracle for stops and sections: a slow model, written from ``docs/explanation/laws.md`` alone.
 
-In: a ``Situation`` (a table of tokens, options, conditions, a prompt, a list of operations, and in
-some cases a flush). Out: what a stream must show after each operation (``Model.after``). The model
-decodes the whole stream again for each answer and keeps no state between answers. The first model
-is ``tests/stop_reference.py``. They were written independently.
+In: a ``Situation`` (a table of tokens, options, conditions, sections, a prompt, a list of
+operations, and in some cases a flush). Out: what a stream must show after each operation
+(``Model.after``). The model decodes the whole stream again for each answer and keeps no state
+between answers.
 
-Numbers after "law" and "detail" are those of the page. "Reading" marks a place where the page
-allows more than one answer.
+Numbers after "law" are those of the page. "Reading" marks a place where the page allows more than
+one answer.
 
 The second half of the module draws situations and compares ``StopSequenceDecoder`` with the model:
 
@@ -25,11 +25,13 @@ import multiprocessing
 import random
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
+import streamdec
 from streamdec import (
+    Chunk,
     EncodeError,
     FinishedError,
     MockTokenizer,
@@ -38,6 +40,7 @@ from streamdec import (
     StopSequenceDecoder,
     TokenIdError,
 )
+from streamdec.protocols import Tokenizer
 
 RELEASE = -1
 """The operation ``release``; every other operation is a token id."""
@@ -48,6 +51,28 @@ REPLACEMENT = "\ufffd"
 
 # --- patterns -------------------------------------------------------------------------------------
 
+
+class Regex(Protocol):
+    """A regular expression, and what the model asks of it.
+
+    ``opened`` has the places of the text at which ``^`` holds.
+    """
+
+    @property
+    def source(self) -> str: ...
+
+    def matches(self, text: str, start: int, opened: tuple[int, ...]) -> bool:
+        """Whether ``text`` from ``start`` on is a match."""
+        ...
+
+    def may_match(self, text: str, start: int, opened: tuple[int, ...], longest: float) -> bool:
+        """Whether ``text`` from ``start`` on is the beginning of a longer match.
+
+        This match has at most ``longest`` code points.
+        """
+        ...
+
+
 # A node of a pattern: ("set", characters, negated), ("then", a, b), ("or", a, b), ("star", a),
 # EMPTY (the empty text) or NEVER (no text).
 Node = tuple[Any, ...]
@@ -57,11 +82,40 @@ GUARDS = ("", "^", "(?<=a)", "(?<!a)", r"\b")
 
 
 class Pattern(NamedTuple):
-    """A regular expression: its source, the condition at its start, and the rest of it."""
+    """A Regex of which the model knows the structure: the condition at its start, and the rest."""
 
     source: str
     guard: str
     node: Node
+
+    def matches(self, text: str, start: int, opened: tuple[int, ...]) -> bool:
+        return may_be_empty(self.rest_of(text, start, opened))
+
+    def may_match(self, text: str, start: int, opened: tuple[int, ...], longest: float) -> bool:
+        needed = len(text) - start + shortest_more(self.rest_of(text, start, opened))
+        return needed < float("inf") and needed <= longest
+
+    def rest_of(self, text: str, start: int, opened: tuple[int, ...]) -> Node:
+        """What a match that begins at ``start`` still needs after ``text``."""
+        if not self.guard_holds(text, start, opened):
+            return NEVER
+        node = self.node
+        for character in text[start:]:
+            node = after_character(node, character)
+        return node
+
+    def guard_holds(self, text: str, start: int, opened: tuple[int, ...]) -> bool:
+        before = text[:start][-1:]
+        match self.guard:
+            case "^":
+                return start in opened
+            case "(?<=a)":
+                return before == "a"
+            case "(?<!a)":
+                return before != "a"
+            case r"\b":
+                return is_word(before) != is_word(text[start])
+        return True
 
 
 def then(left: Node, right: Node) -> Node:
@@ -155,6 +209,9 @@ def longest(node: Node) -> float:
 
 # --- the situation --------------------------------------------------------------------------------
 
+Marker = str | int
+Pair = tuple[Marker, Marker]
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -169,19 +226,33 @@ class Conditions:
     max_tokens: int | None = None
     ignore_eos: bool = False
     eos_token_ids: tuple[int, ...] = ()
-    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
-    enable_stops_after: str | int | None = None
-    disable_stops_after: str | int | None = None
-    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    ignore_stops_between: tuple[Pair, ...] = ()
     starts_inside: bool | None = None
-    stop_regex: tuple[Pattern, ...] = ()
+    stop_regex: tuple[Regex, ...] = ()
     max_match_length: int | None = None
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The stop strings that are not output."""
+        return () if self.include_stop_str_in_output else self.stop
+
+    def only(self, *names: str) -> Conditions:
+        """These of the conditions, and no others."""
+        return Conditions(**{name: getattr(self, name) for name in names})
 
     @functools.lru_cache(16)  # noqa: B019 (a few conditions at a time)
     def build(self) -> StopConditions:
         named: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         named["stop_regex"] = [pattern.source for pattern in self.stop_regex]
         return StopConditions(**named)
+
+
+class Section(NamedTuple):
+    """A pair of markers of the option ``sections``, and the name of its section."""
+
+    name: str
+    opening: Marker
+    closing: Marker
 
 
 @dataclass(frozen=True)
@@ -195,15 +266,28 @@ class Situation:
     byte_fallback: str = "eager"
     unknown_ids: str = "skip"
     conditions: Conditions = field(default_factory=Conditions)
+    sections: tuple[Section, ...] = ()
+    starts_inside: bool | None = None
+    """The option ``starts_inside``, for ``sections``."""
     prompt: tuple[int, ...] = ()
     operations: tuple[int, ...] = ()
     flush: str | None = None
     """The finish reason of a flush at the end."""
 
     @property
+    def ids(self) -> tuple[int, ...]:
+        """The generated ids."""
+        return tuple(each for each in self.operations if each != RELEASE)
+
+    @property
     def options(self) -> dict[str, Any]:
+        """The options of decoding."""
         names = ("skip_special_tokens", "byte_fallback", "unknown_ids")
         return {name: getattr(self, name) for name in names}
+
+
+Parts = tuple[tuple[str | None, str], ...]
+"""Text with the name of its section, in order."""
 
 
 class Seen(NamedTuple):
@@ -216,6 +300,10 @@ class Seen(NamedTuple):
     finish_reason: str | None = None
     stop_reason: object = None
     match: StopMatch | None = None
+    num_pending_tokens: int = 0
+    """The tokens from the first one with text that is not output."""
+    parts: Parts = ()
+    """Of a stream with sections: the text by section."""
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -435,15 +523,17 @@ class Era(NamedTuple):
     """The first code point that may belong to a stop or marker."""
     begins_in: int = PROMPT
     """The first token in which such a code point may begin."""
-    token: int = 0
-    """The first token that may belong to a stop by id."""
-    gate_place: int = 0
-    """``place`` as it was when the gate turned, for ``^``."""
-    gate_begins_in: int = PROMPT
+    opened: tuple[tuple[int, int], ...] = ((0, PROMPT),)
+    """Where the gate opened, for ``^``: each time what ``place`` and ``begins_in`` were."""
 
     @property
     def is_open(self) -> bool:
         return self.section is None
+
+    def turned(self, section: int | None, place: int, begins_in: int) -> Era:
+        """The era after a marker."""
+        opened = self.opened if section is not None else (*self.opened, (place, begins_in))
+        return Era(section, place, begins_in, opened)
 
 
 class Stop(NamedTuple):
@@ -451,8 +541,8 @@ class Stop(NamedTuple):
 
     reason: object
     visible: bool
-    length: int
-    """Of a string or pattern in code points, of ids in tokens."""
+    length: int = 0
+    """Of a string or pattern, in code points."""
 
 
 class Finish(NamedTuple):
@@ -484,18 +574,18 @@ class Model:
             for token_id in self.table.skipped_ids_of(text)
         }
         self.shown = shown
-        # ``enable_stops_after`` and ``disable_stops_after`` are the ends of one section (law 12).
-        pairs = conditions.ignore_stops_between or (
-            (conditions.disable_stops_after, conditions.enable_stops_after),
-        )
-        self.sections = [(self.marker(first), self.marker(last)) for first, last in pairs]
+        self.gates = [(self.marker(first), self.marker(last)) for first, last in self.pairs]
         self.decoded: dict[tuple[tuple[int, ...], bool], tuple[list[CodePoint], Owned]] = {}
 
-    def marker(self, marker: str | int | None) -> tuple[str | None, set[int]]:
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.conditions.ignore_stops_between
+
+    def marker(self, marker: Marker) -> tuple[str | None, set[int]]:
         """A marker's text and ids. A text may be that of skipped special tokens (law 8)."""
         if isinstance(marker, str):
             return marker, self.table.skipped_ids_of(marker)
-        return None, set() if marker is None else {marker}
+        return None, {marker}
 
     # --- what can be asked ------------------------------------------------------------------------
 
@@ -503,7 +593,7 @@ class Model:
         """Whether operation ``place`` raises because its id is unknown.
 
         Reading: an unknown id that ends the stream does not raise, since a stop by id comes before
-        the token's own text (law 10), and unknown ids count (detail 1).
+        the token's own text (law 10), and an unknown id may be a stop.
         """
         token_id = self.situation.operations[place]
         if self.situation.unknown_ids != "error" or not self.table.is_unknown(token_id):
@@ -524,26 +614,18 @@ class Model:
         """What the stream shows after ``count`` operations, and a flush if its reason is given."""
         return Reading(self, self.accepted(count)).result(flush)
 
-    def stop_by_id(self, ids: Sequence[int], era: Era) -> Stop | None:
-        """The stop that the last of ``ids`` completes before its own text (details 1 and 2)."""
-        last, found = ids[-1], []
-        if era.is_open and len(ids) - 1 >= era.token:
-            for sequence in self.conditions.stop_token_sequences:
-                size = len(sequence)
-                fits = len(ids) - size >= era.token and tuple(ids[-size:]) == sequence
-                if fits:
-                    found.append((-size, self.shown, 0, Stop(sequence, self.shown, size)))
-            if last in self.special_ids:
-                # Reading: a visible string comes after a hidden id of the same token (detail 1),
-                # although law 8 says that the reason is the string.
-                text, visible = self.special_ids[last]
-                found.append((-1, visible, 1, Stop(text, visible, 1)))
-            if last in self.ids:
-                found.append((-1, self.ids[last], 2, Stop(last, self.ids[last], 1)))
+    def stop_by_id(self, token_id: int, era: Era) -> Stop | None:
+        """The stop that ``token_id`` is, before its own text (laws 8, 10 and 11)."""
+        found = []
+        if era.is_open:
+            if token_id in self.special_ids:
+                found.append(Stop(*self.special_ids[token_id]))
+            if token_id in self.ids:
+                found.append(Stop(token_id, self.ids[token_id]))
         if found:
-            return min(found, key=lambda each: each[:3])[3]
-        if last in self.conditions.eos_token_ids and not self.conditions.ignore_eos:
-            return Stop(None, self.shown, 1)
+            return min(found, key=lambda stop: stop.visible)
+        if token_id in self.conditions.eos_token_ids and not self.conditions.ignore_eos:
+            return Stop(None, self.shown)
         return None
 
     def is_ignored(self, number: int) -> bool:
@@ -551,19 +633,22 @@ class Model:
         return self.conditions.min_tokens > 0 and number <= self.conditions.min_tokens
 
     def first_era(self) -> Era:
-        conditions, prompt = self.conditions, self.situation.prompt
-        if conditions.enable_stops_after is not None or conditions.starts_inside:
-            return Era(section=0)
-        if not conditions.ignore_stops_between or conditions.starts_inside is False:
-            return Era(section=None)
-        return Era(section=self.section_after(prompt))
+        section = self.first_section(self.pairs, self.conditions.starts_inside)
+        return Era(section, opened=()) if section is not None else Era(None)
 
-    def section_after(self, prompt: Sequence[int]) -> int | None:
+    def first_section(self, pairs: Sequence[Pair], starts_inside: bool | None) -> int | None:
+        """The section in which the stream begins (law 12)."""
+        if not pairs or starts_inside is False:
+            return None
+        return 0 if starts_inside else self.section_after(pairs)
+
+    def section_after(self, pairs: Sequence[Pair]) -> int | None:
         """Where the last marker of the prompt leads (law 12): None, or the section it opens."""
         situation = self.situation
+        prompt = situation.prompt
         tokenizer = tokenizer_of(situation.tokens, situation.special_ids, situation.decoder)
         found: list[tuple[int, int, int, int, int | None]] = []
-        for order, pair in enumerate(self.conditions.ignore_stops_between):
+        for order, pair in enumerate(pairs):
             for is_opening, marker in enumerate(reversed(pair)):
                 target = order if is_opening else None
                 only = only_token(tokenizer, marker) if isinstance(marker, str) else marker
@@ -573,7 +658,7 @@ class Model:
                             found.append((place, 0, 0, is_opening, target))
         by_id = max((each[0] for each in found), default=-1)
         rest = tokenizer.decode([*prompt[by_id + 1 :]], skip_special_tokens=False)
-        for order, pair in enumerate(self.conditions.ignore_stops_between):
+        for order, pair in enumerate(pairs):
             for is_opening, marker in enumerate(reversed(pair)):
                 if isinstance(marker, str) and only_token(tokenizer, marker) is None:
                     for end in range(len(marker), len(rest) + 1):
@@ -588,8 +673,8 @@ class Model:
         Reading: the others are not searched.
         """
         if era.section is None:
-            return [(opening, order) for order, (opening, _) in enumerate(self.sections)]
-        return [(self.sections[era.section][1], None)]
+            return [(opening, order) for order, (opening, _) in enumerate(self.gates)]
+        return [(self.gates[era.section][1], None)]
 
 
 def only_token(tokenizer: MockTokenizer, text: str) -> int | None:
@@ -619,8 +704,9 @@ class Reading:
         self.model = model
         self.conditions = model.conditions
         self.operations = operations
-        self.ids = [each for each in operations if each != RELEASE]
         self.ended_by_id = False
+        self.count = 0
+        """How many operations were read. Those after the finish are not."""
 
     def decode(self, count: int, *, closed: bool = False) -> tuple[list[CodePoint], Owned]:
         """D after the first ``count`` operations; the same for all readings of one situation."""
@@ -635,23 +721,23 @@ class Reading:
         model, era, number = self.model, self.model.first_era(), 0
         points: list[CodePoint] = []
         for count, operation in enumerate(self.operations, start=1):
-            sent = self.emitted(points, era, number)
+            self.count = count
             if operation == RELEASE:
                 points, before = self.decode(count)[0], points
                 finish, era = self.read(points, len(before), era, number)
                 if finish:
                     return self.finished(points, finish, number)
-                era = era._replace(place=len(points), begins_in=number, token=number)
+                era = era._replace(place=len(points), begins_in=number)
                 continue
             number += 1
-            stop = model.stop_by_id(self.ids[:number], era)
+            stop = model.stop_by_id(operation, era)
             if stop and not model.is_ignored(number):
-                return self.finished_by_id(count, stop, era, number, sent)
+                return self.finished_by_id(count, stop, era, number)
             for (_, ids), section in model.next_markers(era):
                 if operation in ids:
                     # Code points with a byte of the marker or of an earlier token do not count.
                     # Reading: a stop by id was read under the old state of the gate.
-                    era = Era(section, len(points), number, number, len(points), number)
+                    era = era.turned(section, len(points), number)
                     break
             points, before = self.decode(count)[0], points
             finish, era = self.read(points, len(before), era, number)
@@ -661,9 +747,7 @@ class Reading:
                 return self.ended(count, "length", era, number)
         if flush is not None:
             return self.ended(len(self.operations), flush, era, number)
-        size = self.emitted(points, era, number)
-        held = bytes(byte for byte, _ in self.decode(len(self.operations))[1])
-        return Seen(text_of(points[:size]), held, text_of(points[size:]), number)
+        return self.under_way(points, era, number)
 
     # --- reading decided code points --------------------------------------------------------------
 
@@ -683,8 +767,7 @@ class Reading:
                 if found:
                     stop = min(found, key=lambda each: each[0])[1]
                     return Finish(stop, place + 1 - stop.length, place + 1), era
-            # The marker's last code point was read under the old state of the gate. Reading: stops
-            # by id begin with the token after the one that decided it.
+            # The marker's last code point was read under the old state of the gate.
             complete = [
                 (len(text), section)
                 for (text, _), section in self.model.next_markers(era)
@@ -692,8 +775,7 @@ class Reading:
             ]
             if complete:
                 _, section = max(complete, key=lambda each: each[0])
-                begins_in = era.begins_in
-                era = Era(section, place + 1, begins_in, number, place + 1, begins_in)
+                era = era.turned(section, place + 1, era.begins_in)
         return None, era
 
     def complete_at(
@@ -704,16 +786,27 @@ class Reading:
             size = len(text)
             if self.ends_with(points, place, text, era):
                 yield (-size, visible, 0, 0), Stop(text, visible, size)
-        shown = self.model.shown
+        shown, text = self.model.shown, text_of(points[: place + 1])
+        opened = self.opened(points, era)
         for order, pattern in enumerate(self.conditions.stop_regex):
             for start in range(place + 1):
                 size = place + 1 - start
                 if not self.may_begin(points, start, era) or size > self.longest_match:
                     continue
-                rest = self.rest_of(pattern, points, start, place + 1, era)
-                if may_be_empty(rest):
+                if pattern.matches(text, start, opened):
                     yield (-size, shown, 1, order), Stop(pattern.source, shown, size)
                     break
+
+    def opened(self, points: Sequence[CodePoint], era: Era) -> tuple[int, ...]:
+        """The places at which ``^`` holds (law 12). Reading: a release does not move them."""
+        if not self.conditions.stop_regex:
+            return ()
+        found = set()
+        for place, begins_in in era.opened:
+            gate = Era(None, place, begins_in)
+            starts = (start for start in range(len(points)) if self.may_begin(points, start, gate))
+            found |= {*itertools.islice(starts, 1)}
+        return tuple(sorted(found))
 
     @property
     def longest_match(self) -> float:
@@ -733,84 +826,68 @@ class Reading:
             and text_of(points[start : place + 1]) == text
         )
 
-    def rest_of(
-        self, pattern: Pattern, points: Sequence[CodePoint], start: int, end: int, era: Era
-    ) -> Node:
-        """What a match of ``pattern`` that begins at ``start`` still needs after ``end``."""
-        if not self.guard_holds(pattern.guard, points, start, era):
-            return NEVER
-        node = pattern.node
-        for point in points[start:end]:
-            node = after_character(node, point.text)
-        return node
-
-    def guard_holds(self, guard: str, points: Sequence[CodePoint], start: int, era: Era) -> bool:
-        before = points[start - 1].text if start else ""
-        match guard:
-            case "^":
-                # Without a gate, the generated text begins where a stop may begin first. Reading: a
-                # release does not move it.
-                gate = era._replace(place=era.gate_place, begins_in=era.gate_begins_in)
-                if not self.may_begin(points, start, gate):
-                    return False
-                return start == 0 or not self.may_begin(points, start - 1, gate)
-            case "(?<=a)":
-                return before == "a"
-            case "(?<!a)":
-                return before != "a"
-            case r"\b":
-                return is_word(before) != is_word(points[start].text)
-        return True
-
     # --- what is output ---------------------------------------------------------------------------
 
-    def emitted(self, points: Sequence[CodePoint], era: Era, number: int) -> int:
-        """How many code points are output before the end (law 1)."""
+    def emitted(self, points: Sequence[CodePoint], era: Era) -> int:
+        """How many code points cannot be in a hidden stop before the end (law 1)."""
         if not era.is_open:
             return len(points)
+        opened = self.opened(points, era)
         starts = (
             start
             for start in range(era.place, len(points))
-            if self.may_begin(points, start, era) and self.may_become_hidden(points, start, era)
+            if self.may_begin(points, start, era) and self.may_become_hidden(points, start, opened)
         )
-        size = next(starts, len(points))
-        for first in self.firsts_of_sequences(number, era):
-            # What the earlier tokens alone would have given is theirs.
-            alone = self.decode(self.operations_before(first), closed=True)[0]
-            cut = (
-                place
-                for place, point in enumerate(points)
-                if point.last >= first
-                or (self.model.table.exact and text_of(alone[place : place + 1]) != point.text)
-            )
-            size = min(size, next(cut, len(points)))
-        return size
+        return next(starts, len(points))
 
-    def may_become_hidden(self, points: Sequence[CodePoint], start: int, era: Era) -> bool:
+    def may_become_hidden(
+        self, points: Sequence[CodePoint], start: int, opened: tuple[int, ...]
+    ) -> bool:
         suffix = text_of(points[start:])
         for text, visible in self.model.strings.items():
             if not visible and len(text) > len(suffix) and text.startswith(suffix):
                 return True
         if self.model.shown:
             return False
-        for pattern in self.conditions.stop_regex:
-            rest = self.rest_of(pattern, points, start, len(points), era)
-            needed = len(suffix) + shortest_more(rest)
-            if needed < float("inf") and needed <= self.longest_match:
-                return True
-        return False
+        text = text_of(points)
+        return any(
+            pattern.may_match(text, start, opened, self.longest_match)
+            for pattern in self.conditions.stop_regex
+        )
 
-    def firsts_of_sequences(self, number: int, era: Era) -> Iterator[int]:
-        """The first token of each end of the ids that may become a hidden sequence."""
-        if self.model.shown:
-            return
-        for first in range(era.token, number):
-            end = tuple(self.ids[first:number])
-            if any(
-                len(each) > len(end) and each[: len(end)] == end
-                for each in self.conditions.stop_token_sequences
-            ):
-                yield first
+    def under_way(self, points: Sequence[CodePoint], era: Era, number: int) -> Seen:
+        """The state before the end."""
+        size = self.emitted(points, era)
+        held = self.decode(len(self.operations))[1]
+        text, parts = text_of(points[:size]), cast(Parts, ())
+        if self.model.situation.sections:
+            reader = self.sections_of(points[:size], points, held)
+            size, parts = reader.size, reader.parts
+            text = "".join(text for _, text in parts)
+        owners = [*(point.first for point in points[size:]), *(owner for _, owner in held)]
+        pending = number - max(min(owners), 0) if owners else 0
+        jailed, data = text_of(points[size:]), bytes(byte for byte, _ in held)
+        return Seen(text, data, jailed, number, num_pending_tokens=pending, parts=parts)
+
+    def sections_of(
+        self,
+        output: Sequence[CodePoint],
+        points: Sequence[CodePoint],
+        held: Owned,
+        *,
+        has_ended: bool = False,
+    ) -> SectionReader:
+        """The sections of ``output``, the code points that are in no hidden stop."""
+        releases = [
+            len(self.decode(place)[0])
+            for place, each in enumerate(self.operations[: self.count], start=1)
+            if each == RELEASE
+        ]
+        ids = [each for each in self.operations[: self.count] if each != RELEASE]
+        ids = ids[: held[0][1] + 1] if held else ids
+        reader = SectionReader(self.model, ids, len(output))
+        reader.read(points, releases, has_ended=has_ended)
+        return reader
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -821,23 +898,34 @@ class Reading:
         finish, _ = self.read(points, known, era, number)
         if finish:
             return self.finished(points, finish, number)
-        return Seen(text_of(points), num_tokens=number, finish_reason=reason)
+        return self.last(points, Seen("", num_tokens=number, finish_reason=reason))
+
+    def last(self, points: Sequence[CodePoint], seen: Seen) -> Seen:
+        """``seen`` with the output of a stream that has ended.
+
+        Reading: of a text marker that a hidden stop cuts, the rest is text.
+        """
+        if not self.model.situation.sections:
+            return seen._replace(text=text_of(points))
+        parts = self.sections_of(points, points, [], has_ended=True).parts
+        return seen._replace(text="".join(text for _, text in parts), parts=parts)
 
     def finished(self, points: Sequence[CodePoint], finish: Finish, number: int) -> Seen:
         """The end by a string or a pattern (law 10)."""
         stop, start, end = finish
-        output = text_of(points[: end if stop.visible else start])
         tokens_before = max(points[start].first, 0)
-        return self.stopped(output, points, finish, number, tokens_before)
+        size = end if stop.visible else start
+        return self.stopped(size, points, finish, number, tokens_before)
 
     def stopped(
         self,
-        output: str,
+        size: int,
         points: Sequence[CodePoint],
         finish: Finish,
         number: int,
         tokens_before: int,
     ) -> Seen:
+        """The end by a stop, with ``size`` code points of output."""
         stop, start, end = finish
         match = StopMatch(
             stop=cast(Any, stop.reason),
@@ -849,84 +937,118 @@ class Reading:
             token_index=number - 1 if number else None,
             tokens_before=tokens_before,
         )
-        return Seen(
-            output,
-            num_tokens=number,
-            finish_reason="stop",
-            stop_reason=stop.reason,
-            match=match,
-        )
+        seen = Seen("", b"", "", number, "stop", stop.reason, match)
+        return self.last(points[:size], seen)
 
-    def finished_by_id(self, count: int, stop: Stop, era: Era, number: int, sent: int) -> Seen:
-        """The end by an id or sequence that operation ``count`` completes (law 10, detail 3)."""
+    def finished_by_id(self, count: int, stop: Stop, era: Era, number: int) -> Seen:
+        """The end by the id of operation ``count`` (law 10)."""
         self.ended_by_id = True
-        known = self.decode(count - 1)[0]
-        last = number - 1
-        if stop.visible:
-            points = self.decode(count, closed=True)[0]
-            start = sum(point.last < last for point in points)
-            finish, _ = self.read(points, len(known), era, number, end=start)
-            if finish:
-                return self.finished(points, finish, number)
-            first = number - stop.length
-            start = sum(point.last < first for point in points)
-            before = min(points[start].first if start < len(points) else first, first)
-            own = Finish(stop, start, len(points))
-            return self.stopped(text_of(points), points, own, number, max(before, 0))
-        first = number - stop.length
-        points = [point for point in known if point.last < first]
-        kept = len(points)
-        if self.model.table.exact:  # what the tokens before it alone have given
-            before = self.operations_before(first)
-            points = self.decode(before, closed=True)[0]
-            # What was decided since then, and is the same, was matched then.
-            pairs = zip(points, known, strict=False)
-            same = (one.text == other.text and other.last < first for one, other in pairs)
-            kept = sum(itertools.takewhile(bool, same))
-            kept = max(kept, len(self.decode(before)[0]))
-        else:
-            points = points + self.left_over(known, kept, count, first)
-        finish, _ = self.read(points, kept, era, number)
-        if finish and (finish.stop.visible or finish.start >= sent):
+        known = len(self.decode(count - 1)[0])
+        index = number - 1
+        points = self.decode(count if stop.visible else count - 1, closed=True)[0]
+        start = sum(point.last < index for point in points)
+        finish, _ = self.read(points, known, era, number, end=start)
+        if finish:
             return self.finished(points, finish, number)
-        nothing = Finish(stop, len(points), len(points))
-        return self.stopped(text_of(points), points, nothing, number, first)
+        before = min([index, *(point.first for point in points[start : start + 1])])
+        own = Finish(stop, start, len(points))
+        return self.stopped(len(points), points, own, number, max(before, 0))
 
-    def left_over(
-        self, known: Sequence[CodePoint], kept: int, count: int, first: int
-    ) -> list[CodePoint]:
-        """The text of bytes before token ``first`` whose code points were not kept.
 
-        A character that the token finds unfinished becomes U+FFFD. What the bytes before the token
-        had decided meanwhile stays: output is never taken back.
-        """
-        table = self.model.table
-        if kept < len(known):
-            straddling = known[kept]
-            if straddling.first >= first:
-                return []
-            run = self.bytes_between(straddling, first)
-            return decode_run(run, closed=True, per_byte=table.per_byte)[0]
-        undecided = [(byte, owner) for byte, owner in self.decode(count - 1)[1] if owner < first]
-        if not undecided:
-            return []
-        before = self.operations_before(first)
-        return self.decode(before, closed=True)[0][len(self.decode(before)[0]) :]
+class SectionReader:
+    """The sections of a text (law 19).
 
-    def operations_before(self, token: int) -> int:
-        """How many operations come before token ``token``."""
-        places = [place for place, each in enumerate(self.operations) if each != RELEASE]
-        return places[token]
+    Args:
+        model: with the sections.
+        ids: the generated ids that may change the section so far.
+        size: how many code points are in no hidden stop. Then ``size`` becomes the number of
+            those that are output, or are the text of markers.
+    """
 
-    def bytes_between(self, point: CodePoint, first: int) -> Owned:
-        """The bytes of ``point`` that come before token ``first``.
+    def __init__(self, model: Model, ids: Sequence[int], size: int) -> None:
+        self.ids, self.size = ids, size
+        self.sections = sections = model.situation.sections
+        pairs = [each[1:] for each in sections]
+        self.markers = [(model.marker(first), model.marker(last)) for first, last in pairs]
+        starts_inside = model.situation.starts_inside
+        if starts_inside is None and tuple(pairs) == model.pairs:
+            starts_inside = model.conditions.starts_inside
+        self.at = model.first_section(pairs, starts_inside)
+        self.found: list[tuple[int | None, str] | None] = []
+        """For each code point that was read: its section and text; None in a marker."""
+        self.unread = ""
 
-        They are the unfinished character that the token found.
-        """
-        held = self.decode(self.operations_before(first))[1]
-        if self.model.table.exact:
-            _, held = decode_run(held, closed=False, per_byte=True)
-        return [(byte, owner) for byte, owner in held if owner >= point.first]
+    @property
+    def parts(self) -> Parts:
+        """The output, in which neighbours have different sections."""
+        output = [each for each in self.found[: self.size] if each is not None]
+        return merged((None if at is None else self.sections[at].name, text) for at, text in output)
+
+    def read(
+        self, points: Sequence[CodePoint], releases: Sequence[int], *, has_ended: bool
+    ) -> None:
+        num_ids, marker_at, whole = 0, -1, self.size
+        for place, point in enumerate(points):
+            if place in releases:
+                self.output()
+            for index in range(num_ids, min(point.first + 1, len(self.ids))):
+                num_ids = index + 1
+                if self.read_id(self.ids[index]):
+                    marker_at = index
+            if marker_at >= 0 and point.first == marker_at:  # the marker's own text
+                self.found.append(None)
+                continue
+            self.unread += point.text
+            ends = [each for each in self.texts() if self.unread.endswith(each)]
+            if ends:
+                marker = max(ends, key=len)
+                if place >= self.size:  # its end is withheld, and so is its beginning
+                    whole = min(whole, place + 1 - len(marker))
+                target = self.texts()[marker]
+                self.output(keep=len(marker))
+                self.found += [None] * len(marker)
+                self.unread, self.at = "", target
+        if len(points) in releases:
+            self.output()
+        for token_id in self.ids[num_ids:]:
+            self.read_id(token_id)
+        sizes = range(len(self.unread) + 1)
+        kept = max(
+            size
+            for size in sizes
+            if not size or any(each.startswith(self.unread[-size:]) for each in self.texts())
+        )
+        self.output(keep=0 if has_ended else kept)
+        self.size = min(len(self.found), whole)
+
+    def targets(self) -> list[tuple[tuple[str | None, set[int]], int | None]]:
+        """The markers that are looked for now, and the section that each leads to."""
+        if self.at is None:
+            return [(opening, order) for order, (opening, _) in enumerate(self.markers)]
+        return [(self.markers[self.at][1], None)]
+
+    def texts(self) -> dict[str, int | None]:
+        return {text: section for (text, _), section in self.targets() if text is not None}
+
+    def read_id(self, token_id: int) -> bool:
+        """Whether an id is a marker; if so, the section after it begins."""
+        for (_, ids), section in self.targets():
+            if token_id in ids:
+                self.output()
+                self.at = section
+                return True
+        return False
+
+    def output(self, *, keep: int = 0) -> None:
+        size = len(self.unread) - keep
+        self.found += [(self.at, each) for each in self.unread[:size]]
+        self.unread = self.unread[size:]
+
+
+def merged(parts: Iterable[tuple[str | None, str]]) -> Parts:
+    """Neighbours of one section as one part; parts without text are left out."""
+    groups = itertools.groupby((part for part in parts if part[1]), key=lambda part: part[0])
+    return tuple((section, "".join(text for _, text in group)) for section, group in groups)
 
 
 def text_of(points: Sequence[CodePoint]) -> str:
@@ -956,11 +1078,6 @@ class TokenTable:
     letters: tuple[str, ...]
     spellings: tuple[tuple[int, ...], ...]
     """Ids that together give one of the letters."""
-
-    def is_within_character(self, token_id: int) -> bool:
-        """Whether the bytes of a token begin inside a character."""
-        data = self.tokens[token_id] if token_id < len(self.tokens) else b""
-        return b"\x80" <= data[:1] < b"\xc0"
 
 
 def draw_table(rng: random.Random) -> TokenTable:
@@ -1012,9 +1129,9 @@ def draw_ids(rng: random.Random, table: TokenTable, most: int) -> list[int]:
 
 
 def draw_situation(
-    rng: random.Random, table: TokenTable, *, releases: bool, patterns: bool = True
+    rng: random.Random, table: TokenTable, *, releases: bool, sections: bool = False
 ) -> Situation:
-    """A situation whose stops are cut out of its own text and ids."""
+    """A situation whose stops and markers are cut out of its own text and ids."""
     operations = draw_ids(rng, table, 10)
     if releases and rng.random() < 0.4:
         for _ in range(rng.randint(1, 2)):
@@ -1030,16 +1147,31 @@ def draw_situation(
         operations=tuple(operations),
         flush=rng.choice((None, "length", "abort")),
     )
-    return replace(bare, conditions=draw_conditions(rng, table, bare, patterns=patterns))
+    pieces = Pieces(rng, table, bare)
+    pairs = pieces.draw_pairs() if sections else ()
+    # Most stops would end a stream before its sections.
+    stops = not pairs or rng.random() < 0.5
+    return replace(
+        bare,
+        conditions=draw_conditions(rng, pieces) if stops else Conditions(),
+        sections=tuple(
+            Section(name, *pair)
+            for name, pair in zip(rng.choice(("rqs", "rrq")), pairs, strict=False)
+        ),
+        starts_inside=rng.choice((None, None, False, True)) if pairs else None,
+    )
 
 
-def draw_conditions(
-    rng: random.Random, table: TokenTable, bare: Situation, *, patterns: bool
-) -> Conditions:
-    text = text_of(Table(bare).decode(bare.operations, closed=True)[0])
-    ids = [each for each in bare.operations if each >= 0] or [0]
+class Pieces:
+    """Parts of a situation's text and ids, unchanged or with a small change."""
 
-    def draw_text() -> str:
+    def __init__(self, rng: random.Random, table: TokenTable, bare: Situation) -> None:
+        self.rng, self.table = rng, table
+        self.text = text_of(Table(bare).decode(bare.operations, closed=True)[0])
+        self.ids = bare.ids or (0,)
+
+    def draw_text(self) -> str:
+        rng, table, text = self.rng, self.table, self.text
         chance = rng.random()
         if not text or chance < 0.1:
             return "".join(rng.choices(table.letters, k=rng.randint(1, 3)))
@@ -1059,36 +1191,27 @@ def draw_conditions(
             return found + REPLACEMENT
         return found
 
-    def draw_id() -> int:
-        return rng.choice(ids) if rng.random() < 0.8 else rng.randrange(len(table.tokens))
+    def draw_id(self) -> int:
+        rng = self.rng
+        return rng.choice(self.ids) if rng.random() < 0.8 else rng.randrange(len(self.table.tokens))
 
-    within = [place for place, each in enumerate(ids) if table.is_within_character(each)]
+    def draw_marker(self) -> Marker:
+        return self.draw_text() if self.rng.random() < 0.5 else self.draw_id()
 
-    def draw_sequence() -> tuple[int, ...]:
-        start = rng.choice(within) if within and rng.random() < 0.4 else rng.randrange(len(ids))
-        found = ids[start : start + rng.randint(1, 4)]
-        if rng.random() < 0.3:
-            found.append(draw_id())
-        return tuple(found)
+    def draw_pairs(self) -> tuple[Pair, ...]:
+        size = self.rng.choice((1, 1, 2, 3))
+        pairs = [(self.draw_marker(), self.draw_marker()) for _ in range(size)]
+        return tuple({first: last for first, last in pairs if first != last}.items())
 
-    def draw_marker(chance: float) -> str | int | None:
-        if rng.random() >= chance:
-            return None
-        return draw_text() if rng.random() < 0.5 else draw_id()
 
+def draw_conditions(rng: random.Random, pieces: Pieces) -> Conditions:
     def some(chance: float, draw: Any, most: int = 2) -> tuple[Any, ...]:
         if rng.random() >= chance:
             return ()
         return tuple(dict.fromkeys(draw() for _ in range(rng.randint(1, most))))
 
-    def draw_sections() -> tuple[tuple[str | int, str | int], ...]:
-        pairs = [(draw_marker(1), draw_marker(1)) for _ in range(rng.choice((1, 1, 2, 3)))]
-        distinct = {first: last for first, last in pairs if first != last}
-        return cast(tuple[tuple[str | int, str | int], ...], tuple(distinct.items()))
-
-    gated = rng.random() < 0.3
-    sections = draw_sections() if not gated and rng.random() < 0.3 else ()
-    found = some(0.2, lambda: draw_pattern(rng, table.letters)) if patterns else ()
+    sections = pieces.draw_pairs() if rng.random() < 0.4 else ()
+    found = some(0.2, lambda: draw_pattern(rng, pieces.table.letters))
     limit = None
     if found and (rng.random() < 0.3 or any(longest(each.node) > 100 for each in found)):
         limit = rng.randint(1, 4)
@@ -1097,18 +1220,15 @@ def draw_conditions(
     low = rng.randint(1, 5) if rng.random() < 0.2 else 0
     high = rng.randint(max(low, 1), 10) if rng.random() < 0.25 else None
     return Conditions(
-        stop=some(0.6, draw_text, 3),
-        visible_stop=some(0.25, draw_text),
-        stop_token_ids=some(0.15, draw_id),
-        visible_stop_token_ids=some(0.15, draw_id),
+        stop=some(0.6, pieces.draw_text, 3),
+        visible_stop=some(0.25, pieces.draw_text),
+        stop_token_ids=some(0.2, pieces.draw_id),
+        visible_stop_token_ids=some(0.2, pieces.draw_id),
         include_stop_str_in_output=rng.random() < 0.15,
         min_tokens=low,
         max_tokens=high,
         ignore_eos=rng.random() < 0.1,
-        eos_token_ids=some(0.15, draw_id),
-        stop_token_sequences=some(0.3, draw_sequence),
-        enable_stops_after=draw_marker(0.7) if gated else None,
-        disable_stops_after=draw_marker(0.7) if gated else None,
+        eos_token_ids=some(0.15, pieces.draw_id),
         ignore_stops_between=sections,
         starts_inside=rng.choice((None, None, False, True)) if sections else None,
         stop_regex=found,
@@ -1196,6 +1316,29 @@ def tokenizer_of(
     return MockTokenizer.from_tokens(tokens, special_ids, decoder)
 
 
+WITH_SECTIONS: Any = getattr(streamdec, "SectionDecoder", StopSequenceDecoder)
+"""The class that has the option ``sections``."""
+
+
+def decoder_of(situation: Situation, tokenizer: Tokenizer, **options: Any) -> StopSequenceDecoder:
+    """The stream of a situation, before its first operation."""
+    conditions, options = situation.conditions.build(), {**situation.options, **options}
+    if not situation.sections:
+        return StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
+    sections: dict[str, list[Pair]] = {}
+    for name, *pair in situation.sections:
+        sections.setdefault(name, []).append(cast(Pair, tuple(pair)))
+    options |= {"sections": sections, "starts_inside": situation.starts_inside}
+    made: StopSequenceDecoder = WITH_SECTIONS(tokenizer, conditions, situation.prompt, **options)
+    return made
+
+
+def num_pending_tokens(decoder: Any) -> int:
+    """The tokens from the first one with text that is not output."""
+    found = getattr(decoder, "num_pending_tokens", None)
+    return int(decoder.withheld.tokens if found is None else found)
+
+
 class Run:
     """A stream under comparison: the decoder, and what it has output."""
 
@@ -1203,24 +1346,26 @@ class Run:
         self.model = model
         self.decoder = decoder
         self.name = name
-        self.text = ""
-        self.stop_reason: object = None
+        self.chunks: list[Chunk] = []
 
     def seen(self) -> Seen:
-        decoder = self.decoder
+        decoder, chunks = self.decoder, self.chunks
+        parts = [(part.section, part.text) for chunk in chunks for part in chunk.split()]
         return Seen(
-            self.text,
+            "".join(chunk.text for chunk in chunks),
             decoder.held,
             decoder.jailed,
             decoder.num_tokens,
             decoder.finish_reason,
             self.stop_reason,
             decoder.match,
+            num_pending_tokens(decoder),
+            merged(parts) if self.model.situation.sections else (),
         )
 
-    def take(self, chunk: Any) -> None:
-        self.text += chunk.text
-        self.stop_reason = chunk.stop_reason
+    @property
+    def stop_reason(self) -> object:
+        return self.chunks[-1].stop_reason if self.chunks else None
 
     def check(self, count: int, expected: Seen) -> None:
         seen = self.seen()
@@ -1228,7 +1373,7 @@ class Run:
             raise DifferenceError(f"{self.name}, after {count} operations", seen, expected)
 
     def release(self) -> None:
-        self.take(cast(Any, self.decoder).release())
+        self.chunks.append(cast(Any, self.decoder).release())
 
     def go(self, first: int, answers: Answers, plan: Plan | None = None) -> None:
         """Steps through the operations from ``first`` on, and flushes."""
@@ -1260,19 +1405,19 @@ class Run:
             return
         if raises:
             raise DifferenceError(f"{self.name}, unknown id {token_id}", chunk, TokenIdError)
-        self.take(chunk)
+        self.chunks.append(chunk)
 
     def handle(self, place: int, answers: Answers, plan: Plan) -> None:
         """Moves the stream as JSON, or lets a copy run on, before operation ``place``."""
         if place == plan.snapshot_at:
             snapshot = json.loads(json.dumps(self.decoder.snapshot()))
-            self.decoder = StopSequenceDecoder.restore(self.decoder.tokenizer, snapshot)
+            self.decoder = type(self.decoder).restore(self.decoder.tokenizer, snapshot)
             self.name = f"{self.name}, restored before operation {place}"
             self.check(place, answers.after(place))
         if place == plan.fork_at:
             name = f"{self.name}, forked before operation {place}"
             copy = Run(self.model, self.decoder.fork(), name)
-            copy.text, copy.stop_reason = self.text, self.stop_reason
+            copy.chunks = [*self.chunks]
             copy.go(place, answers)
 
     def go_in_groups(self, groups: Sequence[int], answers: Answers) -> None:
@@ -1285,28 +1430,28 @@ class Run:
             else:
                 group = list(operations[place : place + next(sizes, 1)])
                 group = list(itertools.takewhile(lambda each: each != RELEASE, group))
-                place += self.step_batch(place, group)
+                place += self.feed(place, group)
             if not self.decoder.finished:
                 self.check(place, answers.after(place))
         # The finish may have been in the middle of a group: nothing changes after it.
         self.check(len(operations), answers.after(len(operations)))
         self.flush(answers)
 
-    def step_batch(self, place: int, group: list[int]) -> int:
-        """Steps the group that begins at operation ``place``.
+    def feed(self, place: int, group: list[int]) -> int:
+        """Feeds the group that begins at operation ``place``.
 
         Returns how many operations are done, the one that raised included.
         """
         before = self.decoder.num_tokens
         try:
-            chunk = self.decoder.step_batch(group)
+            chunk = self.decoder.feed(group)
         except TokenIdError as error:
-            self.take(error.chunk)
+            self.chunks.append(cast(Chunk, error.chunk))
             taken = cast(Any, error).num_taken
             if taken >= len(group) or not self.model.raises(place + taken):
                 raise
             return int(taken) + 1
-        self.take(chunk)
+        self.chunks.append(chunk)
         taken = self.decoder.num_tokens - before
         if chunk.unread_tokens != len(group) - taken:
             raise DifferenceError(f"{self.name}, unread", chunk.unread_tokens, len(group) - taken)
@@ -1331,7 +1476,7 @@ class Run:
             if told != expected:
                 raise DifferenceError(f"{self.name}, flush after the finish", told, expected)
         elif reason is not None:
-            self.take(self.decoder.flush(cast(Any, reason)))
+            self.chunks.append(self.decoder.flush(cast(Any, reason)))
             self.check(count, answers.after(count, flush=reason))
 
 
@@ -1363,9 +1508,7 @@ def _compare(situation: Situation, plan: Plan) -> None:
     model = Model(situation)
     answers = Answers(model)
     tokenizer = tokenizer_of(situation.tokens, situation.special_ids, situation.decoder)
-    decoder = StopSequenceDecoder(
-        tokenizer, situation.conditions.build(), situation.prompt, **situation.options
-    )
+    decoder = decoder_of(situation, tokenizer)
     run = Run(model, decoder, "first run")
     run.check(0, answers.after(0))
     run.go(0, answers, plan)
@@ -1387,6 +1530,12 @@ def smaller_cases(case: Case) -> Iterator[Case]:
     for each in fields(plan):
         if getattr(plan, each.name) is not None:
             yield situation, replace(plan, **{each.name: None})
+    if situation.sections:
+        yield replace(situation, sections=(), starts_inside=None), plan
+    for number in range(len(situation.sections)):
+        rest = situation.sections[:number] + situation.sections[number + 1 :]
+        if rest:
+            yield replace(situation, sections=rest), plan
     for name in ("operations", "prompt"):
         ids = getattr(situation, name)
         for size in (4, 2, 1):
@@ -1403,7 +1552,7 @@ def smaller_cases(case: Case) -> Iterator[Case]:
             values += [
                 (*value[:i], shorter, *value[i + 1 :])
                 for i, part in enumerate(value)
-                if type(part) in (str, tuple)
+                if type(part) is str
                 for shorter in (part[1:], part[:-1])
                 if shorter
             ]
@@ -1416,7 +1565,7 @@ def smaller_cases(case: Case) -> Iterator[Case]:
             conditions = replace(situation.conditions, **changed)
             yield replace(situation, conditions=conditions), plan
     plain = Situation(situation.tokens, special_ids=situation.special_ids)
-    for name in ("flush", "skip_special_tokens", "byte_fallback", "unknown_ids"):
+    for name in ("starts_inside", "flush", "skip_special_tokens", "byte_fallback", "unknown_ids"):
         if getattr(situation, name) != getattr(plain, name):
             yield replace(situation, **{name: getattr(plain, name)}), plan
 
@@ -1485,7 +1634,8 @@ def can_release() -> bool:
 
 
 def draw_case(rng: random.Random, table: TokenTable, *, releases: bool) -> Case:
-    situation = draw_situation(rng, table, releases=releases)
+    sections = rng.random() < 0.4
+    situation = draw_situation(rng, table, releases=releases, sections=sections)
     return situation, draw_plan(rng, situation)
 
 

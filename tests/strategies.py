@@ -1,8 +1,51 @@
-"""The cases of the laws: those of the public conformance kit."""
+"""The cases of the laws: those of the public conformance kit, and situations of the oracle."""
 
 from __future__ import annotations
 
-from streamdec.testing.strategies import cuts, running_text, token_ids
-from streamdec.testing.subjects import Subject
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 
-__all__ = ["Subject", "cuts", "running_text", "token_ids"]
+from hypothesis import strategies as st
+
+from streamdec.testing.strategies import cuts, running_text, stops, token_ids
+from streamdec.testing.subjects import Subject
+from tests.stop_model import Situation, TokenTable, draw_situation, draw_table
+
+__all__ = ["RANDOM", "Subject", "cuts", "running_text", "situations", "stops", "token_ids"]
+
+RANDOM = st.randoms(use_true_random=False)
+
+
+def situations(
+    table: TokenTable | None = None,
+    *,
+    only: Sequence[str] = (),
+    specials: bool = True,
+    unknown_ids: bool = True,
+    exact_runs: bool = True,
+    sections: bool = False,
+) -> st.SearchStrategy[Situation]:
+    """Situations of the oracle, without releases.
+
+    Args:
+        table: the tokens. None: any.
+        only: the conditions that may be given. Empty: all.
+        specials: whether there are special tokens.
+        unknown_ids: whether unknown ids may raise or become U+FFFD.
+        exact_runs: whether ``byte_fallback="exact"`` may be on.
+        sections: whether there may be sections.
+    """
+
+    def drawn(rng: random.Random) -> Situation:
+        tokens = table or draw_table(rng)
+        if not specials:
+            tokens = replace(tokens, special_ids=())
+        found = draw_situation(rng, tokens, releases=False, sections=sections)
+        if only:
+            found = replace(found, conditions=found.conditions.only(*only))
+        if not unknown_ids:
+            found = replace(found, unknown_ids="skip")
+        return found if exact_runs else replace(found, byte_fallback="eager")
+
+    return RANDOM.map(drawn)

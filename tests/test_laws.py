@@ -100,6 +100,11 @@ def subject_named(name: str) -> Subject:
     if name in RAW:
         raw = ZOO[RAW[name]]()
         return Subject(name, HuggingFaceTokenizer(raw), raw)
+    return new_subject(name)
+
+
+def new_subject(name: str) -> Subject:
+    """A subject for which nothing is cached."""
     if name in MOCKS:
         return Subject(name, MOCKS[name]())
     if name in FORMATS:
@@ -166,6 +171,17 @@ def test_law_0_chunk_invariance(
 @given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(subject: Subject, data: st.DataObject, max_entries: int) -> None:
     laws.with_small_caches(subject, draw_ids(data, subject), max_entries)
+
+
+@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
+def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs: str) -> None:
+    name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
+    fresh, used = (new_subject(name) for _ in range(2))
+    prompt, ids = draw_ids(data, fresh, max_size=4), draw_ids(data, fresh, max_size=12)
+    others = [draw_ids(data, fresh, max_size=12) for _ in range(2)]
+    options = {"skip_special_tokens": skip, "byte_fallback": runs}
+    spans = laws.traceable(fresh)
+    laws.histories_do_not_matter(fresh, used, prompt, ids, others, spans=spans, **options)
 
 
 @given(data=st.data(), skip=skipping())
@@ -262,6 +278,13 @@ def test_law_15_bounds(subject: Subject, data: st.DataObject, skip: bool) -> Non
     laws.bounded(subject, draw_ids(data, subject), skip_special_tokens=skip)
 
 
+def test_law_15_silent_ids(subject: Subject) -> None:
+    """In the middle of a character, and between words."""
+    silent = [*subject.skipped[:2], *subject.unknown[:2]]
+    for begun in ([], subject.ordinary[:1], subject.partial[:1]):
+        laws.silent_ids_are_counted(subject, begun, silent)
+
+
 @given(data=st.data(), bad=st.sampled_from(laws.BAD_IDS))
 def test_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     before, after = draw_ids(data, subject, max_size=10), draw_ids(data, subject, max_size=5)
@@ -295,6 +318,8 @@ def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None
         if laws.gives_bytes_at_once(subject):
             laws.token_spans(subject, ids, data.draw(cuts(ids)), skip_special_tokens=skip)
         prompt = draw_ids(data, subject, max_size=5)
+        options = {"skip_special_tokens": skip, **exact(subject)}
+        laws.spans_whenever_taken(subject, prompt, ids, data.draw(cuts(ids)), **options)
         laws.spans_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
 
 

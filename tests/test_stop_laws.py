@@ -1,12 +1,13 @@
 """The laws of the stop engine, on mocks of both kinds and on a handful of real decoders.
 
-First the reference itself is held to answers that were worked out by hand from the design; then the
-engine is held to the same answers, to the reference, and to the laws.
+First the oracle itself is held to answers that were worked out by hand from the design; then the
+engine is held to the same answers, to the oracle, and to the laws.
 """
 
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,37 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer, StopConditions
+from streamdec import HuggingFaceTokenizer, MockTokenizer, StopConditions, StopMatch
 from streamdec.protocols import ByteFallback
 from tests import stop_laws as laws
-from tests.stop_reference import (
-    Conditions,
-    Features,
-    Match,
-    Observation,
-    Options,
-    Situation,
-    Table,
-    near_misses,
-    reference,
-    situations,
-)
-from tests.strategies import Subject, cuts, token_ids
+from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
+from tests.strategies import Subject, cuts, situations, stops, token_ids
 from tests.support.zoo import UNCOMPILED, ZOO
 
-FEATURES = Features()
-"""What the engine has so far."""
-
-STRINGS = replace(
-    FEATURES,
-    ids=False,
-    limits=False,
-    sequences=False,
-    gates_by_text=False,
-    gates_by_id=False,
-    specials=False,
-)
+STRINGS = ("stop", "visible_stop", "include_stop_str_in_output")
 """Conditions that are strings, in force all the time."""
+LIMITS = ("min_tokens", "max_tokens")
+
+# The name of a skipped special token may be a part of a marker.
+pytestmark = pytest.mark.filterwarnings("ignore:sections. the marker")
 
 
 # --- worked out by hand ---------------------------------------------------------------------------
@@ -69,27 +52,42 @@ class Row:
     """What the flush gives; None: the stream is finished before."""
     ids: Sequence[int] | None = None
     prompt: Sequence[bytes] = ()
-    special: frozenset[int] = frozenset()
-    decoder: Any = "byte_level"
-    options: Options = field(default_factory=Options)
+    special: tuple[int, ...] = ()
+    decoder: str = "byte_level"
+    options: Mapping[str, Any] = field(default_factory=dict)
     stops: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def situation(self) -> Situation:
-        table = Table((*self.tokens, *self.prompt), self.special, self.decoder)
+        tokens = (*self.tokens, *self.prompt)
         ids = range(len(self.tokens)) if self.ids is None else self.ids
-        prompt = range(len(self.tokens), len(table.tokens))
-        return Situation(table, Conditions(**self.stops), tuple(ids), tuple(prompt), self.options)
+        return Situation(
+            tokens,
+            self.special,
+            self.decoder,
+            conditions=Conditions(**self.stops),
+            prompt=tuple(range(len(self.tokens), len(tokens))),
+            operations=tuple(ids),
+            **self.options,
+        )
 
     @property
-    def last(self) -> Observation:
+    def last(self) -> Seen:
         text = "".join(self.gives) + (self.flush or "")
-        match = Match(self.reason, self.visible, *self.span) if self.span else None
+        match = StopMatch(self.reason, self.visible, *self.span) if self.span else None
         count = len(self.gives)
-        return Observation(text, "", b"", count, self.finish or "length", self.reason, match)
+        return Seen(text, b"", "", count, self.finish or "length", self.reason, match)
 
 
-SHOWN = Options(skip_special_tokens=False)
+SHOWN = {"skip_special_tokens": False}
+NEVER = 98
+"""An id that does not come."""
+
+
+def gate(opening: str | int, closing: str | int, *, inside: bool = True) -> dict[str, Any]:
+    return {"ignore_stops_between": ((opening, closing),), "starts_inside": inside}
+
+
 WHICH = [
     Row(
         "the earliest completion wins, not the earliest start",
@@ -142,7 +140,7 @@ WHICH = [
         stops={"stop": ("aabb", "bac")},
     ),
 ]  # fmt: skip
-LIMITS = [
+COUNTED = [
     Row(
         "aa in aaa: the match at the second letter is ignored, the one at the third counts",
         [b"a"], ["", "a", ""], "stop", (1, 3, 1, 3, 2, 1), "aa", ids=[0, 0, 0],
@@ -233,17 +231,17 @@ ENDS = [
     Row(
         "a stop id that the tokenizer does not have is not an error",
         [b"a"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), 99, ids=[0, 99],
-        options=Options(unknown_ids="error"), stops={"stop_token_ids": (99,)},
+        options={"unknown_ids": "error"}, stops={"stop_token_ids": (99,)},
     ),
     Row(
         "end of sequence: a hidden stop without a reason",
-        [b"ab", b"</s>"], ["a", "b"], "stop", (2, 2, 2, 2, 1, 1), None, special=frozenset({1}),
+        [b"ab", b"</s>"], ["a", "b"], "stop", (2, 2, 2, 2, 1, 1), None, special=(1,),
         stops={"stop": ("bc",), "eos_token_ids": (1,)},
     ),
     Row(
         "end of sequence is shown like every kind of stop",
         [b"a", b"</s>"], ["a", "</s>"], "stop", (1, 5, 1, 5, 1, 1), None, visible=True,
-        special=frozenset({1}), options=SHOWN,
+        special=(1,), options=SHOWN,
         stops={"eos_token_ids": (1,), "include_stop_str_in_output": True},
     ),
     Row(
@@ -269,13 +267,13 @@ ENDS = [
     Row(
         "exact runs: a visible stop id closes a character that the token before began",
         [b"\xc3", b"\xa9"], ["", "é"], "stop", (0, 1, 0, 2, 1, 0), 1, visible=True,
-        decoder="byte_fallback", options=Options(byte_fallback="exact"),
+        decoder="byte_fallback", options={"byte_fallback": "exact"},
         stops={"visible_stop_token_ids": (1,)},
     ),
     Row(
         "exact runs: what an empty visible stop id releases is matched",
         [b"\xc3"], ["", ""], "stop", (0, 1, 0, 3, 1, 0), "\ufffd", ids=[0, 9],
-        decoder="byte_fallback", options=Options(byte_fallback="exact"),
+        decoder="byte_fallback", options={"byte_fallback": "exact"},
         stops={"visible_stop_token_ids": (9,), "stop": ("\ufffd",)},
     ),
 ]  # fmt: skip
@@ -318,235 +316,153 @@ BYTES = [
     Row(
         "exact runs: a character is read when its run closes",
         [b"\xe4", b"\xbd", b"\xa0", b"!"], ["", "", "", ""], "stop", (0, 1, 0, 3, 3, 0), "你",
-        decoder="byte_fallback", options=Options(byte_fallback="exact"), stops={"stop": ("你",)},
+        decoder="byte_fallback", options={"byte_fallback": "exact"}, stops={"stop": ("你",)},
     ),
     Row(
         "unknown_ids='replace' interrupts a character",
         [b"\xe4", b"\xbd\xa0"], ["", "\ufffd", ""], "stop", (1, 3, 3, 9, 2, 1), "\ufffd\ufffd",
-        ids=[0, 9, 1], options=Options(unknown_ids="replace"),
+        ids=[0, 9, 1], options={"unknown_ids": "replace"},
         stops={"stop": ("\ufffd\ufffd",), "min_tokens": 2},
     ),
     Row(
         "a stop may span a special that is skipped",
         [b"fo", b"<s>", b"o bar"], ["", "", ""], "stop", (0, 3, 0, 3, 2, 0), "foo",
-        special=frozenset({1}), stops={"stop": ("foo",)},
+        special=(1,), stops={"stop": ("foo",)},
     ),
     Row(
         "a stop string that is a skipped special is its id as well",
-        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=frozenset({1}),
+        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=(1,),
         stops={"stop": ("</s>",)},
     ),
     Row(
         "and stays a string",
         [b"a</", b"s>", b"</s>"], ["a", ""], "stop", (1, 5, 1, 5, 1, 0), "</s>",
-        special=frozenset({2}), stops={"stop": ("</s>",)},
+        special=(2,), stops={"stop": ("</s>",)},
     ),
     Row(
         "a special that is shown is text",
         [b"a", b"</s>", b"x"], ["a", "", ""], "stop", (1, 6, 1, 6, 2, 1), "</s>x",
-        special=frozenset({1}), options=SHOWN, stops={"stop": ("</s>x",)},
+        special=(1,), options=SHOWN, stops={"stop": ("</s>x",)},
     ),
     Row(
         "a hidden stop string that is a skipped special beats the same id made visible",
-        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=frozenset({1}),
+        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=(1,),
         stops={"stop": ("</s>",), "visible_stop_token_ids": (1,)},
-    ),
-]  # fmt: skip
-SEQUENCES = [
-    Row(
-        "a sequence of ids waits, and is cut from its first byte",
-        [b"a", b"b", b"c"], ["a", "", ""], "stop", (1, 1, 1, 1, 2, 1), (1, 2),
-        stops={"stop_token_sequences": ((1, 2),)},
-    ),
-    Row(
-        "one that breaks off is output",
-        [b"a", b"b", b"c"], ["a", "", "ba"], flush="", ids=[0, 1, 0],
-        stops={"stop_token_sequences": ((1, 2),)},
-    ),
-    Row(
-        "no stop begins in text that was let out by what is cut",
-        [b"\xff", b"\xe4", b"\xbd\xa0", b"x"], ["", "", "\ufffd", "\ufffd"],
-        "stop", (2, 2, 6, 6, 3, 2), (2, 3),
-        stops={"stop": ("\ufffd\ufffd",), "stop_token_sequences": ((2, 3),)},
-    ),
-    Row(
-        "one that begins again inside itself",
-        [b"a", b"b", b"c"], ["", "", "a", ""], "stop", (1, 1, 1, 1, 3, 1), (0, 0, 1),
-        ids=[0, 0, 0, 1], stops={"stop_token_sequences": ((0, 0, 1),)},
-    ),
-    Row(
-        "a character with any byte from its beginning waits, and is ill-formed when it is cut",
-        [b"x\xe4", b"\xbd\xa0", b"c"], ["x", "", "\ufffd"], "stop", (2, 2, 4, 4, 2, 1), (1, 2),
-        stops={"stop_token_sequences": ((1, 2),)},
-    ),
-    Row(
-        "the longest sequence wins, over a stop id too",
-        [b"a", b"b", b"c"], ["", "", ""], "stop", (0, 0, 0, 0, 2, 0), (0, 1, 2),
-        stops={"stop_token_sequences": ((1, 2), (0, 1, 2)), "stop_token_ids": (2,)},
-    ),
-    Row(
-        "skipped and unknown ids count",
-        [b"a", b"<s>"], ["a", "", "", ""], "stop", (1, 1, 1, 1, 3, 1), (1, 99, 0),
-        ids=[0, 1, 99, 0], special=frozenset({1}), stops={"stop_token_sequences": ((1, 99, 0),)},
-    ),
-    Row(
-        "a string that is complete before ends the stream, and the jailed text is output before it",
-        [b"a", b"bc", b"d"], ["", "ab"], "stop", (2, 3, 2, 3, 1, 1), "c",
-        stops={"stop_token_sequences": ((0, 1, 2),), "stop": ("c",)},
-    ),
-    Row(
-        "an included sequence is shown",
-        [b"a", b"b", b"c"], ["a", "b", "c"], "stop", (1, 3, 1, 3, 2, 1), (1, 2), visible=True,
-        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
-    ),
-    Row(
-        "an included sequence's match is its own text, not what it interrupts",
-        [b"\xe4", b"a", b"b"], ["", "\ufffda", "b"], "stop", (1, 3, 3, 5, 2, 1), (1, 2),
-        visible=True,
-        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
-    ),
-    Row(
-        "nor is an included sequence of one",
-        [b"\xe4", b"a"], ["", "\ufffda"], "stop", (1, 2, 3, 4, 1, 1), (1,), visible=True,
-        stops={"stop_token_sequences": ((1,),), "include_stop_str_in_output": True},
-    ),
-    Row(
-        "a sequence's first token is of the match, even without text",
-        [b"x", b"", b"a"], ["x", "", "a"], "stop", (1, 2, 1, 2, 2, 1), (1, 2), visible=True,
-        stops={"stop_token_sequences": ((1, 2),), "include_stop_str_in_output": True},
-    ),
-    Row(
-        "what a live beginning interrupts has no byte of it, and does not wait",
-        [b"\xe4", b"a", b"b"], ["", "\ufffd", ""], "stop", (1, 1, 3, 3, 2, 1), (1, 2),
-        stops={"stop_token_sequences": ((1, 2),)},
     ),
 ]  # fmt: skip
 GATES = [
     Row(
         "enabled after an id: neither before it nor in it",
         [b"x", b"x", b"yx"], ["x", "x", "y"], "stop", (3, 4, 3, 4, 2, 2), "x",
-        stops={"stop": ("x",), "enable_stops_after": 1},
+        stops={"stop": ("x",), **gate(NEVER, 1)},
     ),
     Row(
         "the opening token is not itself a stop",
         [b"a", b"b"], ["a", "b", ""], "stop", (2, 2, 2, 2, 2, 2), 1, ids=[0, 1, 1],
-        stops={"stop_token_ids": (1,), "enable_stops_after": 1},
+        stops={"stop_token_ids": (1,), **gate(NEVER, 1)},
     ),
     Row(
         "enabled after a text, in the same token",
         [b"\n\n</think>ok\n\nno"], ["\n\n</think>ok"], "stop", (12, 14, 12, 14, 0, 0), "\n\n",
-        stops={"stop": ("\n\n",), "enable_stops_after": "</think>"},
+        stops={"stop": ("\n\n",), **gate(NEVER, "</think>")},
     ),
     Row(
         "a stop does not begin in the marker",
         [b"ab", b"cbc"], ["ab", "c"], "stop", (3, 5, 3, 5, 1, 1), "bc",
-        stops={"stop": ("bc",), "enable_stops_after": "ab"},
+        stops={"stop": ("bc",), **gate(NEVER, "ab")},
     ),
     Row(
         "nothing is jailed before the gate opens",
         [b"STO", b"|ST", b"x"], ["STO", "|", "STx"], flush="",
-        stops={"stop": ("STOP",), "enable_stops_after": "|"},
+        stops={"stop": ("STOP",), **gate(NEVER, "|")},
     ),
     Row(
         "a character that the marker interrupts does not count",
         [b"\xe4", b"<s>", b"\xbd\xa0", "你".encode()], ["", "", "你", ""], "stop",
-        (1, 2, 3, 6, 3, 3), "你", special=frozenset({1}),
-        stops={"stop": ("你",), "enable_stops_after": 1},
+        (1, 2, 3, 6, 3, 3), "你", special=(1,),
+        stops={"stop": ("你",), **gate(NEVER, 1)},
     ),
     Row(
         "nor one that the marker begins",
         [b"x\xe4", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["x", "你", "你"], flush="",
-        stops={"stop": ("你",), "enable_stops_after": 1},
+        stops={"stop": ("你",), **gate(NEVER, 1)},
     ),
     Row(
         "but the one after it does, also if it waits for its end",
         [b"\xe4", b"<s>", b"\xbd\xa0\xe4", b"\xbd\xa0"], ["", "", "你", ""], "stop",
-        (1, 2, 3, 6, 3, 2), "你", special=frozenset({1}),
-        stops={"stop": ("你",), "enable_stops_after": 1},
+        (1, 2, 3, 6, 3, 2), "你", special=(1,),
+        stops={"stop": ("你",), **gate(NEVER, 1)},
     ),
     Row(
         "a stop that is complete with the closing marker counts",
         [b"xab", b"x"], ["x"], "stop", (1, 3, 1, 3, 0, 0), "ab",
-        stops={"stop": ("ab",), "disable_stops_after": "b"},
+        stops={"stop": ("ab",), **gate("b", NEVER, inside=False)},
     ),
     Row(
         "one that is complete behind it does not",
         [b"xabab", b"x"], ["xabab", "x"], flush="",
-        stops={"stop": ("abab",), "disable_stops_after": "ba"},
+        stops={"stop": ("abab",), **gate("ba", NEVER, inside=False)},
     ),
     Row(
         "nor does one that a closing id begins open the gate again",
         ["\ufffd".encode(), b"\xe4", b"ab"], ["\ufffd", "", "\ufffdab"], flush="",
-        stops={"stop": ("b",), "enable_stops_after": "\ufffd", "disable_stops_after": 1},
+        stops={"stop": ("b",), **gate(1, "\ufffd")},
     ),
     Row(
         "a skipped special's text opens the gate by its id",
         [b"x", b"<t>", b"x"], ["x", "", ""], "stop", (1, 2, 1, 2, 2, 2), "x",
-        special=frozenset({1}), stops={"stop": ("x",), "enable_stops_after": "<t>"},
+        special=(1,), stops={"stop": ("x",), **gate(NEVER, "<t>")},
     ),
     Row(
         "disabled after: open from the beginning, closed after the marker",
         [b"</t", b">x"], ["</t", ">x"], flush="",
-        stops={"stop": ("x",), "disable_stops_after": "</t>"},
+        stops={"stop": ("x",), **gate("</t>", NEVER, inside=False)},
     ),
     Row(
         "both: the gate opens, closes and opens again",
         [b"x(", b")x", b"(x"], ["x(", ")x", "("], "stop", (5, 6, 5, 6, 2, 2), "x",
-        stops={"stop": ("x",), "enable_stops_after": "(", "disable_stops_after": ")"},
+        stops={"stop": ("x",), **gate(")", "(")},
     ),
     Row(
         "the closing of the gate empties the jail",
         [b"ab", b"", b"c"], ["", "ab", "c"], flush="",
-        stops={"stop": ("abc",), "disable_stops_after": 1},
-    ),
-    Row(
-        "a sequence begins after the opening token",
-        [b"a", b"b"], ["a", "b", "", ""], "stop", (2, 2, 2, 2, 3, 2), (0, 1), ids=[0, 1, 0, 1],
-        stops={"stop_token_sequences": ((0, 1),), "enable_stops_after": 0},
+        stops={"stop": ("abc",), **gate(1, NEVER, inside=False)},
     ),
     Row(
         "end of sequence needs no gate",
         [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
-        stops={"eos_token_ids": (1,), "enable_stops_after": "never"},
+        stops={"eos_token_ids": (1,), **gate(NEVER, "never")},
     ),
     Row(
         "nor do the limits",
         [b"a", b"b", b"c"], ["a", "b"], "length",
-        stops={"stop": ("b",), "max_tokens": 2, "enable_stops_after": "never"},
+        stops={"stop": ("b",), "max_tokens": 2, **gate(NEVER, "never")},
     ),
     Row(
         "a marker in the prompt opens nothing",
         [b"x"], ["x"], flush="", prompt=[b"</think>"],
-        stops={"stop": ("x",), "enable_stops_after": "</think>"},
+        stops={"stop": ("x",), **gate(NEVER, "</think>")},
     ),
     Row(
         "end of sequence that is named as a stop is only end of sequence while the gate is closed",
         [b"a", b"b"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), None,
         stops={
-            "eos_token_ids": (1,), "visible_stop_token_ids": (1,), "enable_stops_after": "never",
+            "eos_token_ids": (1,), "visible_stop_token_ids": (1,), **gate(NEVER, "never"),
         },
     ),
 ]  # fmt: skip
-ROWS = [*WHICH, *LIMITS, *ENDS, *BYTES, *SEQUENCES, *GATES]
+ROWS = [*WHICH, *COUNTED, *ENDS, *BYTES, *GATES]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name.replace(" ", "_"))
-def test_reference_and_engine_give_the_answers_worked_out_by_hand(row: Row) -> None:
-    situation = row.situation
-    steps, ends, unknown = reference(
-        situation.table,
-        situation.conditions,
-        situation.prompt,
-        situation.ids,
-        situation.options,
-    )
-    texts = [step.text for step in steps]
-    assert unknown is None
-    assert [b.removeprefix(a) for a, b in itertools.pairwise(texts)] == [*row.gives]
+def test_oracle_and_engine_give_the_answers_worked_out_by_hand(row: Row) -> None:
+    situation, model = row.situation, Model(row.situation)
+    texts = [model.after(count).text for count in range(len(row.gives) + 1)]
     assert all(b.startswith(a) for a, b in itertools.pairwise(texts))
-    assert ends[-1]["length"] == row.last
-    assert (steps[-1].finish_reason is None) == (row.flush is not None)
-    laws.as_the_reference(situation)
+    assert [b.removeprefix(a) for a, b in itertools.pairwise(texts)] == [*row.gives]
+    assert model.after(len(row.gives), flush="length") == row.last
+    assert (model.after(len(row.gives)).finish_reason is None) == (row.flush is not None)
+    laws.as_the_oracle(situation)
     decoder = laws.setup_of(situation).decoder()
     assert [decoder.step(token_id).text for token_id in situation.ids[: len(row.gives)]] == [
         *row.gives
@@ -554,27 +470,6 @@ def test_reference_and_engine_give_the_answers_worked_out_by_hand(row: Row) -> N
     last = decoder.flush("length")
     assert last.text == (row.flush or "")
     assert laws.seen(decoder, row.last.text) == row.last
-
-
-def test_the_reference_is_append_only() -> None:
-    """Of itself: what it gives is never taken back, and an end only adds to it."""
-
-    @given(situation=situations())
-    def check(situation: Situation) -> None:
-        steps, ends, _ = reference(
-            situation.table,
-            situation.conditions,
-            situation.prompt,
-            situation.ids,
-            situation.options,
-        )
-        for before, after in itertools.pairwise(steps):
-            assert after.text.startswith(before.text)
-        for step, flushed in zip(steps, ends, strict=True):
-            assert all(end.text.startswith(step.text) for end in flushed.values())
-            assert len({(end.text, end.match) for end in flushed.values()}) == 1
-
-    check()
 
 
 # --- on tokens whose bytes are known --------------------------------------------------------------
@@ -585,62 +480,60 @@ MANY = settings(max_examples=10 * settings().max_examples)
 
 
 @MANY
-@given(situation=situations(FEATURES))
-def test_all_laws_as_the_reference(situation: Situation) -> None:
-    laws.as_the_reference(situation)
+@given(situation=situations())
+def test_all_laws_as_the_oracle(situation: Situation) -> None:
+    laws.as_the_oracle(situation)
 
 
-@given(situation=situations(STRINGS))
-def test_laws_1_to_4_and_9_to_11_as_the_reference(situation: Situation) -> None:
-    laws.as_the_reference(situation)
+@given(situation=situations(only=[*STRINGS, *LIMITS], specials=False))
+def test_laws_1_to_4_and_9_to_11_as_the_oracle(situation: Situation) -> None:
+    laws.as_the_oracle(situation)
 
 
 @MANY
-@given(situation=situations(FEATURES), data=st.data())
+@given(situation=situations(), data=st.data())
 def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> None:
     places = data.draw(cuts(situation.ids))
     laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
 
 
-@given(situation=situations(FEATURES), max_entries=st.sampled_from([1, 2, 3, 7]))
+@given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(situation: Situation, max_entries: int) -> None:
     laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
 
 
-@given(situation=situations(FEATURES))
+@given(situation=situations())
 def test_law_0_one_call_for_all_ids(situation: Situation) -> None:
     laws.at_once(laws.setup_of(situation), situation.ids)
 
 
-@given(situation=situations(FEATURES))
+@given(situation=situations())
 def test_law_9_order_of_lists(situation: Situation) -> None:
     laws.order_of_lists(laws.setup_of(situation), situation.ids)
 
 
-@given(situation=situations(replace(STRINGS, limits=True)))
+@given(situation=situations(only=[*STRINGS, "min_tokens"], specials=False))
 def test_law_1_least_hold(situation: Situation) -> None:
-    setup = laws.setup_of(situation)
-    conditions = replace(situation.conditions, max_tokens=None)
-    laws.least_hold(setup._replace(conditions=conditions), situation.ids)
+    laws.least_hold(laws.setup_of(situation), situation.ids)
 
 
-@given(situation=situations(replace(STRINGS, ids=True, visible=False)))
+@given(situation=situations(only=["stop", "stop_token_ids", "eos_token_ids"], specials=False))
 def test_law_1_hidden_stops_are_hidden(situation: Situation) -> None:
     laws.hidden_stops_are_hidden(laws.setup_of(situation), situation.ids)
 
 
-@given(situation=situations(FEATURES))
+@given(situation=situations())
 def test_law_14_finality(situation: Situation) -> None:
     laws.finality(laws.setup_of(situation), situation.ids)
 
 
-@given(situation=situations(replace(FEATURES, exact_runs=False)))
+@given(situation=situations(exact_runs=False))
 def test_law_15_bounds(situation: Situation) -> None:
     laws.bounded(laws.setup_of(situation), situation.ids)
 
 
 @given(
-    situation=situations(FEATURES),
+    situation=situations(),
     bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None, [1])),
     after=st.lists(st.integers(0, 30), max_size=5),
 )
@@ -648,7 +541,7 @@ def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]
     laws.nothing_lost(laws.setup_of(situation), situation.ids, bad, after)
 
 
-@given(situation=situations(replace(FEATURES, unknown_ids=False, exact_runs=False)))
+@given(situation=situations(unknown_ids=False, exact_runs=False))
 def test_tokens_before_a_match_are_those_an_engine_may_keep(situation: Situation) -> None:
     laws.what_an_engine_may_keep(laws.setup_of(situation), situation.ids)
 
@@ -690,16 +583,16 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def draw_setup(
     data: st.DataObject, subject: Subject, *, prompt: bool = True, **options: Any
 ) -> tuple[laws.Setup, list[int]]:
-    """Ids, and strings that are near what they give."""
+    """Ids, and strings that are near their text."""
     ids = data.draw(token_ids(subject, known=not prompt, max_size=24), label="ids")
     before = data.draw(token_ids(subject, max_size=4), label="prompt") if prompt else []
-    setup = laws.Setup(subject.tokenizer, Conditions(), before, Options(**options))
+    setup = laws.Setup(subject.tokenizer, Conditions(), before, options)
     stream = setup.stream()
     text = "".join(stream.step_batch(ids)) + stream.flush()
-    stops = st.lists(near_misses(text), max_size=5).map(tuple)
+    several = st.lists(stops(text or "a"), max_size=5).map(tuple)
     conditions = Conditions(
-        stop=data.draw(stops, label="stop"),
-        visible_stop=data.draw(stops, label="visible") if data.draw(st.booleans()) else (),
+        stop=data.draw(several, label="stop"),
+        visible_stop=data.draw(several, label="visible") if data.draw(st.booleans()) else (),
         min_tokens=data.draw(st.sampled_from([0, 0, 1, 3])),
     )
     return setup._replace(conditions=conditions), ids
@@ -724,7 +617,7 @@ def test_law_6_full_decode(subject: Subject, data: st.DataObject, skip: bool) ->
 def test_laws_9_to_11_which_stop(subject: Subject, data: st.DataObject, runs: str) -> None:
     # With specials shown no string is an id as well.
     setup, ids = draw_setup(data, subject, skip_special_tokens=False, byte_fallback=runs)
-    if setup.stream().has_context:  # text of the prompt may come, in which no stop begins
+    if setup.stream().flush():  # text of the prompt may come, in which no stop begins
         setup = setup._replace(prompt=[])
     laws.which_stop(setup, ids)
     laws.least_hold(setup, ids)
@@ -785,17 +678,14 @@ TABLES = (MockTokenizer.from_tokens(WITHHELD, [12]), Window.from_tokens(WITHHELD
 def test_ids_with_replaced_text_or_windows(
     tokenizer: MockTokenizer, ids: list[int], clean_up: bool, data: st.DataObject
 ) -> None:
-    size = data.draw(st.integers(1, min(3, len(ids))))
-    first = data.draw(st.integers(0, len(ids) - size))
-    sequence = tuple(ids[first : first + size])
-    kind = data.draw(st.sampled_from(["id", "visible id", "sequence"]))
-    conditions = {
-        "id": Conditions(stop_token_ids=sequence[:1]),
-        "visible id": Conditions(visible_stop_token_ids=sequence[:1]),
-        "sequence": Conditions(stop_token_sequences=(sequence,)),
-    }[kind]
-    shown = replace(conditions, include_stop_str_in_output=data.draw(st.booleans()))
-    setup = laws.Setup(tokenizer, shown, clean_up=clean_up)
+    stop, is_visible = (data.draw(st.sampled_from(ids)),), data.draw(st.booleans())
+    conditions = Conditions(
+        stop_token_ids=() if is_visible else stop,
+        visible_stop_token_ids=stop if is_visible else (),
+        include_stop_str_in_output=data.draw(st.booleans()),
+    )
+    options = {"clean_up_tokenization_spaces": clean_up}
+    setup = laws.Setup(tokenizer, conditions, options=options)
     laws.what_an_id_leaves(setup, ids)
     laws.chunk_invariance(setup, ids, data.draw(cuts(ids)))
 
@@ -805,20 +695,58 @@ def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool)
     setup, ids = draw_setup(data, subject, prompt=False, skip_special_tokens=skip)
     if not ids:
         return
-    sequence = tuple(ids[data.draw(st.integers(0, len(ids) - 1)) :][:2])
+    stop = (data.draw(st.sampled_from(ids)),)
     shown = data.draw(st.booleans())
-    conditions = Conditions(stop_token_sequences=(sequence,), include_stop_str_in_output=shown)
+    conditions = Conditions(stop_token_ids=stop, include_stop_str_in_output=shown)
     laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SUBJECTS, "bpe_suffix"])
-def test_a_sequence_after_each_token(name: str) -> None:
-    """Some tokens end in a space that only the next one completes: cut with the sequence."""
+def test_a_stop_id_after_each_token(name: str) -> None:
+    """Some tokens end in a space that only the next one completes: cut with the id."""
     subject = subject_named(name)
     known = [i for i in range(60) if subject.tokenizer.piece(i) is not None]
-    for sequence in itertools.product(known[:: len(known) // 3 + 1], repeat=2):
-        conditions = Conditions(stop_token_sequences=(sequence,))
-        setup = laws.Setup(subject.tokenizer, conditions)
+    for stop in known[:: len(known) // 8 + 1]:
+        setup = laws.Setup(subject.tokenizer, Conditions(stop_token_ids=(stop,)))
         for token_id in known:
-            laws.what_an_id_leaves(setup, [token_id, *sequence])
+            laws.what_an_id_leaves(setup, [token_id, stop])
+
+
+# --- the past of a stream -------------------------------------------------------------------------
+
+ONE_TABLE = st.integers(0, 2**32).flatmap(
+    lambda seed: st.lists(
+        situations(draw_table(random.Random(seed)), sections=True), min_size=2, max_size=4
+    )
+)
+"""Situations with equal tokens."""
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=False, reason="the ids of a chunk depend on a cache"
+)
+@given(drawn=ONE_TABLE)
+def test_law_0_the_history_of_a_tokenizer(drawn: list[Situation]) -> None:
+    laws.histories_do_not_matter(drawn[0], drawn[1:])
+
+
+@pytest.mark.xfail(
+    raises=AssertionError, strict=False, reason="the ids of a chunk depend on a cache"
+)
+def test_law_0_ids_of_a_chunk_after_another_stream() -> None:
+    tokens = ("é".encode() + b"\xc3", b"\xa9", b"!", b"x")
+    situation = Situation(tokens, conditions=Conditions(stop=("éX",)), operations=(0, 1, 2))
+    for ids in itertools.product(range(4), repeat=3):
+        laws.histories_do_not_matter(situation, [replace(situation, operations=ids)])
+
+
+@given(situation=situations(sections=True), data=st.data())
+def test_laws_0_and_17_spans_whenever_taken(situation: Situation, data: st.DataObject) -> None:
+    laws.spans_whenever_taken(situation, data.draw(cuts(situation.ids)))
+
+
+def test_laws_0_and_17_the_span_of_a_skipped_special_token() -> None:
+    situation = Situation((b"a", b"\xe4", b"<s>", b"b"), (2,))
+    for ids in itertools.product(range(4), repeat=4):
+        laws.spans_whenever_taken(replace(situation, operations=ids), range(5))

@@ -41,7 +41,7 @@ def decode_arrow(
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
     With ``conditions`` each row is a struct with the results of a StopSequenceDecoder: ``text``,
-    ``finish_reason``, ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``,
+    ``finish_reason``, ``stop_reason``, ``stop_token_id``, ``token_index``, ``tokens_before``,
     ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a table of them. The
     text then equals that of a stream, which outputs one U+FFFD for each invalid byte. ``decode``
     replaces every byte of a run of byte tokens if one of them is invalid.

@@ -54,7 +54,7 @@ class BulkDecoder:
     """Appends the text of a column of token ids to tables and record batches.
 
     The column ``to`` is the text. With ``conditions`` more columns follow: ``finish_reason``,
-    ``stop_reason``, ``stop_token_ids``, ``token_index``, ``tokens_before``, ``unread_tokens``,
+    ``stop_reason``, ``stop_token_id``, ``token_index``, ``tokens_before``, ``unread_tokens``,
     ``unknown_tokens``; see :func:`~streamdec.bulk.decode_arrow`.
 
     Args:

@@ -51,7 +51,7 @@ def stopped_type() -> Any:
             "text": pa.string(),
             "finish_reason": pa.string(),
             "stop_reason": pa.string(),
-            "stop_token_ids": pa.list_(pa.int64()),
+            "stop_token_id": pa.int64(),
             "token_index": pa.int64(),
             "tokens_before": pa.int64(),
             "unread_tokens": pa.int64(),
@@ -83,11 +83,10 @@ class StoppedRows:
         self._stops = (*conditions.stop, *conditions.visible_stop)
         stops = stop_set_for(tokenizer, table_for(tokenizer, options), conditions)
         self._watched = stops.ids
-        """Ids that may be a stop, a marker or part of a sequence."""
+        """Ids that may be a stop or a marker."""
         self._ends: dict[int, StopReason] = {}
         """The hidden stop ids, with their stop reasons."""
-        begins = {ids[0] for ids in conditions.stop_token_sequences}
-        for token_id in self._watched - begins:
+        for token_id in self._watched:
             named = stops.named(stops.first, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
@@ -186,12 +185,11 @@ def _told(row: StoppedRow, size: int) -> dict[str, Any]:
     """Return a row of ``size`` ids as a struct."""
     match = row.match
     stop = match and match.stop
-    ids = [stop] if isinstance(stop, int) else list(stop) if isinstance(stop, tuple) else None
     return {
         "text": row.text,
         "finish_reason": row.finish_reason,
         "stop_reason": stop if isinstance(stop, str) else None,
-        "stop_token_ids": ids,
+        "stop_token_id": stop if isinstance(stop, int) else None,
         "token_index": match and match.token_index,
         "tokens_before": match and match.tokens_before,
         "unread_tokens": size - row.num_read,

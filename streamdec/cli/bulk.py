@@ -115,8 +115,8 @@ def bulk(
 
     With an option of stops (--stop to --max-tokens below), each text ends at its stop. The output
     then has more columns: 'finish_reason' ("stop"; "length" for --max-tokens; null if the ids ended
-    first), 'stop_reason' (the stop string or pattern; null if ids were the stop), 'stop_token_ids'
-    (the list of these ids), 'token_index' (the index of the token that completed the stop). Three
+    first), 'stop_reason' (the stop string or pattern; null if an id was the stop), 'stop_token_id'
+    (that id), 'token_index' (the index of the token that completed the stop). Three
     columns count ids: 'tokens_before' (before the stop), 'unread_tokens' (after the end) and
     'unknown_tokens' (before the end, missing in the tokenizer).
 

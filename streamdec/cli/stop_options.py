@@ -64,13 +64,6 @@ def _parse_stop_id(text: str) -> int:
     return check_token_id(parse_id(text.encode(errors="surrogateescape")))
 
 
-def _parse_stop_ids(text: str) -> tuple[int, ...]:
-    ids = tuple(map(_parse_stop_id, text.replace(",", " ").split()))
-    if not ids:
-        raise ValueError("a sequence needs at least one id")
-    return ids
-
-
 def _each(parse: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
     """Return a callback that parses all values of an option.
 
@@ -86,16 +79,6 @@ def _each(parse: Callable[[Any], Any]) -> Callable[..., tuple[Any, ...]]:
             raise click.BadParameter(str(error)) from error
 
     return parse_all
-
-
-def _one(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return a callback that parses the value of an option, if it is given."""
-    parse_all = _each(parse)
-
-    def parse_one(context: click.Context, option: click.Parameter, value: str | None) -> Any:
-        return None if value is None else parse_all(context, option, [value])[0]
-
-    return parse_one
 
 
 def stop_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -143,15 +126,6 @@ _OPTIONS = {
         help="End at this id, the model's end of sequence, with null as 'stop_reason'; may be "
         "given several times.",
     ),
-    "stop_token_sequences": click.option(
-        "--stop-ids",
-        "stop_token_sequences",
-        multiple=True,
-        metavar="IDS",
-        callback=_each(_parse_stop_ids),
-        help="End at these ids in a row, with spaces or commas between; may be given several "
-        "times.",
-    ),
     "stop_regex": click.option(
         "--stop-regex",
         multiple=True,
@@ -172,19 +146,6 @@ _OPTIONS = {
         metavar="TEXT",
         callback=_each(parse_stop),
         help="End after this text, and output it; may be given several times.",
-    ),
-    "enable_stops_after": click.option(
-        "--enable-stops-after",
-        metavar="TEXT",
-        callback=_one(parse_stop),
-        help="Match stops only after this text, such as '</think>'.",
-    ),
-    "disable_stops_after": click.option(
-        "--disable-stops-after",
-        metavar="TEXT",
-        callback=_one(parse_stop),
-        help="Match no stops after this text, until the text of --enable-stops-after. Cannot be "
-        "combined with --ignore-stops-between.",
     ),
     "ignore_stops_between": markers_option(
         "--ignore-stops-between",
@@ -251,8 +212,6 @@ def cause_of_end(stream: StopSequenceDecoder) -> str:
         return "the last id" if stream.finish_reason == RAN_OUT else "--max-tokens"
     if match.stop is None:
         return "the end-of-sequence id"
-    if isinstance(match.stop, tuple):
-        return f"the ids {' '.join(map(str, match.stop))}"
     if match.stop in stream.conditions.stop_regex:
         return f"the stop {quoted(match.stop)}"
     return f"the stop {match.stop!r}" if isinstance(match.stop, str) else f"the id {match.stop}"

@@ -274,7 +274,7 @@ def _cells(token: TokenRecord) -> list[str]:
         "" if token.data is None else token.data.hex(" "),
         token.held.hex(" "),
         _quoted(token.jailed),
-        " | ".join(map(_stop, token.may_become)),
+        " | ".join(map(repr, token.may_become)),
         _quoted(token.text),
         _ended(token.finish_reason, token.stop_reason),
     ]
@@ -294,11 +294,7 @@ def _end_cells(result: Trace) -> list[str]:
 def _ended(reason: FinishReason | None, stop: StopReason) -> str:
     if reason is None:
         return ""
-    return reason if stop is None else f"{reason}: {_stop(stop)}"
-
-
-def _stop(stop: str | int | tuple[int, ...]) -> str:
-    return f"ids {' '.join(map(str, stop))}".strip() if isinstance(stop, tuple) else repr(stop)
+    return reason if stop is None else f"{reason}: {stop!r}"
 
 
 def _shown(text: str) -> str:

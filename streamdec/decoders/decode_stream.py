@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Never, SupportsIndex
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Never, SupportsIndex, final
 
 from streamdec.decoders.machine import Machine
 from streamdec.decoders.mistakes import unknown_decoder_option
-from streamdec.decoders.step import feed_function, note_taken, step_function
+from streamdec.decoders.step import feed_function, step_function
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.tables.byte_table import ByteTable
 from streamdec.tables.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.tables.provenance import Contribution
 from streamdec.tables.shared_tables import table_for
-from streamdec.tables.token_ids import as_sequence
 
 __all__ = ["DecodeStream"]
 
 
+@final
 class DecodeStream(Machine):
     r"""Turn token ids into text as they arrive.
 
@@ -137,8 +137,6 @@ class DecodeStream(Machine):
         ...     error.chunk.text, error.num_taken, stream.held
         ('caf', 2, b'\xc3')
         """
-        if type(self).step is not PLAIN_TEXT_STEP:  # a subclass has its own
-            return _texts_by(self.step, token_ids)
         return self._texts_of(token_ids)
 
     def flush(self) -> str:
@@ -217,20 +215,3 @@ class DecodeStream(Machine):
         if isinstance(self._table, ByteTable):
             return self._table
         raise ValueError(f"{what} needs the bytes route; this stream decodes over a window of text")
-
-
-PLAIN_TEXT_STEP = DecodeStream.step
-
-
-def _texts_by(
-    step: Callable[[SupportsIndex], str], token_ids: Iterable[SupportsIndex]
-) -> list[str]:
-    """Do what ``step_batch`` does, with a ``step`` that a subclass overrides."""
-    texts: list[str] = []
-    try:
-        for token_id in as_sequence(token_ids):
-            texts.append(step(token_id))  # noqa: PERF401 (an error needs those before it)
-    except Exception as error:
-        note_taken(error, texts)
-        raise
-    return texts

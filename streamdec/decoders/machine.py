@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, TokenSpan, Withheld, joined
 from streamdec.decoders import snapshots
-from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
+from streamdec.decoders.copies import Copyable
 from streamdec.decoders.mistakes import check_restoring
 from streamdec.decoders.state import ENDED, FIELDS
 from streamdec.decoders.step import feed_function, step_function
@@ -64,7 +64,7 @@ class Machine(Copyable, Walk):
     def withholds(self) -> bool:
         """Whether anything is held or jailed: bytes of a character, or a possible stop."""
         row = self._row
-        if self._matching.jailed or self._withheld or (type(row) is Row and row.holds):
+        if self._matching.jailed or (type(row) is Row and row.holds):
             return self._end is None
         return False
 
@@ -92,7 +92,7 @@ class Machine(Copyable, Walk):
     @property
     def jailed(self) -> str:
         """Decided text that is withheld because it may become a stop; "" after the end."""
-        return "" if self._end is not None else self._jailed_text
+        return "" if self._end is not None else self._matching.jailed
 
     @property
     def pending_text(self) -> str:
@@ -105,7 +105,7 @@ class Machine(Copyable, Walk):
         try:
             return self._ending_at(self._checkpoint()).text
         except StreamdecError:
-            return self._jailed_text
+            return self._matching.jailed
 
     @property
     def withheld(self) -> Withheld:
@@ -116,13 +116,9 @@ class Machine(Copyable, Walk):
         num_bytes = len(self.held)
         if num_bytes:
             oldest -= self._table.oldest(self._table.state(self._row))
-        in_stop, jailed = self._matching.jailed, self._jailed_text
-        if in_stop:
-            oldest = min(oldest, self._origin_of_last(len(in_stop)))
-        if len(jailed) > len(in_stop):  # the rest may belong to a sequence of ids
-            for each in self._live:
-                if each.oldest is not None:
-                    oldest = min(oldest, each.oldest)
+        jailed = self._matching.jailed
+        if jailed:
+            oldest = min(oldest, self._origin_of_last(len(jailed)))
         return Withheld(num_bytes, len(jailed), tokens - max(oldest, 0))
 
     def _origin_of_last(self, size: int) -> int:
@@ -157,16 +153,15 @@ class Machine(Copyable, Walk):
         return self._table.knows(token_id)
 
     @property
-    def seen(self) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    def seen(self) -> tuple[str, tuple[int, ...]]:
         """What may become a stop.
 
-        The end of the text; how many code points of it may become a match of each pattern; and the
-        last ids.
+        The end of the text, and how many code points of it may become a match of each pattern.
         """
         text, sizes = self._matching.tail, ()
         if not isinstance(text, str):
             text, sizes = text.text, tuple(state.oldest for state in text.states)
-        return text, sizes, self._live[0].node.ids if self._live else ()
+        return text, sizes
 
     @property
     def unknown_tokens(self) -> int:
@@ -218,18 +213,16 @@ class Machine(Copyable, Walk):
     def fork(self) -> Self:
         """Return an independent copy of the stream: for several samples of one prompt.
 
-        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared, and so are the
-        values of attributes that a subclass has set.
+        ``copy.copy`` and ``copy.deepcopy`` do the same; the tokenizer is shared.
         """
         other = object.__new__(type(self))
         for name in FIELDS:
             setattr(other, name, getattr(self, name))
         other._recorder = self._recorder and self._recorder.fork(self.num_tokens)
-        copy_attributes(self, other)
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
+        return type(self).restore, (self.tokenizer, self.snapshot())
 
     # --- snapshots
 
@@ -250,26 +243,18 @@ class Machine(Copyable, Walk):
         'é'
         """
         table, stops = self._table, self._stops
-        at, unknown, recorder = self._checkpoint(), self._unknown_tokens, self._recorder
-        live = list(self._live[0].node.ids) if self._live else []
-        if live:  # as before the first of them, which are taken again
-            first = self._live[0]
-            at = first.before
-            if recorder is not None and first.recorder is not None:
-                recorder = recorder.rewound(first.recorder, first.place)
-            unknown -= sum(not table.knows(token_id) for token_id in live)
+        at, recorder = self._checkpoint(), self._recorder
         fields: dict[str, Any] = {
             "conditions": stops.conditions.to_json(),
             "primed": table.dump(self._primed),
             "num_prompt_tokens": self._num_prompt_tokens,
-            "unknown_tokens": unknown,
+            "unknown_tokens": self._unknown_tokens,
             "start": 0 if self._start is stops.first else self._start.gate + 1,
-            "live": live,
             "spans": recorder and recorder.dump(),
             **snapshots.dump_end(self._end, self._match),
             **snapshots.dump_checkpoint(stops, table, at, has_ended=self._end is not None),
         }
-        offsets = self._live[0].offsets if live else self._offsets()
+        offsets = self._offsets()
         tokens = tokens_in(at.count)
         if offsets != (tokens - 1, tokens):
             fields["offsets"] = list(offsets)
@@ -318,7 +303,6 @@ class Machine(Copyable, Walk):
         self._recorder = None
         self._start = snapshots.load_start(stops, fields)
         self.reset()
-        live = snapshots.token_ids(fields.take("live", []))
         self._end, self._match = snapshots.load_end(
             conditions, fields.take("end", None), fields.take("match", None)
         )
@@ -341,25 +325,11 @@ class Machine(Copyable, Walk):
         offsets = fields.take("offsets", [tokens - 1, tokens])
         self._set_offsets(*snapshots.offsets(offsets, least, tokens))
         if self._end is not None:
-            if live:
-                raise ValueError("the stream has ended, but has live tokens")
             self._row = ENDED
             return
         self._row = table.row(at.state)
         self._marks, self._shield = linked(at.marks), at.shield
         self._go(at.matching)
-        if live and not self._takes_live(live):
-            raise ValueError("the live tokens do not begin a sequence of these conditions")
-
-    def _takes_live(self, token_ids: list[int]) -> bool:
-        """Step the live tokens of a snapshot; return whether they begin a sequence."""
-        if not set(token_ids) & self._stops.ids:
-            return False
-        for token_id in token_ids:
-            self._examine(token_id)
-            if self._end is not None:
-                return False
-        return bool(self._live) and list(self._live[0].node.ids) == token_ids
 
     def __repr__(self) -> str:
         state = f"held {self.held!r}, jailed {self.jailed!r}"
@@ -368,12 +338,8 @@ class Machine(Copyable, Walk):
         return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"
 
 
-PLAIN_STEP, PLAIN_FEED = Machine.step_chunk, Machine.feed
-"""What machines do with one id and with several, unless a subclass overrides it."""
-
-
 def fed(step: Callable[[SupportsIndex], Chunk], token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Do what ``feed`` does, with a ``step`` that a subclass overrides."""
+    """Do what ``feed`` does, by calling ``step`` for each id."""
     ids = as_sequence(token_ids)
     chunks: list[Chunk] = [NOTHING]
     try:

@@ -48,7 +48,6 @@ from streamdec.decoders.sections import (
 )
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
-from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.stops.gate import NO_GATE, OPEN
@@ -78,7 +77,6 @@ class SectionDecoder(StopSequenceDecoder):
         sections: required. A dict from the name of each section to a pair of an opening and a
             closing marker, or to a list of such pairs. A marker is a text or a token id. The name
             of a skipped special token is found by the token's id.
-        keep_markers: output the text of the markers, as part of their section.
         starts_inside: True if the stream begins in the first section, False if outside, for any
             prompt. None: as the conditions say, if ``ignore_stops_between`` has the same
             markers; otherwise the prompt decides.
@@ -108,7 +106,7 @@ class SectionDecoder(StopSequenceDecoder):
     __slots__ = ("_first_reader", "_known", "_reader", "_sections")
 
     _kind = "sections"
-    _parameters = (*StopSequenceDecoder._parameters, "sections", "keep_markers", "starts_inside")
+    _parameters = (*StopSequenceDecoder._parameters, "sections", "starts_inside")
 
     _sections: Sections
     _first_reader: SectionReader
@@ -124,11 +122,9 @@ class SectionDecoder(StopSequenceDecoder):
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         sections: Definition,
-        keep_markers: bool = False,
         starts_inside: bool | None = None,
         **options: Any,
     ) -> None:
-        check_flag("keep_markers", keep_markers)
         if starts_inside is not None and not isinstance(starts_inside, bool):
             raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
         prompt = as_prompt(prompt_token_ids)
@@ -140,12 +136,12 @@ class SectionDecoder(StopSequenceDecoder):
         starts_at = 1 if starts_inside else OPEN
         if starts_inside is None and prompt:
             starts_at = self._sections.prompt_markers.state_after(tokenizer, prompt)
-        self._begin_reading(starts_at, keeps_markers=keep_markers)
+        self._begin_reading(starts_at)
         self.reset()
 
-    def _begin_reading(self, starts_at: int, *, keeps_markers: bool) -> None:
+    def _begin_reading(self, starts_at: int) -> None:
         gate, names = self._sections.gate, self._sections.names
-        self._first_reader = SectionReader(gate, names, starts_at, keeps_markers=keeps_markers)
+        self._first_reader = SectionReader(gate, names, starts_at)
 
     def reset(self) -> None:
         """Go back to the state after the prompt; at any time, also after the end."""
@@ -163,7 +159,7 @@ class SectionDecoder(StopSequenceDecoder):
         row = self._row
         chunk = step_decoder(self, token_id)
         found, jailed = known[chunk.text], self._matching.jailed
-        if found is None or self._end is not None or self._withheld:
+        if found is None or self._end is not None:
             return self._read_step(chunk, row, token_id)
         if jailed and known[jailed] is None:
             return self._read_step(chunk, row, token_id)
@@ -334,7 +330,6 @@ class SectionDecoder(StopSequenceDecoder):
         reader = self._reader
         own = {
             "named": [[name, *pair] for name, pair in self._sections.named],
-            "keep_markers": reader.keeps_markers,
             "starts_at": self._first_reader.at,
             **reader.dump(),
         }
@@ -350,7 +345,7 @@ class SectionDecoder(StopSequenceDecoder):
         own = snapshots.Fields(dict(fields.take("sections", {})))
         self._sections = sections_for(tokenizer, table, loaded_definition(own.take("named", [])))
         starts_at = loaded_state(own.take("starts_at", OPEN), self._sections.gate)
-        self._begin_reading(starts_at, keeps_markers=bool(own.take("keep_markers", False)))
+        self._begin_reading(starts_at)
         super()._restore(tokenizer, table, conditions, fields)
         self._reader.load(own, self.num_tokens, self._num_output, len(super().jailed))
         own.done()

@@ -68,23 +68,12 @@ class SectionReader:
         gate: the automaton of the sections.
         names: the name of the section of each state of the gate; None for the state outside.
         at: the state in which the text begins.
-        keeps_markers: whether the text of markers is output, as part of their section.
     """
 
-    __slots__ = (
-        *("at", "gate", "ids", "keeps_markers", "marker", "marker_at", "names", "origins"),
-        "tail",
-    )
+    __slots__ = ("at", "gate", "ids", "marker", "names", "origins", "tail")
 
-    def __init__(
-        self,
-        gate: Gate,
-        names: Sequence[str | None],
-        at: int = OPEN,
-        *,
-        keeps_markers: bool = False,
-    ) -> None:
-        self.gate, self.names, self.keeps_markers = gate, names, keeps_markers
+    def __init__(self, gate: Gate, names: Sequence[str | None], at: int = OPEN) -> None:
+        self.gate, self.names = gate, names
         self.at = at
         """The section that is read now: its state of the gate."""
         self.tail = ""
@@ -95,8 +84,6 @@ class SectionReader:
         """Ids that may be markers. Text before them is still to be read."""
         self.marker: int | None = None
         """The token of the last marker that was an id, while more of its own text may come."""
-        self.marker_at = OPEN
-        """The section that ``marker`` belongs to."""
 
     def fork(self) -> SectionReader:
         """Return an independent copy."""
@@ -200,8 +187,6 @@ class SectionReader:
         """Read ``text``, in which no id is a marker."""
         if self.marker is not None:
             own = text[: bisect_right(self.origins, self.marker)] if not self.tail else ""
-            if own and self.keeps_markers:
-                parts.append((self.names[self.marker_at], own))
             self.origins = self.origins[len(own) :]
             text = text[len(own) :]
         while True:
@@ -215,8 +200,6 @@ class SectionReader:
                 return
             end = len(unread) - len(text) + marker.end
             parts.append((self.section, unread[: end - marker.size]))
-            if self.keeps_markers:
-                parts.append((self.names[after or self.at], marker.text))
             self.at, text = after, text[marker.end :]
             self.origins = self.origins[end:]
 
@@ -229,8 +212,7 @@ class SectionReader:
         after = self._target_of(marker_id)
         if after is not None:
             parts += self.release()
-            self.marker, self.marker_at = marker_id.token_index, after or self.at
-            self.at = after
+            self.marker, self.at = marker_id.token_index, after
 
     def drop_repeats(self, is_held: Callable[[int, int], bool]) -> None:
         """Forget the last ids if the ids before them have the same effect.
@@ -275,7 +257,7 @@ class SectionReader:
             "tail": self.tail,
             "origins": list(self.origins),
             "ids": [list(each) for each in self.ids],
-            "marker": None if self.marker is None else [self.marker, self.marker_at],
+            "marker": None if self.marker is None else [self.marker],
         }
 
     def load(self, fields: snapshots.Fields, tokens: int, output: int, jailed: int) -> None:
@@ -303,10 +285,9 @@ class SectionReader:
                 raise ValueError("ids: the id of a marker cannot be at this place of the stream")
         marker = fields.take("marker", None)
         if marker is not None:
-            self.marker, marker_at = marker
-            if not _are_places([self.marker], 0, tokens):
+            if len(marker) != 1 or not _are_places(marker, 0, tokens):
                 raise ValueError("marker must be the index of a token")
-            self.marker_at = loaded_state(marker_at, self.gate)
+            (self.marker,) = marker
 
 
 def _are_places(numbers: Sequence[Any], first: int, end: int) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Never, Self, SupportsIndex, cast
+from typing import Any, Never, Self, SupportsIndex, cast, final
 
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders import snapshots
-from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
+from streamdec.decoders.copies import Copyable
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.mistakes import check_restoring, unknown_decoder_option
 from streamdec.errors import TokenIdError
@@ -21,6 +21,7 @@ FIRST_LOOK_BACK = 64
 """How many tokens before a cut are stepped again to know its offsets, at first."""
 
 
+@final
 class Sequence(Copyable):
     """A list of token ids with its text; ids can be appended and cut off at the end.
 
@@ -327,11 +328,10 @@ class Sequence(Copyable):
         other._releases = self._releases.copy()
         other._characters_before = self._characters_before
         other._unknown_before = self._unknown_before
-        copy_attributes(self, other)
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.tokenizer, self.snapshot()), own_attributes(self)
+        return type(self).restore, (self.tokenizer, self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""

@@ -19,8 +19,8 @@ from streamdec.errors import SnapshotError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
+from streamdec.stops.endings import Checkpoint
 from streamdec.stops.gate import OPEN
-from streamdec.stops.sequences import Checkpoint
 from streamdec.stops.stop_set import Matching, StopSet
 from streamdec.tables.counting import MOST_COUNTED, code_points_in, count_of, text_in, tokens_in
 from streamdec.tables.decode_options import DEFAULT_OPTIONS, Options, Route
@@ -306,7 +306,7 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     code_points, size = fields.size()
     count = count_of(tokens, code_points, size)
     if has_ended:
-        return Checkpoint(None, stops.first, "", (), BEFORE, count)
+        return Checkpoint(None, stops.first, (), BEFORE, count)
     state = table.load(fields.take("state", {}))
     if table.oldest(state) > tokens + 2:
         raise ValueError("the withheld text is older than the stream")
@@ -324,7 +324,7 @@ def load_checkpoint(stops: StopSet, table: Table, fields: Fields, *, has_ended: 
     _numbers(shield, BEFORE, tokens)
     if len(shield) != 1:
         raise ValueError(f"shield must be one index, not {shield!r:.60}")
-    return Checkpoint(state, matching, matching.jailed, marks, shield[0], count)
+    return Checkpoint(state, matching, marks, shield[0], count)
 
 
 def load_matching(stops: StopSet, data: Any) -> Matching:
@@ -386,10 +386,6 @@ def _numbers(data: Any, least: int, below: int) -> tuple[int, ...]:
     return tuple(data)
 
 
-def _lists(value: Any) -> Any:
-    return [_lists(item) for item in value] if isinstance(value, tuple) else value
-
-
 def token_ids(data: Any) -> list[int]:
     """Return a list of ids from outside."""
     if not isinstance(data, list):
@@ -420,7 +416,7 @@ def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
     """Return the last chunk and the match as fields."""
     found: dict[str, Any] = {}
     if end is not None:
-        found["end"] = [end.text, end.finish_reason, _lists(end.stop_reason)]
+        found["end"] = [end.text, end.finish_reason, end.stop_reason]
     if match is not None:
         found["match"] = list(astuple(match)[1:])
     return found
@@ -466,15 +462,14 @@ def check_match(match: StopMatch | None, tokens: int) -> None:
 
 
 def _stop_reason(conditions: StopConditions, data: Any) -> StopReason:
-    reason = tuple(data) if isinstance(data, list) else data
     known = itertools.chain(
         conditions.stop,
         conditions.visible_stop,
         conditions.stop_regex,
         conditions.stop_token_ids,
         conditions.visible_stop_token_ids,
-        conditions.stop_token_sequences,
     )
-    if reason is not None and (isinstance(reason, bool) or reason not in known):
+    if data is not None and (isinstance(data, bool) or data not in known):
         raise ValueError(f"{shown(data)} is not a stop of these conditions")
+    reason: StopReason = data
     return reason

@@ -2,8 +2,7 @@
 
 Other modules define what the fields mean: the table of transitions (:mod:`streamdec.tables.table`),
 the states of the stops (:mod:`streamdec.stops.stop_set`), the marks of withheld text
-(:mod:`streamdec.stops.marks`), the candidates of sequences of ids
-(:mod:`streamdec.stops.sequences`), and the counters (:mod:`streamdec.tables.counting`).
+(:mod:`streamdec.stops.marks`), and the counters (:mod:`streamdec.tables.counting`).
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from streamdec.chunks import Chunk, StopMatch
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
+from streamdec.stops.endings import Checkpoint
 from streamdec.stops.marks import Marks, linked, newest
-from streamdec.stops.sequences import Candidate, Checkpoint
 from streamdec.stops.stop_set import Matching, StopSet
 from streamdec.stops.stop_sets import stop_set_for
 from streamdec.tables.counting import TOKEN, Counters, counted, size_of
@@ -38,7 +37,6 @@ class StreamState(Counters):
         "_end",
         "_free",
         "_ids",
-        "_live",
         "_marks",
         "_match",
         "_matching",
@@ -51,7 +49,6 @@ class StreamState(Counters):
         "_stops",
         "_table",
         "_unknown_tokens",
-        "_withheld",
         "tokenizer",
     )
 
@@ -68,10 +65,6 @@ class StreamState(Counters):
     """Which tokens gave the text that may be part of a stop."""
     _shield: int
     """Code points that began in this token or an earlier one cannot be part of a stop."""
-    _live: tuple[Candidate, ...]
-    """The tokens that may begin a stop sequence, the oldest first."""
-    _withheld: str | None
-    """Decided text that is not output, while a sequence may begin; else None."""
 
     # --- beginning
 
@@ -108,7 +101,7 @@ class StreamState(Counters):
         self._ids = self._stops.ids or None
         self._row = table.row(self._primed)
         self._shield = BEFORE
-        self._marks, self._live, self._withheld = None, (), None
+        self._marks = None
         self._unknown_tokens = 0
         self._end: Chunk | None = None
         self._match: StopMatch | None = None
@@ -121,7 +114,7 @@ class StreamState(Counters):
         """Move to the state ``matching``; called last: it reads what the token changed."""
         # After tokens without text, the next one with text must note the offsets, on the slow path.
         silent = self._read < self._moved == self._tally and not isinstance(self._row, Row)
-        if silent or self._recorder is not None or self._live or self._stops.reads_all:
+        if silent or self._recorder is not None or self._stops.reads_all:
             matching = matching.uncached
         self._matching, self._free = matching, matching.free
 
@@ -164,16 +157,10 @@ class StreamState(Counters):
         return Checkpoint(
             self._table.state(self._row),
             self._matching.cached,
-            self._jailed_text,
             self._exact_marks(self._matching.size),
             self._shield,
             self._count,
         )
-
-    @property
-    def _jailed_text(self) -> str:
-        """``jailed``, also of a stream that ends just now."""
-        return self._matching.jailed if self._withheld is None else self._withheld
 
 
 FIELDS = tuple(

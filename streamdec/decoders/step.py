@@ -137,10 +137,9 @@ def feed_function(*, returns_texts: bool) -> Callable[[Any, Iterable[SupportsInd
     def feed(self: Machine, token_ids: Iterable[SupportsIndex]) -> Any:
         """Decode ``token_ids``, and return one chunk. Streams and pools call this method.
 
-        It does not call the ``step`` of a subclass; ``step_batch`` and streams do. Ids after the
-        end are counted in ``unread_tokens``. Raises what ``step`` raises. Then ``error.chunk`` is
-        the text of the ids before the error, ``error.num_taken`` is their number, and the stream is
-        as it was after them.
+        Ids after the end are counted in ``unread_tokens``. Raises what ``step`` raises. Then
+        ``error.chunk`` is the text of the ids before the error, ``error.num_taken`` is their
+        number, and the stream is as it was after them.
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
         texts: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Never, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch
-from streamdec.decoders.machine import PLAIN_FEED, PLAIN_STEP, Machine, fed
+from streamdec.decoders.machine import Machine
 from streamdec.decoders.mistakes import not_conditions, unknown_decoder_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
@@ -22,10 +22,8 @@ class StopSequenceDecoder(Machine):
     It never outputs a part of a hidden stop.
 
     Two things are withheld: the bytes of an unfinished character (``held``), and text that may
-    still become a hidden stop (``jailed``). For stop strings and patterns ``jailed`` is shorter
-    than that stop. For ``stop_token_sequences`` it is all text of the ids that may begin a
-    sequence. The stop that is complete first ends the stream. If several are complete at one code
-    point, the longest ends it.
+    still become a hidden stop (``jailed``), which is shorter than that stop. The stop that is
+    complete first ends the stream. If several are complete at one code point, the longest ends it.
 
     Args:
         tokenizer: as for DecodeStream.
@@ -119,9 +117,7 @@ class StopSequenceDecoder(Machine):
         >>> decoder.step_batch([0, 3, 1, 2, 3, 3])
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
-        if type(self).step is not PLAIN_STEP:  # a subclass has its own
-            return fed(self.step, token_ids)
-        return PLAIN_FEED(self, token_ids)
+        return self.feed(token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream; return a chunk with the withheld text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Never, Self
+from typing import Any, Never, Self, final
 
 from streamdec.chunks import (
     NOTHING,
@@ -14,7 +14,7 @@ from streamdec.chunks import (
     chunk_of,
 )
 from streamdec.decoders import snapshots
-from streamdec.decoders.copies import Copyable, copy_attributes, own_attributes
+from streamdec.decoders.copies import Copyable
 from streamdec.errors import FinishedError
 from streamdec.mistakes import unknown_option
 from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
@@ -24,7 +24,7 @@ from streamdec.stops.stop_sets import text_stop_set_for
 __all__ = ["TextStopDecoder"]
 
 OF_TOKENS = (
-    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids", "stop_token_sequences"),
+    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids"),
     *("min_tokens", "max_tokens", "ignore_eos"),
 )
 """The conditions that a stream of text cannot have."""
@@ -47,6 +47,7 @@ def _checked(conditions: StopConditions) -> StopConditions:
     return conditions
 
 
+@final
 class TextStopDecoder(Copyable):
     r"""End a stream of text at a stop; never outputs a part of a hidden stop.
 
@@ -214,11 +215,10 @@ class TextStopDecoder(Copyable):
         other = object.__new__(type(self))
         for name in TextStopDecoder.__slots__:
             setattr(other, name, getattr(self, name))
-        copy_attributes(self, other)
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).restore, (self.snapshot(),), own_attributes(self)
+        return type(self).restore, (self.snapshot(),)
 
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.

@@ -20,13 +20,11 @@ from streamdec.chunks import (
 from streamdec.decoders.state import ENDED, StreamState
 from streamdec.errors import FinishedError
 from streamdec.stops import endings
-from streamdec.stops.endings import Ending
+from streamdec.stops.endings import Checkpoint, Ending
 from streamdec.stops.marks import Marks, linked, marks_of, tallied_marks
-from streamdec.stops.sequences import NO_SEQUENCES, Candidate, Checkpoint
 from streamdec.stops.stop_set import Matching
 from streamdec.tables.counting import (
     INFINITE,
-    code_points_in,
     size_of,
     text_in,
     tokens_in,
@@ -44,8 +42,6 @@ class _After(NamedTuple):
     out: Chunk
     matching: Matching
     marks: Marks
-    live: tuple[Candidate, ...]
-    withheld: str | None
     shield: int
 
 
@@ -59,10 +55,10 @@ class Walk(StreamState):
         self._check_running()
         if type(token_id) is not int or not 0 <= token_id <= MAX_TOKEN_ID:
             token_id = check_token_id(token_id, self.num_tokens)
-        if self._live or token_id in self._stops.ids:
+        if token_id in self._stops.ids:
             return self._take_by_id(token_id)
         transition, is_unknown = self._transition(token_id)
-        return self._follow(token_id, transition, (), is_unknown=is_unknown)
+        return self._follow(token_id, transition, is_unknown=is_unknown)
 
     def _check_running(self) -> None:
         if self._end is not None:
@@ -79,27 +75,12 @@ class Walk(StreamState):
                 raise unknown_id(token_id, self.num_tokens) from None
             return self._table.unknown(self._row), True
 
-    def _follow(
-        self,
-        token_id: int,
-        transition: Transition,
-        live: tuple[Candidate, ...],
-        *,
-        is_unknown: bool,
-    ) -> Chunk:
-        """Take one token as text, never as an id that stops.
-
-        ``live``: the tokens that may begin a sequence, its own included.
-        """
+    def _follow(self, token_id: int, transition: Transition, *, is_unknown: bool) -> Chunk:
+        """Take one token as text, never as an id that stops."""
         chunk, letters, tally, _ = transition
         stops, matching, text = self._stops, self._matching, chunk.text
-        out, withheld = chunk, None
-        if live or self._withheld is not None:
-            step = self._read_live(token_id, text, live)
-            if isinstance(step, Ending):
-                return self._stopped(token_id, step)
-            out, matching, live, withheld = step
-        elif text and letters & matching.alert & LETTERS and stops.reads_text:
+        out = chunk
+        if text and letters & matching.alert & LETTERS and stops.reads_text:
             found = self._read_text(token_id, chunk, letters)
             if isinstance(found, Ending):
                 return self._stopped(token_id, found)
@@ -109,7 +90,7 @@ class Walk(StreamState):
             marks = self._marks
             if text:
                 marks = self._marks_after(matching, token_id, text, tally, letters)
-        after = _After(out, matching, marks, live, withheld, self._shield)
+        after = _After(out, matching, marks, self._shield)
         return self._commit(token_id, transition, after, is_unknown=is_unknown)
 
     def _commit(
@@ -127,7 +108,7 @@ class Walk(StreamState):
             self._unknown_tokens += 1
             warn_once(self.tokenizer, token_id)
         self._row = table.idle_row if row is None else row
-        out, matching, self._marks, self._live, self._withheld, self._shield = after
+        out, matching, self._marks, self._shield = after
         self._add(tally, text, matching.size)
         self._go(matching.cached)
         if not is_last:
@@ -180,29 +161,6 @@ class Walk(StreamState):
             out = chunk_of(read.text) if read.text else NOTHING
         return out, read.after
 
-    def _read_live(
-        self, token_id: int, text: str, live: tuple[Candidate, ...]
-    ) -> tuple[Chunk, Matching, tuple[Candidate, ...], str | None] | Ending:
-        """``_read_text`` while ids may begin a sequence, or text is withheld for one."""
-        stops, at = self._stops, self._checkpoint()
-        index = tokens_in(at.count)
-        early = index < stops.conditions.min_tokens
-        read, found = endings.find(stops, at, text, self._firsts(token_id, text), ignore=early)
-        if found is not None:
-            return found
-        kept = len(read.after.jailed)
-        if read.turned:
-            live = ()
-        if live:
-            live = tuple(each.after(self._table, at, token_id, text) for each in live)
-            if stops.hides:
-                decided = code_points_in(at.count) + len(text)
-                kept = max(kept, decided - min(each.limit for each in live))
-        everything = at.withheld + text
-        size = len(everything) - kept
-        out = chunk_of(everything[:size]) if size > 0 else NOTHING
-        return out, read.after, live, everything[max(size, 0) :] if live else None
-
     def _marks_after(
         self, matching: Matching, token_id: int, text: str, tally: float, letters: int
     ) -> Marks:
@@ -232,36 +190,25 @@ class Walk(StreamState):
         return linked([before + mark for mark in row.marks[token_id]], older)
 
     def _take_by_id(self, token_id: int) -> Chunk:
-        """Take a token that may be a stop by its id, part of a sequence, or a marker."""
+        """Take a token that may be a stop by its id, or a marker."""
         table, stops, matching = self._table, self._stops, self._matching
         at = self._checkpoint()
         index = tokens_in(at.count)
         early = index < stops.conditions.min_tokens
-        live: tuple[Candidate, ...] = ()
-        if stops.sequences.children and matching.is_open:
-            recorder = self._recorder and self._recorder.fork(index, settled=False)
-            begun = (*self._live, Candidate(at, stops.sequences, self._offsets(), recorder))
-            nodes = [(each, each.node.children.get(token_id)) for each in begun]
-            live = tuple(each._replace(node=node) for each, node in nodes if node is not None)
-            complete = next((each for each in live if each.node.sequence is not None), None)
-            if complete is not None and not early:
-                ending = endings.by_sequence(stops, table, at, complete, token_id)
-                return self._stopped(token_id, ending, complete if stops.hides else None)
-            live = tuple(each for each in live if each.node.children)
         named = None if early else stops.named(matching, token_id)
         if named is not None:
             reason, hidden = named
             ending = endings.by_id(stops, table, at, token_id, reason, hidden=hidden)
             is_cut = hidden and stops.hides
-            return self._stopped(token_id, ending, Candidate(at, NO_SEQUENCES) if is_cut else None)
+            return self._stopped(token_id, ending, at if is_cut else None)
         transition, is_unknown = self._transition(token_id)
         text = transition[0].text
         turned = stops.turned(at.matching, token_id, text)
         if turned is None:
-            return self._follow(token_id, transition, live, is_unknown=is_unknown)
-        # A marker: what was withheld is output, and the token's own text is not read.
-        text = at.withheld + text
-        after = _After(chunk_of(text) if text else NOTHING, turned, None, (), None, index)
+            return self._follow(token_id, transition, is_unknown=is_unknown)
+        # A marker: what was jailed is output, and the token's own text is not read.
+        text = at.matching.jailed + text
+        after = _After(chunk_of(text) if text else NOTHING, turned, None, index)
         return self._commit(token_id, transition, after, is_unknown=is_unknown)
 
     # --- the end
@@ -295,8 +242,8 @@ class Walk(StreamState):
         ignore = 0 < self._stops.conditions.min_tokens >= tokens_in(at.count)
         return endings.at_release(self._stops, self._table, at, ignore=ignore)
 
-    def _stopped(self, token_id: int, ending: Ending, cut: Candidate | None = None) -> Chunk:
-        """End at ``token_id``. The text of the tokens from ``cut`` on is not output."""
+    def _stopped(self, token_id: int, ending: Ending, cut: Checkpoint | None = None) -> Chunk:
+        """End at ``token_id``. Its text is not output if it comes after ``cut``."""
         tokens, recorder = self.num_tokens + 1, self._recorder
         if recorder is not None and cut is None:
             table, row = self._table, self._row
@@ -304,11 +251,8 @@ class Walk(StreamState):
             recorder.token(table.state(row), token_id)
             recorder.finish(table.idle if after is None else after.state)
         elif recorder is not None and cut is not None:
-            if cut.recorder is not None:
-                recorder = self._recorder = recorder.rewound(cut.recorder, cut.place)
-            recorder.finish(cut.before.state)
-            for _ in range(tokens - cut.place):
-                recorder.without_text()
+            recorder.finish(cut.state)
+            recorder.without_text()
         return self._ended(ending, tokens)
 
     def _ended(
@@ -344,10 +288,10 @@ class Walk(StreamState):
             )
         self._end = Chunk(before + ending.text, reason, stop)
         count = self._count
-        output = count - tokens_in(count) - size_of(self._jailed_text) + size_of(ending.text)
+        output = count - tokens_in(count) - size_of(self._matching.jailed) + size_of(ending.text)
         self._count = tokens + output
         self._set_offsets(*offsets)
-        self._withheld, self._live, self._marks = None, (), None
+        self._marks = None
         self._row = ENDED
         if self._recorder is not None:
             self._recorder.cut(*text_in(output))
@@ -368,12 +312,12 @@ class Walk(StreamState):
             self._recorder.release(at.state)
         if found is not None:
             return self._ended(found, tokens)
-        everything = at.withheld + text
+        everything = at.matching.jailed + text
         offsets = self._offsets()
         if text and offsets[1] < tokens:
             offsets = offsets[1], tokens
         self._row = table.row(state)
-        self._marks, self._live, self._withheld, self._shield = None, (), None, tokens - 1
+        self._marks, self._shield = None, tokens - 1
         self._count = at.count + size_of(text)
         self._set_offsets(*offsets)
         self._go(stops.restarted(read.after))

@@ -183,7 +183,7 @@ class Format(ABC):
             return {"finish_reason": None}
         if not self._says_stop_reason:
             return {"finish_reason": reason}
-        return {"finish_reason": reason, "stop_reason": _as_json(sample.stop_reason)}
+        return {"finish_reason": reason, "stop_reason": sample.stop_reason}
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
@@ -207,7 +207,3 @@ class Format(ABC):
 
     def _logprobs(self, logprobs: Sequence[PlacedLogprob], shift: int = 0) -> Json:
         return chat_logprobs(logprobs) if self._is_chat else completion_logprobs(logprobs, shift)
-
-
-def _as_json(stop_reason: StopReason) -> str | int | list[int] | None:
-    return list(stop_reason) if isinstance(stop_reason, tuple) else stop_reason

@@ -85,7 +85,7 @@ class TextWorker:
         prompt_token_ids: called with the request; returns the ids of the prompt. Needed if the
             prompt may end inside a character, and for sections that it may have opened.
         options: of decoding and of the stream, as :func:`streamdec.stream` takes them; also
-            ``sections`` and ``keep_markers``.
+            ``sections``.
 
     Raises TypeError for an option that does not exist, and for one of StopConditions.
 

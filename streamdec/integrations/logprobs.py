@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex
 from streamdec.chunks import Chunk, FinishReason, Withheld
 from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.machine import fed
-from streamdec.decoders.stepping import decoder_behind, stepping_of
+from streamdec.decoders.stepping import decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
@@ -152,7 +152,7 @@ class LogprobTracker:
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Machine = decoder
-        self._step, _ = stepping_of(decoder)
+        self._step = decoder.step_chunk
         prompt = list(prompt_token_ids)
         self._places = _Places(machine.tokenizer, prompt, machine.options)
         self._waiting: deque[TokenLogprob] = deque()

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
 from streamdec.stops.conditions import StopConditions
+from streamdec.stops.patterns import read_patterns
 
 __all__ = ["FurtherConditions", "from_openai", "from_sglang", "from_vllm"]
 
@@ -92,8 +93,7 @@ WRAPPERS: Mapping[str, str] = {
 
 STRANGERS = frozenset({
     # of StopConditions
-    "enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside",
-    "eos_token_ids", "max_match_length",
+    "ignore_stops_between", "starts_inside", "eos_token_ids", "max_match_length",
     "visible_stop",
     "visible_stop_token_ids",
     # of other libraries
@@ -103,15 +103,16 @@ STRANGERS = frozenset({
 
 IDS = frozenset({
     "eos_token_id", "eos_token_ids", "stop_token_id", "stop_token_ids", "stop_id",
-    "visible_stop_token_ids", "enable_stops_after", "disable_stops_after",
+    "visible_stop_token_ids",
 })  # fmt: skip
 """The keys among them whose value is an id, which may be 0."""
 
 
 class FurtherConditions(TypedDict, total=False):
-    """Arguments of StopConditions that a request does not have.
+    """What a request does not have: arguments of StopConditions, and bounds on its stops.
 
-    Each is as for StopConditions.
+    The bounds are for requests that are not trusted: memory and the cost of making conditions grow
+    with the length of the stops. All others are as for StopConditions.
 
     >>> from streamdec.integrations.requests import FurtherConditions, from_openai
     >>> ours: FurtherConditions = {"eos_token_ids": 2, "max_stop_length": 256}
@@ -121,10 +122,6 @@ class FurtherConditions(TypedDict, total=False):
 
     eos_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
     """The end-of-sequence ids of the model."""
-    enable_stops_after: str | int | None
-    """A marker after which stops count."""
-    disable_stops_after: str | int | None
-    """A marker after which stops no longer count."""
     ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
     """Pairs of markers between which stops do not count."""
     starts_inside: bool | None
@@ -132,9 +129,9 @@ class FurtherConditions(TypedDict, total=False):
     max_match_length: int | None
     """For ``stop_regex`` of SGLang's requests; ignored if the request has no pattern."""
     max_stop_length: int | None
-    """The most code points of a stop, or ids of a sequence."""
+    """The most code points of a stop string, a marker or a match of ``stop_regex``."""
     max_total_length: int | None
-    """The same for all stops together."""
+    """The most code points of all of these together, and of the sources of the patterns."""
 
 
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
@@ -144,17 +141,22 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
 
     Args:
         request: its body as a dict, or what an object's ``model_dump()`` returns.
-        further: see FurtherConditions; each is as for StopConditions.
+        further: see FurtherConditions.
 
     Raises:
         TypeError: ``request`` is not a mapping, ``further`` has an argument that is read from the
             request, or StopConditions raises it.
         ValueError: the request has a key that ends a stream and is not supported, two keys
-            contradict each other, or StopConditions raises it. Messages name the request's keys.
+            contradict each other, a stop is longer than a bound in ``further``, or StopConditions
+            raises it. Messages name the request's keys.
 
     >>> from streamdec.integrations.requests import from_openai
     >>> from_openai({"stop": ["User:"], "max_completion_tokens": 100}).max_tokens
     100
+    >>> from_openai({"stop": "#" * 1000}, max_stop_length=256)
+    Traceback (most recent call last):
+        ...
+    ValueError: stop: 1000 code points exceed the limit of 256
     """
     return _conditions(request, OPENAI, further)
 
@@ -201,9 +203,29 @@ def _conditions(
         )
     with translated(request, dialect) as arguments:
         arguments.update(further)
+        most = arguments.pop("max_stop_length", None)
+        most_together = arguments.pop("max_total_length", None)
         if "stop_regex" not in arguments:
             arguments.pop("max_match_length", None)
-        return StopConditions(**arguments)
+        conditions = StopConditions(**arguments)
+        _check_lengths(conditions, most, most_together)
+        return conditions
+
+
+def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
+    """Raise ValueError if a stop, or all stops together, are longer than these bounds."""
+    if most is None and most_together is None:
+        return
+    markers = [each for each in conditions.markers if isinstance(each, str)]
+    lengths = [("stop", len(each)) for each in conditions.stop]
+    lengths += [("ignore_stops_between", len(each)) for each in markers]
+    together = sum(length for _, length in lengths) + sum(map(len, conditions.stop_regex))
+    patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
+    lengths += [("stop_regex", each.longest) for each in patterns]
+    bounds = [(name, length, most) for name, length in lengths]
+    for name, length, limit in [*bounds, ("all stops together", together, most_together)]:
+        if limit is not None and length > limit:
+            raise ValueError(f"{name}: {length} code points exceed the limit of {limit}")
 
 
 @contextmanager

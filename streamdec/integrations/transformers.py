@@ -63,8 +63,8 @@ class GenerateStreamer:
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: options of StopConditions, for all rows, and of decoding; ``sections`` and
-            ``keep_markers`` of SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
+        options: options of StopConditions, for all rows, and of decoding; ``sections`` of
+            SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
             ends a row, ``()`` if there are none. They are required unless you call ``start``, which
             adds the ids that it finds in the model's ``generation_config``.
 

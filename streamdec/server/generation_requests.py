@@ -203,7 +203,7 @@ def _conditions(
         given["max_tokens"] = limits.default_max_tokens or limits.max_tokens
         given["max_tokens"] = max(given["max_tokens"], given.get("min_tokens", 0))
     gate: dict[str, Any] = {key: fields.get(key) for key in OWN}
-    if all(gate[key] is None for key in OWN if key != "starts_inside"):
+    if gate["ignore_stops_between"] is None:
         gate["ignore_stops_between"] = reasoning_markers
     if separates_reasoning and not gate["ignore_stops_between"]:
         gate["starts_inside"] = None  # only the reasoning has a start

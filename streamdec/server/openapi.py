@@ -82,8 +82,6 @@ def _parameters(limits: ServerLimits) -> dict[str, Json]:
         "max_output_tokens": tokens,
         "skip_special_tokens": _FLAG,
         "return_token_ids": _FLAG,
-        "enable_stops_after": marker,
-        "disable_stops_after": marker,
         "ignore_stops_between": _any(pair, {"type": "array", "items": pair}),
         "starts_inside": _FLAG,
         "echo": _FLAG,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from streamdec.server.fields import Fields
 from streamdec.server.problems import RequestError
 
-OWN = ("enable_stops_after", "disable_stops_after", "ignore_stops_between", "starts_inside")
-"""Parameters of streamdec: the texts or ids between which stops count or do not count."""
+OWN = ("ignore_stops_between", "starts_inside")
+"""Parameters of streamdec: the texts or ids between which stops do not count."""
 
 
 class Refusal(NamedTuple):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain
 from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
 from streamdec.errors import TokenIdError
 from streamdec.mistakes import check_flag, unknown_option
-from streamdec.stops.patterns import StopPattern, read_patterns
+from streamdec.stops.patterns import read_patterns
 from streamdec.tables.decode_options import Options
 from streamdec.tables.token_ids import check_token_id, is_bool
 
@@ -25,7 +23,7 @@ __all__ = ["StopConditions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
-Marker = str | int | None
+Marker = str | int
 Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
 
 
@@ -40,9 +38,6 @@ class _Fields:
     max_tokens: int | None = None
     ignore_eos: bool = False
     eos_token_ids: tuple[int, ...] = ()
-    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
-    enable_stops_after: Marker = None
-    disable_stops_after: Marker = None
     ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
     starts_inside: bool | None = None
     stop_regex: tuple[str, ...] = ()
@@ -55,9 +50,9 @@ class StopConditions(_Fields):
     The arguments are checked when the object is made. It is immutable, hashable and comparable, and
     any number of streams can share it. Where a list is expected, one string or id stands for a list
     of one, and None for an empty list. Duplicates are removed. The attributes have the names of
-    the arguments, without ``max_stop_length`` and ``max_total_length``. Lists become sorted tuples.
-    Only ``stop_regex`` and ``ignore_stops_between`` keep the order of the caller: if two patterns
-    match up to the same code point with the same length, the first wins.
+    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between``
+    keep the order of the caller: if two patterns match up to the same code point with the same
+    length, the first wins.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).
@@ -65,8 +60,7 @@ class StopConditions(_Fields):
         visible_stop: stop strings whose text is output. One that is also in ``stop`` is hidden.
         visible_stop_token_ids: ids that end the stream, and whose text is output. One that is also
             in ``stop_token_ids`` is hidden.
-        include_stop_str_in_output: show every stop: strings, patterns, ids, sequences,
-            end-of-sequence.
+        include_stop_str_in_output: show every stop: strings, patterns, ids, end-of-sequence.
         min_tokens: a stop of any kind, end-of-sequence included, is ordinary text if one of the
             first ``min_tokens`` generated tokens completes it.
         max_tokens: the most tokens that are generated, skipped and unknown ones included. The step
@@ -75,18 +69,11 @@ class StopConditions(_Fields):
         ignore_eos: ``eos_token_ids`` do not end the stream.
         eos_token_ids: like ``stop_token_ids``, with ``stop_reason`` None. An id that the caller
             named as a stop as well is treated and reported as such.
-        stop_token_sequences: lists of ids. The stream ends when all ids of a list came in a row,
-            skipped and unknown ones included. The longest wins. Hidden. ``stop_reason`` is the
-            tuple of its ids.
-        enable_stops_after: a marker: a text or an id. Stops are ignored until it was generated; one
-            in the prompt does not count. A stop cannot contain a part of the marker.
-            End-of-sequence ids and ``max_tokens`` always apply.
-        disable_stops_after: a text or an id after which stops are ignored again.
         ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
             such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
-            A stream begins inside a section if the last marker of its prompt is an opening one.
-            Cannot be combined with ``enable_stops_after`` or ``disable_stops_after``.
+            A stop cannot contain a part of a marker. A stream begins inside a section if the last
+            marker of its prompt is an opening one.
         starts_inside: whether streams begin inside the first section, for any prompt. Only with
             ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts
             that are always encoded as one token, are searched among the ids of the prompt; for
@@ -95,27 +82,22 @@ class StopConditions(_Fields):
             the first code point where a match can end, so ``\d+`` at the first digit: greedy and
             lazy are the same. If several matches end there, the longest is the stop.
             ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
-            or what follows ``enable_stops_after``; look-behinds and ``\b`` see the generated text
-            before. Hidden, and withheld as stop strings are. All patterns together have at most
-            1,000 parts, repetitions counted, and 8,192 code points.
+            or where a section of ``ignore_stops_between`` ended; look-behinds and ``\b`` see the
+            generated text before. Hidden, and withheld as stop strings are. All patterns together
+            have at most 1,000 parts, repetitions counted, and 8,192 code points.
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.
-        max_stop_length: the most code points of a stop string, a marker or a match of
-            ``stop_regex``, and the most ids of a sequence. For untrusted conditions.
-            Checked, and not kept. None: no bound.
-        max_total_length: the same for the sum of these, and of the sources of the patterns.
-            Memory and the cost of making conditions grow with it.
         others: not accepted. The TypeError says what to write instead.
 
     Raises:
         ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
             ``min_tokens`` is negative; ``max_tokens`` is below 1 or below ``min_tokens``;
             ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
-            ``ignore_stops_between``; markers that exclude each other; a length above its bound.
-            Also if a pattern is invalid, can match the empty string, or depends on the text after
-            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat;
-            or if it refers to a group, as ``\1`` does.
+            ``ignore_stops_between``; a marker that opens two sections. Also if a pattern is
+            invalid, can match the empty string, or depends on the text after the match: a
+            look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat; or if it
+            refers to a group, as ``\1`` does.
         TokenIdError: an id is not an integer from 0 to 2**32 - 1.
         TypeError: another argument has a wrong type.
 
@@ -125,10 +107,6 @@ class StopConditions(_Fields):
     >>> from streamdec import StopConditions
     >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
     {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
-    >>> StopConditions("#" * 1000, max_stop_length=256)
-    Traceback (most recent call last):
-        ...
-    ValueError: stop: 1000 code points or ids exceed the limit of 256
     """
 
     __slots__ = ()
@@ -145,15 +123,10 @@ class StopConditions(_Fields):
         max_tokens: int | None = None,
         ignore_eos: bool = False,
         eos_token_ids: Ids = (),
-        stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None = (),
-        enable_stops_after: Marker = None,
-        disable_stops_after: Marker = None,
         ignore_stops_between: Sections = (),
         starts_inside: bool | None = None,
         stop_regex: Texts = (),
         max_match_length: int | None = None,
-        max_stop_length: int | None = None,
-        max_total_length: int | None = None,
         **others: Never,
     ) -> None:
         if others:
@@ -163,7 +136,6 @@ class StopConditions(_Fields):
         given = (
             *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
             *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
-            *(stop_token_sequences, enable_stops_after, disable_stops_after),
             *(ignore_stops_between, starts_inside, stop_regex, max_match_length),
         )
         for (put, name, default, read), value in zip(_READERS, given, strict=True):
@@ -174,54 +146,15 @@ class StopConditions(_Fields):
             )
         if self.starts_inside is not None and not self.ignore_stops_between:
             raise ValueError("starts_inside needs ignore_stops_between (or, in a stream, sections)")
-        has_switch = self.enable_stops_after is not None or self.disable_stops_after is not None
-        if self.ignore_stops_between and has_switch:
-            raise ValueError(
-                "ignore_stops_between cannot be combined with enable_stops_after or "
-                "disable_stops_after"
-            )
         if self.max_match_length is not None and not self.stop_regex:
             raise ValueError("max_match_length needs stop_regex")
-        patterns: Sequence[StopPattern] = ()
         if self.stop_regex:
-            patterns = read_patterns(self.stop_regex, self.max_match_length)
-        if max_stop_length is not None or max_total_length is not None:
-            self._check_lengths(patterns, max_stop_length, max_total_length)
-
-    def _check_lengths(
-        self, patterns: Sequence[StopPattern], most: int | None, most_together: int | None
-    ) -> None:
-        """Raise ValueError if a stop, or all stops together, are longer than that."""
-        lengths = [*self._lengths()]
-        together = sum(length for _, length in lengths) + sum(len(p.source) for p in patterns)
-        lengths += [("stop_regex", pattern.longest) for pattern in patterns]
-        longest = max(lengths, key=operator.itemgetter(1), default=("stop", 0))
-        for bound, limit, (name, length) in (
-            ("max_stop_length", most, longest),
-            ("max_total_length", most_together, ("all stops together", together)),
-        ):
-            if limit is not None and length > _count(bound, limit, least=0):
-                raise ValueError(f"{name}: {length} code points or ids exceed the limit of {limit}")
-
-    def _lengths(self) -> Iterator[tuple[str, int]]:
-        """Yield the lengths of stops and of markers, each with the name of its argument."""
-        for name in ("stop", "visible_stop", "stop_token_sequences"):
-            yield from ((name, len(each)) for each in getattr(self, name))
-        for name in ("enable_stops_after", "disable_stops_after", "ignore_stops_between"):
-            markers = getattr(self, name)
-            each = chain(*markers) if isinstance(markers, tuple) else (markers,)
-            yield from ((name, len(marker)) for marker in each if isinstance(marker, str))
+            read_patterns(self.stop_regex, self.max_match_length)
 
     @property
     def markers(self) -> tuple[str | int, ...]:
         """The markers of the gate: texts and ids at which stops begin or cease to count."""
-        pairs = self.ignore_stops_between
-        each = (
-            self.enable_stops_after,
-            self.disable_stops_after,
-            *(m for pair in pairs for m in pair),
-        )
-        return tuple(marker for marker in each if marker is not None)
+        return tuple(marker for pair in self.ignore_stops_between for marker in pair)
 
     # --- JSON
 
@@ -347,17 +280,6 @@ def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
-def _sequences(what: str, given: Any) -> tuple[tuple[int, ...], ...]:
-    for sequence in (given := _listed(given)):
-        if not _is_list(sequence) or isinstance(sequence, AbstractSet):  # a set has no order
-            told = f"{what}: a sequence is a list of ids, not {sequence!r:.60}"
-            raise TypeError(f"{told}; for one sequence write [[1, 2]]")
-    sequences = {tuple(check_token_id(i, what=what) for i in sequence) for sequence in given}
-    if () in sequences:
-        raise ValueError(f"{what}: an empty sequence would match everywhere")
-    return tuple(sorted(sequences))
-
-
 def _count(name: str, value: Any, *, least: int) -> int:
     if isinstance(value, bool):
         raise ValueError(f"{name} must be an integer, not {value}")
@@ -419,15 +341,12 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "max_tokens": partial(_count, least=1),
     "ignore_eos": check_flag,
     "eos_token_ids": _ids,
-    "stop_token_sequences": _sequences,
-    "enable_stops_after": _text_or_id,
-    "disable_stops_after": _text_or_id,
     "ignore_stops_between": pairs_of,
     "starts_inside": check_flag,
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }
-OPTIONS = (*_READ, "max_stop_length", "max_total_length")
+OPTIONS = (*_READ,)
 """The arguments of StopConditions."""
 
 _READERS = [

@@ -1,14 +1,13 @@
 r"""The end of a stream with stops: its last output, and the place of the stop.
 
-In: a :class:`~streamdec.stops.sequences.Checkpoint`, all that a stream knows at one moment. Out: an
-:class:`Ending`. Nothing here changes a stream, so an end that raises (a pattern that takes too
-long) leaves the stream as it was. Positions are counts (:mod:`streamdec.tables.counting`) of the
-whole generated text.
+In: a :class:`Checkpoint`, all that a stream knows at one moment. Out: an :class:`Ending`. Nothing
+here changes a stream, so an end that raises (a pattern that takes too long) leaves the stream as it
+was. Positions are counts (:mod:`streamdec.tables.counting`) of the whole generated text.
 
 **Theory.** At any moment the generated text has three parts: what was output, what is decided but
-withheld (``Checkpoint.withheld``), and what the unfinished bytes of the table's state would give if
-nothing followed. A stream ends in one of four ways. They differ in which part of this text is still
-read, and where it is cut:
+jailed, and what the unfinished bytes of the table's state would give if nothing followed. A stream
+ends in one of three ways. They differ in which part of this text is still read, and where it is
+cut:
 
 * *A stop in the text.* The stops read the letters that a token decides. A hidden stop is cut at its
   start, which may be in what is withheld; a visible one at its end.
@@ -17,8 +16,6 @@ read, and where it is cut:
 * *An id that stops by itself.* All that the tokens before it left is released, as above. The text
   of the id itself is not read. It is output if the stop is visible. Where an earlier token began
   its first character, :class:`~streamdec.tables.provenance.Parted` says which part is whose.
-* *A sequence of ids.* It is cut before the first byte of its first token, as if nothing had
-  followed the checkpoint before it (:mod:`streamdec.stops.sequences`).
 
 **A worked example.** Id 1 is a stop. It completes the character that token 0 began:
 
@@ -35,12 +32,11 @@ read, and where it is cut:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamdec.chunks import StopReason
 from streamdec.stops.marks import origin_of
-from streamdec.stops.sequences import Candidate, Checkpoint
-from streamdec.stops.stop_set import Read, StopSet
+from streamdec.stops.stop_set import Matching, Read, StopSet
 from streamdec.tables import provenance
 from streamdec.tables.counting import (
     code_points_in,
@@ -49,6 +45,20 @@ from streamdec.tables.counting import (
 )
 from streamdec.tables.provenance import Ages
 from streamdec.tables.table import Table
+
+
+class Checkpoint(NamedTuple):
+    """All that a stream with stops knows at one moment."""
+
+    state: Any
+    """The state of the table."""
+    matching: Matching
+    marks: tuple[int, ...]
+    """For each token of the jailed text: the count after its letters, its tokens included."""
+    shield: int
+    """Code points that began in this token or an earlier one cannot be part of a stop."""
+    count: int  # type: ignore[assignment]
+    """The count (see counting) of the tokens so far and of the text that they decided."""
 
 
 class Ending(NamedTuple):
@@ -83,9 +93,6 @@ def find(
     index = tokens_in(at.count)
     skip = sum(index - age <= at.shield for age in firsts)
     read = stops.read(at.matching, text, skip=skip, ignore=ignore)
-    more = len(at.withheld) - len(at.matching.jailed)  # withheld for a sequence of ids
-    if more:
-        read = read._replace(text=at.withheld[:more] + read.text)
     hit = read.hit
     if hit is None:
         return read, None
@@ -142,50 +149,12 @@ def by_id(
     )
 
 
-def by_sequence(
-    stops: StopSet, table: Table, at: Checkpoint, first: Candidate, token_id: int
-) -> Ending:
-    """Return the end by a sequence of ids from ``first`` to ``token_id``."""
-    ids = first.node.sequence
-    index = tokens_in(at.count)
-    if not stops.hides:
-        text, found, parted = _parted(stops, table, at, token_id)
-        if found is not None:
-            return found
-        before = first.since[: first.before_it]
-        origin = first.origin
-        if origin is None:
-            size = sum(last > index - first.place for last in parted.lasts)
-            before += parted.before[:size]
-            if size < len(parted.firsts):
-                origin = index - parted.firsts[size]
-            elif parted.own:
-                origin = index - parted.age
-        start = _text_count(first.before.count) + size_of(before)
-        origin = first.place if origin is None else min(origin, first.place)
-        text += parted.own
-        return Ending(text, ids, True, start, _end_of(at, text), origin)
-    # A hidden sequence is cut from the first byte of its first token. A character that was
-    # unfinished there, and that a later token completed, was already searched for stops.
-    held = first.before
-    text, found = _released(stops, table, held, ignore=bool(first.spared))
-    output = code_points_in(at.count) - len(at.withheld)
-    if found and not found.visible and code_points_in(found.start) < output:
-        # It begins in text that was output, released by what is cut now: the sequence is the stop.
-        text, found = _released(stops, table, held, ignore=True)
-    text = text[output - (code_points_in(held.count) - len(held.withheld)) :]
-    if found is not None:
-        return found._replace(text=text)
-    end = _text_count(at.count) - size_of(at.withheld) + size_of(text)
-    return Ending(text, ids, False, end, end, first.place)
-
-
 def _end_of(at: Checkpoint, text: str) -> int:
     """The count of all text once ``text`` is output.
 
-    ``text`` begins with the withheld text.
+    ``text`` begins with the jailed text.
     """
-    return _text_count(at.count) - size_of(at.withheld) + size_of(text)
+    return _text_count(at.count) - size_of(at.matching.jailed) + size_of(text)
 
 
 def _released(

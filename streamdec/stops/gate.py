@@ -3,9 +3,7 @@ r"""Where in a stream stops count: outside of the sections that markers enclose.
 **Theory.** The gate is an automaton beside the matcher. State ``OPEN`` (0) is outside of all
 sections: stops count, and the opening marker of any section is searched. State *n* is inside
 section *n*: only end-of-sequence ids and ``max_tokens`` end the stream, and only the closing marker
-of that section is searched. A section without an opening marker is entered at the start or never;
-one without a closing marker is never left. So ``enable_stops_after=a, disable_stops_after=b`` is
-one section from *b* to *a*, in which the stream begins if there is an *a*.
+of that section is searched.
 
 A marker is an id or a text. The text may be the name of skipped special tokens, which have no text
 in a stream; then their ids are markers too. Where texts are searched, the state has a second part,
@@ -48,7 +46,7 @@ class Gate:
     """The automaton of some sections.
 
     Args:
-        sections: pairs of an opening and a closing marker, each an id, a text or None.
+        sections: pairs of an opening and a closing marker, each an id or a text.
         start: the state in which streams begin.
         skipped: markers that are the text of skipped special tokens, with the ids of these.
     """
@@ -119,7 +117,7 @@ def _by_id(targets: Mapping[Marker, int], skipped: Mapping[str, tuple[int, ...]]
         if isinstance(marker, str):
             for token_id in skipped.get(marker, ()):
                 found.setdefault(token_id, state)
-        elif marker is not None:
+        else:
             found.setdefault(marker, state)
     return found
 
@@ -130,9 +128,6 @@ NO_GATE = Gate((), OPEN, {})
 
 def gate_of(conditions: StopConditions, skipped: Mapping[str, tuple[int, ...]]) -> Gate:
     """Return the gate of ``conditions``; ``skipped`` is as for Gate."""
-    enable, disable = conditions.enable_stops_after, conditions.disable_stops_after
-    if enable is not None or disable is not None:
-        return Gate([(disable, enable)], OPEN if enable is None else 1, skipped)
     sections = conditions.ignore_stops_between
     if not sections:
         return NO_GATE

@@ -57,7 +57,6 @@ from streamdec.stops.gate import OPEN, Gate, PromptMarkers, gate_of
 from streamdec.stops.matcher import Hit, Matcher
 from streamdec.stops.pattern_matcher import matcher_of
 from streamdec.stops.patterns import StopPattern, read_patterns
-from streamdec.stops.sequences import Node, tree_of
 from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
 from streamdec.tables.table import Table
 
@@ -158,8 +157,6 @@ class Read(NamedTuple):
     """The stop that is complete."""
     end: int = 0
     """With a hit: how many code points of the text that was read come before its end."""
-    turned: bool = False
-    """Whether a marker in the text turned the gate."""
 
 
 class NamedStop(NamedTuple):
@@ -201,7 +198,6 @@ class StopSet:
         "num_stored",
         "reads_all",
         "reads_text",
-        "sequences",
     )
 
     def __init__(
@@ -219,14 +215,11 @@ class StopSet:
             patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
         self.matcher: Matcher = matcher_of(hidden, visible, patterns, shown=shown)
         self.gate: Gate = gate_of(conditions, skipped)
-        self.sequences: Node = tree_of(conditions.stop_token_sequences)
-        """The beginnings of the stop sequences of ids."""
         self._prompt_markers: PromptMarkers | None = None
         self._named = _named_stops(conditions, skipped)
         ids = {
             *self._named,
             *conditions.eos_token_ids,
-            *self.sequences.children,
             *self.gate.ids,
         }
         self.ids: frozenset[int] = frozenset(ids) if ids else NO_IDS
@@ -367,7 +360,7 @@ class StopSet:
     def _read(self, state: Matching, text: str, skip: int, ignore: bool) -> Read:
         matcher, withheld = self.matcher, state.jailed + text
         gate, tail, marker_tail = state.gate, state.tail, state.marker_tail
-        place, turned = 0, False
+        place = 0
         if skip:
             tail, place = matcher.skip(tail, text[:skip]), skip
         while True:
@@ -382,7 +375,7 @@ class StopSet:
                 if hit is not None:
                     end = place + hit.end
                     size = len(state.jailed) + end - (0 if hit.visible else hit.size)
-                    return Read(withheld[: max(size, 0)], state, hit, end, turned)
+                    return Read(withheld[: max(size, 0)], state, hit, end)
                 tail = after
             if turn is None:
                 if not is_open:
@@ -390,10 +383,10 @@ class StopSet:
                 break
             # If stops counted, they are off after the marker; if not, the text up to it is skipped.
             tail = matcher.skip(tail, "" if is_open else part[:turn])
-            gate, place, turned = after_turn, place + turn, True
+            gate, place = after_turn, place + turn
         after_state = self.state(gate, tail, marker_tail)
         kept = len(after_state.jailed)
-        return Read(withheld[: len(withheld) - kept], after_state, turned=turned)
+        return Read(withheld[: len(withheld) - kept], after_state)
 
     # --- ids
 

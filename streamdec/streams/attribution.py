@@ -25,7 +25,7 @@ nothing is withheld after it, and the decoder need not be asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
@@ -38,18 +38,16 @@ from streamdec.chunks import (
     with_token_ids,
 )
 from streamdec.decoders.snapshots import shown
-from streamdec.decoders.stepping import Step, is_ours, stepping_of
+from streamdec.decoders.stepping import Step
 from streamdec.errors import SnapshotError
 from streamdec.stops.conditions import NO_CONDITIONS
 from streamdec.tables.token_ids import MAX_TOKEN_ID
-
-AddIds = Callable[[Chunk, tuple[int, ...]], Chunk]
 
 
 class TokenAttribution:
     """Steps a machine, and adds token ids to its chunks."""
 
-    __slots__ = ("_add_ids", "_feed", "_jails", "_machine", "_waiting", "step_chunk")
+    __slots__ = ("_feed", "_jails", "_machine", "_waiting", "step_chunk")
 
     step_chunk: Step
     """Returns the machine's chunk of an id. It has token ids if it has text or a finish reason."""
@@ -57,13 +55,10 @@ class TokenAttribution:
     def __init__(self, machine: Any) -> None:
         self._machine = machine
         self._waiting: list[int] = []
-        step, self._feed = stepping_of(machine)
-        # A subclass may return the same shared chunk for other ids. So its chunks keep no ids.
-        self._add_ids = with_token_ids if is_ours(step) else copy_with_ids
-        attributing = _attributing if is_ours(step) else _attributing_each
+        self._feed = machine.feed
         self._jails = getattr(machine, "conditions", NO_CONDITIONS) is not NO_CONDITIONS
         """Whether the machine may jail text. False if it has no conditions."""
-        self.step_chunk = attributing(machine, step, self._waiting, self._jails)
+        self.step_chunk = _attributing(machine, self._waiting, self._jails)
 
     def fork(self, machine: Any) -> TokenAttribution:
         """Return a copy that steps ``machine``, a copy of this object's machine."""
@@ -98,9 +93,7 @@ class TokenAttribution:
         return self._attributed(chunk, 0)
 
     def _attributed(self, chunk: Chunk, num_taken: int) -> Chunk:
-        return _attributed(
-            chunk, self._waiting, self._machine, num_taken, self._add_ids, jails=self._jails
-        )
+        return _attributed(chunk, self._waiting, self._machine, num_taken, jails=self._jails)
 
     # --- the ids that wait
 
@@ -119,12 +112,13 @@ class TokenAttribution:
         self._waiting[:] = waiting
 
 
-def _attributing(machine: Any, step: Step, waiting: list[int], jails: bool) -> Step:
+def _attributing(machine: Any, waiting: list[int], jails: bool) -> Step:
     """Return the ``step_chunk`` of a TokenAttribution.
 
-    ``step`` steps ``machine`` by one id. The list ``waiting`` is that object's own, so it must be
-    changed in place. (A closure takes 30 ns less than a method.)
+    The list ``waiting`` is that object's own, so it must be changed in place. (A closure takes
+    30 ns less than a method.)
     """
+    step: Step = machine.step_chunk
 
     def step_chunk(token_id: SupportsIndex) -> Chunk:
         chunk = step(token_id)
@@ -137,24 +131,13 @@ def _attributing(machine: Any, step: Step, waiting: list[int], jails: bool) -> S
         if known.token_ids == tuple(waiting):
             waiting.clear()
             return known
-        return _attributed(chunk, waiting, machine, 1, with_token_ids, jails=jails)
-
-    return step_chunk
-
-
-def _attributing_each(machine: Any, step: Step, waiting: list[int], jails: bool) -> Step:
-    """Return the ``step_chunk`` of a TokenAttribution that copies each chunk."""
-
-    def step_chunk(token_id: SupportsIndex) -> Chunk:
-        chunk = step(token_id)
-        waiting.append(token_id.__index__())
-        return _attributed(chunk, waiting, machine, 1, copy_with_ids, jails=jails)
+        return _attributed(chunk, waiting, machine, 1, jails=jails)
 
     return step_chunk
 
 
 def _attributed(
-    chunk: Chunk, waiting: list[int], machine: Any, num_taken: int, add_ids: AddIds, *, jails: bool
+    chunk: Chunk, waiting: list[int], machine: Any, num_taken: int, *, jails: bool
 ) -> Chunk:
     """Return the newest ``chunk`` with those ids of ``waiting`` that belong to it.
 
@@ -166,7 +149,7 @@ def _attributed(
     if not chunk.text:
         return chunk
     if not machine.withholds:
-        return add_ids(chunk, _taken(waiting, len(waiting)))
+        return with_token_ids(chunk, _taken(waiting, len(waiting)))
     if len(waiting) == 1:  # what is withheld began in this token
         return chunk
     # Bytes that are held after a token with text belong to that token, unless the text is that of

@@ -11,7 +11,7 @@ from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.decoders.stepping import DECODERS, decoder_behind
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.text_stop_decoder import TextStopDecoder
-from streamdec.mistakes import NOWHERE, check_flag, unknown_option
+from streamdec.mistakes import NOWHERE, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.stops.conditions import StopConditions
 from streamdec.streams.outputs import ids_of
@@ -87,9 +87,9 @@ class DecodingOptions(TypedDict, total=False):
 class DecoderOptions(DecodingOptions, total=False):
     """The options of a stream's decoder: how ids become text, and when the text ends.
 
-    Options of ids and text, and ``spans``, are as for DecodeStream; ``sections`` and
-    ``keep_markers`` are as for SectionDecoder; all others are as for StopConditions.
-    ``starts_inside`` applies to ``sections`` and to ``ignore_stops_between``.
+    Options of ids and text, and ``spans``, are as for DecodeStream; ``sections`` is as for
+    SectionDecoder; all others are as for StopConditions. ``starts_inside`` applies to ``sections``
+    and to ``ignore_stops_between``.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -107,17 +107,11 @@ class DecoderOptions(DecodingOptions, total=False):
     max_tokens: int | None
     ignore_eos: bool
     eos_token_ids: SupportsIndex | Iterable[SupportsIndex] | None
-    stop_token_sequences: Iterable[Iterable[SupportsIndex]] | None
-    enable_stops_after: str | int | None
-    disable_stops_after: str | int | None
     ignore_stops_between: tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
     starts_inside: bool | None
     stop_regex: str | Iterable[str] | None
     max_match_length: int | None
-    max_stop_length: int | None
-    max_total_length: int | None
     sections: Sections
-    keep_markers: bool
     spans: bool
 
 
@@ -272,7 +266,7 @@ def _made_decoder(
 
 def parted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split DecoderOptions into options of ``new_decoder`` and of StopConditions."""
-    names = {*DecodingOptions.__annotations__, "sections", "keep_markers", "spans"}
+    names = {*DecodingOptions.__annotations__, "sections", "spans"}
     decoding = {name: value for name, value in options.items() if name in names}
     ending = {name: value for name, value in options.items() if name not in names}
     if decoding.get("sections") is not None and "starts_inside" in ending:
@@ -288,7 +282,6 @@ def new_decoder(
     prompt_token_ids: Iterable[SupportsIndex],
     *,
     sections: Sections = None,
-    keep_markers: bool = False,
     starts_inside: bool | None = None,
     **options: Any,
 ) -> StopSequenceDecoder:
@@ -302,12 +295,9 @@ def new_decoder(
             conditions,
             prompt_token_ids,
             sections=sections,
-            keep_markers=keep_markers,
             starts_inside=starts_inside,
             **options,
         )
-    if check_flag("keep_markers", keep_markers):
-        raise ValueError("keep_markers needs sections")
     if starts_inside is not None:
         raise ValueError(
             "starts_inside needs sections (or, in StopConditions, ignore_stops_between)"

@@ -33,7 +33,7 @@ from streamdec.tables.shared_tables import check_decoder
 __all__ = ["DecoderPool"]
 
 _OPTIONS = (
-    *("conditions", "prompt_token_ids", "sections", "keep_markers", "starts_inside", "spans"),
+    *("conditions", "prompt_token_ids", "sections", "starts_inside", "spans"),
     *DecodingOptions.__annotations__,
 )
 """The options of ``add``."""
@@ -126,7 +126,6 @@ class DecoderPool:
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         sections: Sections = None,
-        keep_markers: bool = False,
         starts_inside: bool | None = None,
         spans: bool = False,
         **options: Unpack[DecodingOptions],
@@ -138,7 +137,6 @@ class DecoderPool:
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
             sections: as for SectionDecoder; None for no sections.
-            keep_markers: as for SectionDecoder.
             starts_inside: as for SectionDecoder, for ``sections``. For ``ignore_stops_between``
                 pass it to StopConditions.
             spans: as for StopSequenceDecoder.
@@ -157,7 +155,6 @@ class DecoderPool:
             conditions,
             prompt_token_ids,
             sections=sections,
-            keep_markers=keep_markers,
             starts_inside=starts_inside,
             spans=spans,
             **options,

@@ -141,7 +141,7 @@ class StreamStatistics:
             return "eos"
         if isinstance(match.stop, str):
             return "regex" if match.stop in machine.conditions.stop_regex else "string"
-        return "token_sequence" if isinstance(match.stop, tuple) else "token_id"
+        return "token_id"
 
 
 def _num_chunks(chunk: Chunk) -> int:

@@ -11,8 +11,7 @@ from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
-from streamdec.decoders.machine import PLAIN_STEP
-from streamdec.decoders.stepping import stepping_of
+from streamdec.decoders.decode_stream import DecodeStream
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
@@ -78,6 +77,7 @@ class Machine(Protocol):
         ...
 
 
+_PLAIN = DecodeStream, StopSequenceDecoder
 _MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
 
 
@@ -144,7 +144,7 @@ class Stepper:
         if attribution is not None:
             self.step, self.feed = attribution.step_chunk, attribution.feed
         else:
-            self.step, self.feed = stepping_of(machine)
+            self.step, self.feed = machine.step_chunk, machine.feed
         self._uncounted_step, self._uncounted_feed = self.step, self.feed
         if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
             self.statistics = StreamStatistics(machine, hooks.installed)
@@ -155,12 +155,11 @@ class Stepper:
     def plain_machine(self) -> Any:
         """The decoder, if a stream may read its row directly for a token with text.
 
-        None if ``step`` does more than the decoder's own ``step``: with sections, a tracer, token
-        ids on chunks, or an overridden ``step``.
+        None if ``step`` does more than the decoder's own ``step``: with sections, a tracer, or
+        token ids on chunks.
         """
-        step: Any = self._uncounted_step
-        is_plain = getattr(step, "__func__", None) is PLAIN_STEP
-        return step.__self__ if is_plain else None
+        is_plain = self.attribution is None and type(self.machine) in _PLAIN
+        return self.machine if is_plain else None
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk, statistics = self._uncounted_step(token_id), self.statistics

@@ -224,8 +224,8 @@ def iter_chunks(
         on_stop: a plain function that aborts the engine's request. It is called before the source
             is closed, unless the engine has ended by itself.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` and ``keep_markers`` of
-            SectionDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
+            all other arguments of StopConditions; ``sections`` of SectionDecoder;
+            ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
             ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
             ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.

@@ -235,15 +235,6 @@ class ByteTable(Table):
         found = self.contribution(state, token_id)
         return provenance.firsts_of(self.rule, self.replacers, state, found)[0]
 
-    def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Count the letters that ``token_id`` decides and that older tokens gave alone.
-
-        They have no byte of ``token_id`` or of the ``age`` tokens before it. None if bytes cannot
-        be attributed to tokens.
-        """
-        found = self.contribution(state, token_id)
-        return provenance.letters_before(self.rule, self.replacers, state, found, age)
-
     def released(self, state: State, text: str, *, goes_on: bool = False) -> Ages:
         """Return the ages of ``text``, which a flush gives, or a release (``goes_on``)."""
         rule = self.rule

@@ -56,7 +56,6 @@ __all__ = [
     "held_after",
     "held_after_prompt",
     "last_waiting",
-    "letters_before",
     "parted",
     "parted_by_text",
     "released",
@@ -192,21 +191,6 @@ def _letters(
     return text, tuple(firsts), tuple(lasts)
 
 
-def letters_before(
-    rule: TokenRule, replacers: Replacers, state: State, found: Contribution, age: int
-) -> int | None:
-    """Count the code points that a token decides and that older tokens gave alone.
-
-    They have no byte of the token itself or of the ``age`` tokens before it. None if bytes cannot
-    be attributed to tokens.
-    """
-    if replacers.rules or not rule.has_spans:
-        return None
-    carried = _shared_out(rule, state[3].waiting, len(found.data) - found.own)
-    ages = (*state[3].pending, *carried, *(0,) * found.own)
-    return sum(last > age for last in _letters(rule, state[1] + found.data, ages)[2])
-
-
 def released(rule: TokenRule, replacers: Replacers, state: State, data: bytes) -> Ages:
     """Return the ages of the code points that are output if nothing follows ``data``.
 
@@ -229,8 +213,6 @@ class Parted(NamedTuple):
     before: str
     firsts: Ages
     """Of the first byte of each code point of ``before``."""
-    lasts: Ages
-    """Of the last."""
     own: str
     age: int
     """Of the first byte of ``own``."""
@@ -250,7 +232,7 @@ def parted(rule: TokenRule, state: State, found: Contribution, flushed: bytes, t
     _, firsts, lasts = _letters(rule, state[1] + found.data + flushed, ages, final=True)
     size = lasts.index(0) if 0 in lasts else len(lasts)
     age = firsts[size] if 0 in lasts else 0
-    return Parted(text[:size], firsts[:size], lasts[:size], text[size:], age)
+    return Parted(text[:size], firsts[:size], text[size:], age)
 
 
 def parted_by_text(alone: str, ages: Ages, text: str) -> Parted:
@@ -262,7 +244,7 @@ def parted_by_text(alone: str, ages: Ages, text: str) -> Parted:
     before = commonprefix([alone, text])  # noqa: RUF071 (letters, not paths)
     size = len(before)
     oldest = max(ages[size:], default=0)
-    return Parted(before, ages[:size], ages[:size], text[size:], oldest)
+    return Parted(before, ages[:size], text[size:], oldest)
 
 
 def _waiting_after(waiting: Waiting, found: Contribution) -> Waiting:

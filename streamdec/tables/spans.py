@@ -178,15 +178,6 @@ class SpanRecorder:
         self._taken += size
         return taken
 
-    def rewind(self, later: SpanRecorder) -> None:
-        """Copy the spans settled before this checkpoint from ``later``.
-
-        Spans that were taken since then are not returned again.
-        """
-        settled = self._index - len(self._open)
-        self._settled = [span for span in later._settled if span.token_index < settled]
-        self._taken = later._taken
-
     def cut(self, code_points: int, size: int) -> None:
         """Cut the spans that were not taken after these code points and bytes."""
         self._settled = [
@@ -265,8 +256,8 @@ class SpanRecorder:
 
     # --- JSON
 
-    def dump(self, *, settled: bool = True) -> dict[str, Any]:
-        """The recorder as JSON, with its settled spans or without."""
+    def dump(self) -> dict[str, Any]:
+        """The recorder as JSON."""
         taken = self._taken if self._taken > self._index - len(self._open) else None
         return {
             "at": [self._decided, self._chars, self._size, self._index],
@@ -274,7 +265,7 @@ class SpanRecorder:
             "open": [[span.index, span.first, span.last, *span.bounds] for span in self._open],
             "waiting": [span.index for span in self._waiting],
             **({"idle": [span.index for span in self._idle]} if self._idle else {}),
-            "settled": [list(span) for span in self._settled] if settled else [],
+            "settled": [list(span) for span in self._settled],
             **({} if taken is None else {"taken": taken}),
         }
 
@@ -397,22 +388,13 @@ class Recorder:
 
     # --- copies
 
-    def fork(self, num_tokens: int, *, settled: bool = True) -> Recorder:
-        """Return an independent copy, of a stream of ``num_tokens``.
+    def fork(self, num_tokens: int) -> Recorder:
+        """Return an independent copy, of a stream of ``num_tokens``."""
+        return self.load(self._table, self._primed, self.dump(), num_tokens)
 
-        Without the ``settled`` spans it is a checkpoint, whose size does not grow with the stream.
-        """
-        return self.load(self._table, self._primed, self.dump(settled=settled), num_tokens)
-
-    def rewound(self, checkpoint: Recorder, num_tokens: int) -> Recorder:
-        """Return the records as they were at ``checkpoint``, after ``num_tokens``."""
-        recorder = checkpoint.fork(num_tokens)
-        recorder._spans.rewind(self._spans)
-        return recorder
-
-    def dump(self, *, settled: bool = True) -> dict[str, Any]:
-        """Return the records as JSON, with the ``settled`` spans or without."""
-        return self._spans.dump(settled=settled)
+    def dump(self) -> dict[str, Any]:
+        """Return the records as JSON."""
+        return self._spans.dump()
 
     @classmethod
     def load(cls, table: Table, primed: State, data: Any, num_tokens: int) -> Recorder:

@@ -351,14 +351,6 @@ class Table(ABC):
     def released(self, state: State, text: str, *, goes_on: bool = False) -> Ages:
         """Return the ages of ``text``, which a flush gives, or a release (``goes_on``)."""
 
-    @abstractmethod
-    def letters_before(self, state: State, token_id: int, age: int) -> int | None:
-        """Count the letters that ``token_id`` decides and that older tokens gave alone.
-
-        They have no byte of ``token_id`` or of the ``age`` tokens before it. None if bytes cannot
-        be attributed to tokens.
-        """
-
     def parted(self, state: State, token_id: int) -> Parted:
         """Return the text of ``token_id`` and a flush, split where its own text begins.
 

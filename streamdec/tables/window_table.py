@@ -148,10 +148,6 @@ class WindowTable(Table):
         """Return the age of each letter of ``text``."""
         return (state.age,) * len(text)
 
-    def letters_before(self, state: WindowState, token_id: int, age: int) -> None:
-        """Return None: tokens cannot be told apart."""
-        return
-
     # --- JSON
 
     def dump(self, state: WindowState) -> dict[str, Any]:

@@ -22,9 +22,6 @@ MachineName = Literal["decode_stream", "stop"]
 Kind = Literal["text", "special", "skipped", "unknown"]
 """``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
 
-PossibleStop = str | tuple[int, ...]
-"""A stop string, the source of a pattern, or the ids of a sequence."""
-
 
 _Plain = bool | int | str | None
 Condition = _Plain | tuple[_Plain | tuple[_Plain, ...], ...]
@@ -94,8 +91,8 @@ class TokenRecord:
     """The bytes of an unfinished character after it."""
     jailed: str
     """The text that is withheld after it because it may become a stop."""
-    may_become: tuple[PossibleStop, ...]
-    """The hidden stops that ``jailed`` may become, by the place where they would begin."""
+    may_become: tuple[str, ...]
+    """The stop strings and patterns that ``jailed`` may become, by where they would begin."""
     chunk: int
     """The index of the call to the decoder, from 0. A stream over an engine makes one call for each
     output of the engine; with ``return_token_ids`` it makes one for each id."""

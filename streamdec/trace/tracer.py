@@ -17,7 +17,6 @@ from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stepping import stepping_of
 from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.tables.token_ids import as_sequence
@@ -80,7 +79,7 @@ class Tracer(Generic[D]):
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder
-        self._step_chunk, self._feed = stepping_of(decoder)
+        self._step_chunk, self._feed = decoder.step_chunk, decoder.feed
         self._given_prompt: tuple[int, ...] | None = None
         if prompt_token_ids is not None:
             self._given_prompt = tuple(each.__index__() for each in as_sequence(prompt_token_ids))

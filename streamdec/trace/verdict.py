@@ -79,13 +79,9 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
     """
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True
-    elif isinstance(match.stop, tuple):
-        yield size - len(match.stop), True
-        yield size, False
     elif isinstance(match.stop, str):
-        sequences: Any = (trace.header.conditions or {}).get("stop_token_sequences", ())
-        for cut in sorted({0, 1, *map(len, sequences)}):
-            yield size - cut, False
+        yield size, False
+        yield size - 1, False
         last = trace.tokens[-1] if trace.tokens else None
         if last is not None and last.kind == "skipped" and last.piece == match.stop:
             yield size if match.visible else size - 1, True

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import pytest
 
@@ -41,6 +41,7 @@ from tests.benchmarks.peers.cases import PEER_CASES
 from tests.benchmarks.report import Figure, Report
 from tests.benchmarks.stop_cases import STOP_CASES
 from tests.benchmarks.subjects import Subject, trained
+from tests.support.wrappers import Wrapper
 
 SMALL = 2_048
 
@@ -149,13 +150,13 @@ def test_every_case_gives_figures_and_no_wrong_text(subjects: list[Subject]) -> 
             assert report.failures == []
 
 
-class Deaf(DecodeStream):
+class Deaf(Wrapper):
     """Loses its text after 100 tokens."""
 
-    __slots__ = ()
+    kind = DecodeStream
 
     def step(self, token_id: SupportsIndex) -> str:
-        text = super().step(token_id)
+        text: str = self.decoder.step(token_id)
         return text if self.num_tokens <= 100 else ""
 
 
@@ -169,37 +170,34 @@ def test_a_wrong_decoder_fails(
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)
 
 
-class Swift(StopSequenceDecoder):
+class Swift(Wrapper):
     """Withholds no line break."""
 
-    __slots__ = ()
+    kind = StopSequenceDecoder
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        text = super().step(token_id).text.removeprefix("\n")
+        text = self.decoder.step(token_id).text.removeprefix("\n")
         return Chunk(text + "\n" if self.jailed == "\n" else text)
 
 
-class Slow(StopSequenceDecoder):
+class Slow(Wrapper):
     """Withholds the last character always."""
 
-    __slots__ = ("last",)
-
-    def reset(self) -> None:
-        super().reset()
-        self.last = ""
+    kind = StopSequenceDecoder
+    last = ""
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        text = self.last + super().step(token_id).text
+        text = self.last + self.decoder.step(token_id).text
         self.last = text[-1:]
         return Chunk(text[:-1])
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        return Chunk(self.last + super().flush(finish_reason).text)
+        return Chunk(self.last + self.decoder.flush(finish_reason).text)
 
 
 @pytest.mark.parametrize("decoder", [Swift, Slow])
 def test_a_character_withheld_too_much_or_too_little_fails(
-    decoder: type[StopSequenceDecoder],
+    decoder: type[Wrapper],
     subjects: list[Subject],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -210,24 +208,18 @@ def test_a_character_withheld_too_much_or_too_little_fails(
     assert all(re.match(r"trained-bytelevel, withheld, \w+, .* stops, token", f) for f in failures)
 
 
-class Mute(StopSequenceDecoder):
+class Mute(Wrapper):
     """Loses its text after 40 tokens."""
 
-    __slots__ = ()
+    kind: ClassVar[type[StopSequenceDecoder]] = StopSequenceDecoder
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        chunk = super().step(token_id)
+        chunk: Chunk = self.decoder.step(token_id)
         return chunk if self.num_tokens <= 40 else Chunk()
 
 
-class MuteSections(SectionDecoder):
-    """Loses its text after 40 tokens."""
-
-    __slots__ = ()
-
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        chunk = super().step(token_id)
-        return chunk if self.num_tokens <= 40 else Chunk()
+class MuteSections(Mute):
+    kind = SectionDecoder
 
 
 @pytest.mark.parametrize("name", STOP_CASES)

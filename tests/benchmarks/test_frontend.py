@@ -15,6 +15,7 @@ from tests.benchmarks.frontend.encoders import HF_BATCH, HYBRID, Encoder, Fronte
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import trained
 from tests.benchmarks.test_benchmarks import replace_machine
+from tests.support.wrappers import Wrapper
 
 SMALL = 2_048
 
@@ -152,13 +153,13 @@ def test_wrong_ids_of_a_batch_in_threads_fail(
     assert all("aencode_batch" in failure for failure in failures)
 
 
-class Deaf(DecodeStream):
+class Deaf(Wrapper):
     """Loses its text after 100 tokens."""
 
-    __slots__ = ()
+    kind = DecodeStream
 
     def step(self, token_id: SupportsIndex) -> str:
-        text = super().step(token_id)
+        text: str = self.decoder.step(token_id)
         return text if self.num_tokens <= 100 else ""
 
 

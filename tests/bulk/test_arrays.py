@@ -554,12 +554,12 @@ def stopped(
         "text": text,
         "finish_reason": None if one.finish_reason == "abort" else one.finish_reason,
         "stop_reason": stop if isinstance(stop, str) else None,
-        "stop_token_ids": [stop] if isinstance(stop, int) else stop and None,
+        "stop_token_id": stop if isinstance(stop, int) else None,
         "token_index": one.match and one.match.token_index,
         "tokens_before": one.match and one.match.tokens_before,
         "unread_tokens": chunk.unread_tokens,
         "unknown_tokens": one.unknown_tokens,
-    } | ({"stop_token_ids": [*stop]} if isinstance(stop, tuple) else {})
+    }
 
 
 STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
@@ -579,7 +579,6 @@ def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool)
         data.draw(st.sampled_from([[], [text[start : start + 3]], ["zz", text[start]]])),
         data.draw(st.lists(st.sampled_from(ids), max_size=2)),
         eos_token_ids=data.draw(st.lists(st.sampled_from(ids), max_size=1)),
-        stop_token_sequences=data.draw(st.sampled_from([[], [ids[:2]]])),
         include_stop_str_in_output=data.draw(st.booleans()),
         min_tokens=data.draw(st.integers(0, 2)),
         max_tokens=data.draw(st.none() | st.integers(2, 9)),
@@ -604,8 +603,9 @@ def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> Sto
     def token() -> int:
         return seed.choice(ids)
 
-    def marker() -> str | int | None:
-        return seed.choice([None, None, None, piece(), token()])
+    def section() -> tuple[str | int, str | int]:
+        pairs: list[tuple[str | int, str | int]] = [(piece(), token()), (token(), "end")]
+        return seed.choice(pairs)
 
     most = seed.choice([None, None, seed.randint(3, 20)])
     return StopConditions(
@@ -618,9 +618,7 @@ def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> Sto
         max_tokens=most,
         ignore_eos=seed.random() < 0.1,
         eos_token_ids=some(1, token),
-        stop_token_sequences=some(2, lambda: [token() for _ in range(seed.randint(1, 3))]),
-        enable_stops_after=marker(),
-        disable_stops_after=marker(),
+        ignore_stops_between=some(1, section),
         stop_regex=some(1, lambda: f"{re.escape(piece()[0])}[^x]?"),
     )
 

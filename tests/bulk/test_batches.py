@@ -21,7 +21,7 @@ IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Us
 TEXTS = [LIBRARY.decode(ids) for ids in IDS]
 TABLE = pa.table({"id": [1, 2, 3], "token_ids": IDS, "more": [None, "a", "b"]})
 STOPS = StopConditions("\nUser:")
-COLUMNS = ["finish_reason", "stop_reason", "stop_token_ids", "token_index", "tokens_before"]
+COLUMNS = ["finish_reason", "stop_reason", "stop_token_id", "token_index", "tokens_before"]
 COLUMNS += ["unread_tokens", "unknown_tokens"]
 
 

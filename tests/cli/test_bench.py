@@ -22,6 +22,7 @@ from streamdec.bench.measure import LONGEST_STREAM, measure, streams_of
 from streamdec.chunks import Chunk
 from tests.cli.running import LIBRARY, TOKENIZER, run
 from tests.support.files import sentencepiece, small_gguf, tekken, write_json
+from tests.support.wrappers import Wrapper
 
 BENCH = ("bench", "--seconds=0.01", "--fast=off")
 TEXT = "One line\nUsual\n" * 4 + "你好, नमस्ते 👨‍👩‍👧"
@@ -223,23 +224,23 @@ def test_a_text_that_becomes_empty_is_rejected(
 # --- what is wrong --------------------------------------------------------------------------------
 
 
-class Deaf(DecodeStream):
+class Deaf(Wrapper):
     """Loses its text after five tokens."""
 
-    __slots__ = ()
+    kind = DecodeStream
 
     def step(self, token_id: SupportsIndex) -> str:
-        text = super().step(token_id)
+        text: str = self.decoder.step(token_id)
         return text if self.num_tokens <= 5 else ""
 
 
-class Careless(StopSequenceDecoder):
+class Careless(Wrapper):
     """Stops, but lets the stop out."""
 
-    __slots__ = ()
+    kind = StopSequenceDecoder
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        chunk = super().step(token_id)
+        chunk: Chunk = self.decoder.step(token_id)
         return replace(chunk, text=chunk.text + "!") if chunk.finish_reason else chunk
 
 

@@ -205,15 +205,6 @@ def test_the_text_of_a_special_token_may_be_a_stop(decode: Decoding) -> None:
     assert ends(decode, ids, "--stop=<|im_end|>", "--keep-special-tokens") == expected
 
 
-def test_a_sequence_of_ids_ends_the_text_before_its_first(decode: Decoding) -> None:
-    ids = [*IDS, QUESTION, END, QUESTION]
-    text = TEXT.removesuffix("?")
-    assert IDS[-1] == QUESTION
-    for spelled in (f"{QUESTION} {END}", f"{QUESTION},{END}"):
-        expected = (f"{text}?", "stop", [QUESTION, END], 1)
-        assert ends(decode, ids, f"--stop-ids={spelled}") == expected
-
-
 def test_a_pattern_is_a_stop(decode: Decoding) -> None:
     expected = (BEFORE, "stop", r"\nU[a-z]+:")
     assert ends(decode, IDS, r"--stop-regex=\nU[a-z]+:", "--max-match-length=9")[:3] == expected
@@ -222,13 +213,6 @@ def test_a_pattern_is_a_stop(decode: Decoding) -> None:
 def test_a_visible_stop_is_shown(decode: Decoding) -> None:
     expected = (f"{BEFORE}\nUser:", "stop", "\nUser:")
     assert ends(decode, IDS, r"--visible-stop=\nUser:")[:3] == expected
-
-
-def test_stops_count_while_they_are_enabled(decode: Decoding) -> None:
-    assert ends(decode, IDS, "--stop=\\nUse", "--enable-stops-after=Use it,")[:1] == (
-        "One. 🦉\nUse it,",
-    )
-    assert ends(decode, IDS, "--stop=\\nUsers", "--disable-stops-after=Use it,")[:2] == (TEXT, None)
 
 
 def test_stops_are_ignored_between_markers(decode: Decoding) -> None:
@@ -281,8 +265,6 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--stop-id=</s>"], "Invalid value for '--stop-id': '</s>' is not a token id"),
         (["--stop-id=\udcff"], r"Invalid value for '--stop-id': '\\xff' is not a token id"),
         (["--stop-id="], "Invalid value for '--stop-id': '' is not a token id"),
-        (["--stop-ids=1 x"], "Invalid value for '--stop-ids': 'x' is not a token id"),
-        (["--stop-ids= "], "Invalid value for '--stop-ids': a sequence needs at least one id"),
         (
             [r"--stop-regex=a+"],
             "--stop-regex 'a+' can match text of any length: set --max-match-length",
@@ -294,8 +276,8 @@ def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
         (["--max-match-length=5"], "--max-match-length needs --stop-regex"),
         (["--stop-regex=(max_tokens"], "--stop-regex '(max_tokens' is not a pattern"),
         (
-            ["--enable-stops-after="],
-            "Invalid value for '--enable-stops-after': an empty stop would match",
+            ["--ignore-stops-between", "", "x"],
+            "Invalid value for '--ignore-stops-between': an empty stop would match",
         ),
         (["--eos-id=1,2"], "Invalid value for '--eos-id': '1,2' is not a token id"),
         (["--eos-id", "-5"], "Invalid value for '--eos-id': token is out of range: -5"),
@@ -333,7 +315,6 @@ def test_min_tokens_may_equal_max_tokens(decode: Decoding) -> None:
         (r"--stop-regex=\nU\w\w\w:", BEFORE, r"the stop '\nU\w\w\w:'"),
         (f"--stop-id={QUESTION}", TEXT.removesuffix("?"), f"the id {QUESTION}"),
         (f"--eos-id={QUESTION}", TEXT.removesuffix("?"), "the end-of-sequence id"),
-        (f"--stop-ids={QUESTION}", TEXT.removesuffix("?"), f"the ids {QUESTION}"),
         ("--max-tokens=3", LIBRARY.decode(IDS[:3]), "--max-tokens"),
     ],
 )

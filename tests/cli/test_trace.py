@@ -123,13 +123,12 @@ def test_each_kind_of_stop_is_named() -> None:
         text="",
         held=b"",
         jailed="x",
-        may_become=("x\u202e\n", (7, 8)),
+        may_become=("x\u202e\n", "x7"),
         chunk=3,
     )
-    assert _cells(token)[6] == r"'x\u202e\n' | ids 7 8"
-    stopped = replace(token, finish_reason="stop", stop_reason=(7, 8))
-    assert _cells(stopped)[8] == "stop: ids 7 8"
-    assert _cells(replace(stopped, stop_reason=7))[8] == "stop: 7"
+    assert _cells(token)[6] == r"'x\u202e\n' | 'x7'"
+    stopped = replace(token, finish_reason="stop", stop_reason=7)
+    assert _cells(stopped)[8] == "stop: 7"
     assert _cells(replace(stopped, stop_reason=None))[8] == "stop"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Never, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
 import pytest
 
@@ -18,6 +18,7 @@ from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError, TokenizerLibraryError
 from streamdec.protocols import Decoder
 from tests.cli.running import LIBRARY, TOKENIZER
+from tests.support.wrappers import Wrapper
 from tests.support.zoo import ZOO
 
 LOST = 12
@@ -53,82 +54,84 @@ def test_no_difference_is_found_if_the_laws_hold(name: str) -> None:
 # --- broken machines ------------------------------------------------------------------------------
 
 
-class LosesInBatches(DecodeStream):
-    __slots__ = ()
+class LosesInBatches(Wrapper):
+    kind = DecodeStream
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-        return super().step_batch([*token_ids][:-1])
+        texts: list[str] = self.decoder.step_batch([*token_ids][:-1])
+        return texts
 
 
-class LosesInStep(DecodeStream):
+class LosesInStep(Wrapper):
     """The text that one token completes is lost."""
 
-    __slots__ = ()
+    kind = DecodeStream
 
     def step(self, token_id: SupportsIndex) -> str:
-        text = super().step(token_id)
+        text: str = self.decoder.step(token_id)
         return "" if self.num_tokens == LOST + 1 else text
 
 
-class LosesAtTheEnd(DecodeStream):
-    __slots__ = ()
+class LosesAtTheEnd(Wrapper):
+    kind = DecodeStream
 
     def flush(self) -> str:
-        super().flush()
+        self.decoder.flush()
         return "?"
 
 
-class ForgetsWhenRestored(DecodeStream):
-    __slots__ = ()
+class ForgetsWhenRestored(Wrapper):
+    kind = DecodeStream
 
     @classmethod
-    def restore(
-        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *_: Never, **__: object
-    ) -> Self:
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
         return cls(tokenizer, **snapshot["options"])
 
 
-class EchoesThePrompt(DecodeStream):
-    __slots__ = ()
+class EchoesThePrompt(Wrapper):
+    kind = DecodeStream
 
     def flush(self) -> str:
-        return super().flush() + ("!" if self.num_prompt_tokens else "")
+        text: str = self.decoder.flush()
+        return text + ("!" if self.num_prompt_tokens else "")
 
 
-class Raises(DecodeStream):
-    __slots__ = ()
+class Raises(Wrapper):
+    kind = DecodeStream
 
     def step(self, token_id: SupportsIndex) -> str:
         if self.num_tokens == 3:
             raise ZeroDivisionError("the fourth")
-        return super().step(token_id)
+        text: str = self.decoder.step(token_id)
+        return text
 
 
-class LetsStopsOut(StopSequenceDecoder):
-    __slots__ = ()
+class LetsStopsOut(Wrapper):
+    kind = StopSequenceDecoder
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        chunk = super().step_batch(token_ids)
+        chunk: Chunk = self.decoder.step_batch(token_ids)
         is_stop = chunk.finish_reason == "stop"
         return replace(chunk, text=f"{chunk.text}{chunk.stop_reason}") if is_stop else chunk
 
 
-class SwallowsTheEnd(StopSequenceDecoder):
-    __slots__ = ()
+class SwallowsTheEnd(Wrapper):
+    kind = StopSequenceDecoder
 
     def flush(self, finish_reason: Any = "length") -> Chunk:
-        return replace(super().flush(finish_reason), text="")
+        chunk: Chunk = self.decoder.flush(finish_reason)
+        return replace(chunk, text="")
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         # A character of each token waits for the end, for which it has no room.
-        chunk = super().step_batch(token_ids)
+        chunk: Chunk = self.decoder.step_batch(token_ids)
         return replace(chunk, text=chunk.text[:-1])
 
 
-class ForgetsThePrompt(StopSequenceDecoder):
+class ForgetsThePrompt(Wrapper):
     """Also that a character was begun there."""
 
-    __slots__ = ()
+    kind = StopSequenceDecoder
 
     def __init__(
         self, tokenizer: Decoder, conditions: Any, _: Iterable[SupportsIndex] = (), **options: Any
@@ -245,11 +248,11 @@ def test_eager_text_of_whole_characters_is_compared_with_the_library(
     library = ZOO["byte_fallback_strip"]()
     ids = [library.token_to_id(name) for name in ("<0xC3>", "<0xA9>", "<0xC3>", "<0xA9>")]
 
-    class LosesWhenEager(DecodeStream):
-        __slots__ = ()
+    class LosesWhenEager(Wrapper):
+        kind = DecodeStream
 
         def flush(self) -> str:
-            super().flush()
+            self.decoder.flush()
             return "" if self.options["byte_fallback"] == "exact" else "x"
 
     tried = Streaming(HuggingFaceTokenizer(library))

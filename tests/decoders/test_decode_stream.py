@@ -344,31 +344,6 @@ def test_a_stream_with_spans_has_the_same_text(tokenizer: MockTokenizer) -> None
     assert noting.flush() == ""
 
 
-class Own(DecodeStream):
-    """A subclass of somebody else's."""
-
-
-def test_a_subclass_can_have_spans(tokenizer: MockTokenizer) -> None:
-    stream = Own(tokenizer, spans=True)
-    assert stream.step_batch([A, B]) == ["a", " b"]
-    for other in (stream.fork(), Own.restore(tokenizer, stream.snapshot())):
-        assert type(other) is Own
-        assert [span.token_index for span in other.take_spans()] == [0, 1]
-
-
-def test_lists_call_the_step_of_a_subclass(tokenizer: MockTokenizer) -> None:
-    class Loud(DecodeStream):
-        def step(self, token_id: Any) -> str:
-            return super().step(token_id).upper()
-
-    stream = Loud(tokenizer)
-    for _ in range(2):
-        assert stream.step_batch([A, B]) == ["A", " B"]
-    with pytest.raises(TokenIdError) as raised:
-        stream.step_batch([A, -1])
-    assert (raised.value.chunk, raised.value.num_taken) == (Chunk("A"), 1)
-
-
 @pytest.mark.parametrize("noted", [True, False])
 def test_snapshots_with_and_without_spans_have_one_class(
     tokenizer: MockTokenizer, noted: bool

@@ -220,22 +220,15 @@ def test_a_span_of_jailed_text_is_available_when_the_text_is_output() -> None:
     assert counts == [[(0, 0, 2)], [], [(1, 2, 5), (2, 5, 7)], [], [(3, 7, 7), (4, 7, 7)]]
 
 
-SEQUENCE = StopConditions(stop_token_sequences=[[1, 2, 3]])
-TOKENS_OF_A_SEQUENCE = {
-    "ordinary": ("byte_level", [b"a", b"b", b"c", b"d"]),
-    "the first is special": ("byte_level", [b"a", b"<s>", b"c", b"d"]),
-    "the first closes a run": ("byte_fallback", [b"\xc3\xa9", b"b", b"c", b"d"]),
-}
+TOKENS_OF_A_STOP = [b"\xc3", b"b", b"c", b"d", b"\xa9"]
 
 
 def span_streams(kind: str) -> tuple[StopSequenceDecoder, list[int]]:
-    rule, tokens = TOKENS_OF_A_SEQUENCE[kind]
-    ids, options = [0, 0, 1, 2, 3], {}
-    if rule == "byte_fallback":
-        tokens = [b"\xc3", *tokens[1:], b"\xa9"]
-        ids, options = [0, 4, 1, 2, 3], {"byte_fallback": "exact"}
-    tokenizer = MockTokenizer.from_tokens(tokens, [1] if tokens[1] == b"<s>" else [], rule)
-    return StopSequenceDecoder(tokenizer, SEQUENCE, spans=True, **options), ids  # type: ignore[arg-type]
+    """A stream that ends at a stop of three tokens, and its ids; "exact": which closes a run."""
+    rule: Any = "byte_fallback" if kind == "exact" else "byte_level"
+    tokenizer = MockTokenizer.from_tokens(TOKENS_OF_A_STOP, [], rule)
+    options: dict[str, Any] = {"byte_fallback": kind, "spans": True}
+    return StopSequenceDecoder(tokenizer, StopConditions("bcd"), **options), [0, 4, 1, 2, 3]
 
 
 def taken_at_the_end(kind: str) -> list[Any]:
@@ -245,8 +238,8 @@ def taken_at_the_end(kind: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("place", range(6))
-@pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
-def test_each_span_is_taken_once_although_a_sequence_is_cut(kind: str, place: int) -> None:
+@pytest.mark.parametrize("kind", ["eager", "exact"])
+def test_each_span_is_taken_once_although_a_stop_is_cut(kind: str, place: int) -> None:
     """At any place, also if the stream is moved after it."""
     expected = taken_at_the_end(kind)
     assert [span.token_index for span in expected] == [0, 1, 2, 3, 4]
@@ -262,8 +255,8 @@ def test_each_span_is_taken_once_although_a_sequence_is_cut(kind: str, place: in
         assert decoder.take_spans() == []
 
 
-@pytest.mark.parametrize("kind", TOKENS_OF_A_SEQUENCE)
-def test_forks_within_a_sequence_record_independently(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["eager", "exact"])
+def test_forks_within_a_stop_record_independently(kind: str) -> None:
     decoder, ids = span_streams(kind)
     decoder.step_batch(ids[:4])
     forks = [decoder.fork() for _ in range(3)]
@@ -397,16 +390,8 @@ def test_a_visible_stop_has_no_part_before_a_release() -> None:
     assert decoder.step_batch([A, B]).finish_reason == "stop"
 
 
-def test_a_sequence_of_ids_begins_after_a_release() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop_token_sequences=[[A, B]]))
-    assert decoder.step(A).text == ""
-    assert decoder.release().text == "a"
-    assert decoder.step(B).text == "b"
-    assert decoder.step_batch([A, B]).stop_reason == (A, B)
-
-
 def test_a_marker_begins_after_a_release_and_the_gate_stays() -> None:
-    conditions = StopConditions("b", enable_stops_after="\nUser:")
+    conditions = StopConditions("b", ignore_stops_between=("<", "\nUser:"), starts_inside=True)
     decoder = StopSequenceDecoder(TOKENIZER, conditions)
     decoder.step(BEGINNING)
     decoder.release()

@@ -1,6 +1,6 @@
-"""Sections in which stops are ignored (law 12): what the oracles do not draw.
+"""Sections in which stops are ignored (law 12): what the oracle does not draw.
 
-The oracles (tests/stop_model.py, tests/stop_reference.py) draw sections with tables of a few bytes.
+The oracle (tests/stop_model.py) draws sections with tables of a few bytes.
 Here are the constructor, prompts of real tokenizers, and snapshots.
 """
 
@@ -83,21 +83,6 @@ def test_the_order_of_sections_is_kept() -> None:
         ({"ignore_stops_between": [("a", "b"), ("a", "c")]}, ValueError, "'a' opens two sections"),
         ({"starts_inside": True}, ValueError, "starts_inside needs ignore_stops_between"),
         ({"ignore_stops_between": THINK, "starts_inside": 1}, TypeError, "starts_inside must be"),
-        (
-            {"ignore_stops_between": THINK, "enable_stops_after": "a"},
-            ValueError,
-            "cannot be combined",
-        ),
-        (
-            {"ignore_stops_between": THINK, "disable_stops_after": 0},
-            ValueError,
-            "cannot be combined",
-        ),
-        (
-            {"ignore_stops_between": ("a" * 9, "b"), "max_stop_length": 8},
-            ValueError,
-            "ignore_stops_between: 9 code points",
-        ),
     ],
 )
 def test_sections_that_cannot_be(

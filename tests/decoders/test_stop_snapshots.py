@@ -44,21 +44,22 @@ KINDS = {
     "after a prompt": Kind(USER, [6], [7, 2, 3], [0, LEAD]),
     "a tail that is shown": Kind(StopConditions(visible_stop="a b b"), [0, 1], [1]),
     "longer than the jail": Kind(StopConditions(stop="bx", visible_stop="a by"), [0, 1], [0]),
-    "a closed gate": Kind(StopConditions(stop="a", enable_stops_after="\nUser:"), [0, 2], [3, 0]),
+    "a closed gate": Kind(
+        StopConditions(stop="a", ignore_stops_between=("<", "\nUser:"), starts_inside=True),
+        [0, 2],
+        [3, 0],
+    ),
     "an open gate": Kind(
-        StopConditions(stop="a", enable_stops_after=2, disable_stops_after="er:"), [2], [3, 0]
+        StopConditions(stop="a", ignore_stops_between=("er:", 2), starts_inside=True), [2], [3, 0]
     ),
     "opened inside a character": Kind(
-        StopConditions(stop="你", enable_stops_after=SKIPPED), [LEAD, SKIPPED], [6, 7]
-    ),
-    "a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1, 2], [1, 1]]), [0, 1], [2]),
-    "a sequence and a tail": Kind(
-        StopConditions(stop=" bx", stop_token_sequences=[[0, 1, 2]]), [0, 1], [0]
+        StopConditions(stop="你", ignore_stops_between=("<", SKIPPED), starts_inside=True),
+        [LEAD, SKIPPED],
+        [6, 7],
     ),
     "near its limit": Kind(StopConditions(max_tokens=4, min_tokens=2), [0, 0, 0], [0]),
     "ended by a string": Kind(USER, [0, 2, 3], []),
     "ended by an id": Kind(StopConditions(stop_token_ids=[1]), [0, 1], []),
-    "ended by a sequence": Kind(StopConditions(stop_token_sequences=[[0, 1]]), [0, 1], []),
     "ended by its limit": Kind(StopConditions(max_tokens=1), [0], []),
 }
 
@@ -80,17 +81,6 @@ def test_a_restored_stream_is_equal_and_continues_equally(name: str) -> None:
     assert restored.flush("abort") == stream.flush("abort")
     assert seen(restored) == seen(stream)
     assert json.loads(text) == KINDS[name].stream().snapshot(), "and the snapshot was not changed"
-
-
-@pytest.mark.parametrize("last", [0, 3])
-def test_text_of_a_sequence_that_failed_is_output_while_another_is_possible(last: int) -> None:
-    conditions = StopConditions(stop_token_sequences=[[0, 1, 9], [1, 2, 3]])
-    stream = StopSequenceDecoder(RAW, conditions)
-    assert [stream.step(token_id).text for token_id in (0, 1, 2)] == ["", "", "a"]
-    restored = StopSequenceDecoder.restore(RAW, json.loads(json.dumps(stream.snapshot())))
-    assert (restored.jailed, restored.snapshot()) == (stream.jailed, stream.snapshot())
-    assert restored.step(last) == stream.step(last)
-    assert restored.match == stream.match
 
 
 @pytest.mark.parametrize("ids", [[0], [0, 3], [0, 2, 3]])
@@ -238,17 +228,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("jailed", {"conditions": {"stop": [""]}}, "empty stop"),
     ("jailed", {"conditions": {"stops": ["a"]}}, "stops"),
     ("jailed", {"conditions": []}, "conditions"),
-    ("jailed", {"live": [0]}, "do not begin a sequence"),
-    ("a sequence", {"live": [0, 1, 2]}, "malformed"),
-    ("a sequence", {"live": [1, 0]}, "do not begin a sequence"),
-    ("a sequence", {"live": [0, True]}, "malformed"),
-    ("a sequence", {"live": "ab"}, "the field 'live' must not be 'ab'"),
-    ("ended by a string", {"live": [0]}, "has ended"),
-    (
-        "a sequence and a tail",
-        {"conditions": {"stop": "a", "stop_token_sequences": [[0, 1, 2]]}},
-        "the live tokens do not begin a sequence of these conditions",
-    ),
+    ("jailed", {"live": [0]}, "unexpected fields"),
     ("near its limit", {"num_tokens": 4}, "limit is 4"),
     ("near its limit", {"num_tokens": 5}, "limit is 4"),
     ("near its limit", {"num_tokens": 2**40 + 3}, "num_tokens"),

@@ -34,8 +34,7 @@ GATES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"ignore_stops_between": ("<", ">")},
         {"ignore_stops_between": ("<a", "b>"), "starts_inside": True},
         {"ignore_stops_between": [("<", ">"), ("é", "🦉")], "starts_inside": False},
-        {"enable_stops_after": "<b"},
-        {"enable_stops_after": "a", "disable_stops_after": "é>"},
+        {"ignore_stops_between": ("é>", "a"), "starts_inside": True},
     ]
 )
 
@@ -129,11 +128,9 @@ def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
         ({"stop_token_ids": [1]}, "stop_token_ids"),
         ({"visible_stop_token_ids": [1]}, "visible_stop_token_ids"),
         ({"eos_token_ids": [1]}, "eos_token_ids"),
-        ({"stop_token_sequences": [[1, 2]]}, "stop_token_sequences"),
         ({"min_tokens": 1}, "min_tokens"),
         ({"max_tokens": 1}, "max_tokens"),
         ({"ignore_eos": True}, "ignore_eos"),
-        ({"stop": "x", "enable_stops_after": 7}, "id 7"),
         ({"stop": "x", "ignore_stops_between": ("<", 7)}, "id 7"),
     ],
 )

@@ -164,11 +164,6 @@ def stop_ids() -> None:
     assert stopped(b"Hi!", stop_token_ids=[33])[0] == "Hi"
 
 
-def sequences_of_ids() -> None:
-    text, decoder = stopped(b"Hi!?x", stop_token_sequences=[[33, 63]])
-    assert (text, decoder.match and decoder.match.stop) == ("Hi", (33, 63))
-
-
 def stop_strings() -> None:
     assert stopped(b"Hi STOP x", stop="STOP")[0] == "Hi "
 
@@ -218,13 +213,14 @@ def stops_ignored_in_a_part() -> None:
         conditions = StopConditions("A", ignore_stops_between=("<a>", "</a>"))
         decoder = StopSequenceDecoder(BYTES, conditions, [*prompt])
         assert decoder.step_batch(ids).text == text
-    text, decoder = stopped(b"A</think>xA!", stop="A", enable_stops_after="</think>")
-    assert (text, decoder.finish_reason) == ("A</think>x", "stop")
+    section: dict[str, Any] = {"ignore_stops_between": ("<a>", "</a>"), "starts_inside": True}
+    text, decoder = stopped(b"A</a>xA!", stop="A", **section)
+    assert (text, decoder.finish_reason) == ("A</a>x", "stop")
 
 
 def stops_switch_on_and_off() -> None:
     """The features that are claimed only in part."""
-    text, _ = stopped(b"<a>A</a>A", stop="A", enable_stops_after="</a>", disable_stops_after="<a>")
+    text, _ = stopped(b"<a>A</a>A", stop="A", ignore_stops_between=("<a>", "</a>"))
     assert text == "<a>A</a>"
 
 
@@ -456,13 +452,9 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
         "tests/stops/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
     ),
     # stops
-    "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Sequences of stop ids": (
-        sequences_of_ids,
-        "tests/test_stop_laws.py::test_a_sequence_after_each_token",
-    ),
-    "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
-    "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_reference"),
+    "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
+    "Stop strings": (stop_strings, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
+    "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_oracle"),
     "A stop inside a token": (
         within_a_token_and_however_it_is_cut,
         "tests/decoders/test_stop_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
@@ -481,7 +473,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Hidden or visible, for each stop": (
         hidden_or_visible_for_each,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
     ),
     "The stop that is complete first wins": (
         the_first_to_be_complete,
@@ -490,9 +482,9 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "`min_tokens` applies to stop strings": (
         min_tokens,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_reference",
+        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
     ),
-    "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_reference"),
+    "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
     "Stops can be ignored in reasoning": (
         stops_ignored_in_a_part,
         "tests/stops/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
@@ -521,11 +513,11 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Which stop matched": (
         which_stop_and_where,
-        "tests/test_stop_laws.py::test_all_laws_as_the_reference",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "Where the stop is in the text": (
         which_stop_and_where,
-        "tests/test_stop_laws.py::test_reference_and_engine_give_the_answers_worked_out_by_hand",
+        "tests/test_stop_laws.py::test_oracle_and_engine_give_the_answers_worked_out_by_hand",
     ),
     "Ids cut to the text": (
         ids_end_where_the_text_does,
@@ -654,8 +646,11 @@ def test_features_that_the_page_denies_are_missing() -> None:
     told = {row[0] for row in ROWS if row[1] == "–"}
     assert told == {
         "Spaces between special tokens, as an option",
+        "Sequences of stop ids",
         "Banned strings, with a rewind",
         "Loops are detected",
     }
+    with pytest.raises(TypeError, match="stop_token_sequences"):
+        StopConditions(stop_token_sequences=[[1, 2]])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="spaces_between_special_tokens"):
         DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The page of the guarantees: the list at its top has a line for each."""
+"""The page of the laws: they are numbered, and the page stays short."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.support.pages import Page
 LAWS = Page("docs/explanation/laws.md")
 
 
-def test_each_law_has_its_line() -> None:
-    laws = re.findall(r"^\*\*(\d+)\. ([^*]+)\*\*", LAWS.text, re.MULTILINE)
-    lines = re.findall(r"^(\d+)\. \*\*([^*]+)\*\*", LAWS.text, re.MULTILINE)
-    assert len(laws) == 20
-    assert [(number, title.strip(".,:")) for number, title in lines] == [
-        (number, title.strip(".,:")) for number, title in laws
-    ]
+def test_the_laws_are_numbered_in_order() -> None:
+    laws = re.findall(r"^\*\*(\d+)\. [^*]+\*\*", LAWS.text, re.MULTILINE)
+    assert laws == [str(number) for number in range(20)]
+
+
+def test_the_page_is_short() -> None:
+    assert len(LAWS.text.split()) <= 2_300

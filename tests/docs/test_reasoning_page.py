@@ -15,14 +15,16 @@ PAGE = Page("docs/how-to/stop-after-reasoning.md")
 
 
 @pytest.mark.parametrize("path", shared("qwen3/tokenizer.json"), ids=lambda path: path.parent.name)
-def test_the_marker_of_qwen3_opens_the_gate_as_a_text_and_as_an_id(path: Path) -> None:
+def test_the_marker_of_qwen3_ends_a_section_as_a_text_and_as_an_id(path: Path) -> None:
     tokenizer = load_tokenizer(path, fast="off")
     (told,) = re.findall(r"Qwen3's `</think>` is id (\d+)", PAGE.text)
     assert tokenizer.token_to_id("</think>") == int(told)
     assert not tokenizer.is_skipped(int(told))
     ids = tokenizer.encode("<think>User: 🦉?\n\n</think>\n\nAn owl.\n\nUser: thanks").ids
     for marker in ("</think>", int(told)):
-        conditions = StopConditions("User:", enable_stops_after=marker)
+        conditions = StopConditions(
+            "User:", ignore_stops_between=("<think>", marker), starts_inside=True
+        )
         chunk = StopSequenceDecoder(tokenizer, conditions).step_batch(ids)
         assert chunk.text == "<think>User: 🦉?\n\n</think>\n\nAn owl.\n\n"
     quoted = tokenizer.encode("I write </th", special="text").ids
@@ -32,6 +34,8 @@ def test_the_marker_of_qwen3_opens_the_gate_as_a_text_and_as_an_id(path: Path) -
         ("</think>", "I write </think>: "),
         (int(told), "I write </think>: User:"),
     ):
-        conditions = StopConditions("User:", enable_stops_after=marker)
+        conditions = StopConditions(
+            "User:", ignore_stops_between=("<think>", marker), starts_inside=True
+        )
         decoder = StopSequenceDecoder(tokenizer, conditions)
         assert decoder.step_batch(spelled).text + decoder.flush().text == text

@@ -122,14 +122,6 @@ def test_the_first_space_is_that_of_the_prompt() -> None:
     assert "".join(map(after.step, ids)) == " The fox"
 
 
-def test_a_marker_in_the_prompt_does_not_wake_stops(tokenizer: Any) -> None:
-    says("the marker was not *generated*")
-    prompt, answer = ids_of(tokenizer, "<think></think>"), ids_of(tokenizer, "42. User: no")
-    conditions = StopConditions("User:", enable_stops_after="</think>")
-    decoder = StopSequenceDecoder(tokenizer, conditions, prompt)
-    assert decoder.step_batch(answer).finish_reason is None
-
-
 def test_steps_after_the_end_are_rejected(tokenizer: Any) -> None:
     says("the loop calls step after a chunk with a finish_reason")
     decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=1))

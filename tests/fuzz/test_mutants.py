@@ -34,7 +34,7 @@ def test_each_mutant_changes_the_code_and_leaves_it_python(mutant: Mutant, tmp_p
 
 def test_each_law_is_broken_at_least_once() -> None:
     page = (ROOT / "docs/explanation/laws.md").read_text("utf-8")
-    laws = re.findall(r"^(\d+)\. \*\*", page.partition("## Summary")[2], re.MULTILINE)
+    laws = re.findall(r"^\*\*(\d+)\. ", page, re.MULTILINE)
     assert len(laws) > 10
     broken = {found[1] for mutant in MUTANTS if (found := re.match(r"(\d+): ", mutant.law))}
     assert broken == {*laws}

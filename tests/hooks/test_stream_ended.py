@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import anyio
@@ -28,7 +27,9 @@ from streamdec.chunks import Withheld
 from streamdec.hooks import StopKind, StreamEnded
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
-from tests.stop_reference import Features, Situation, situations, tokenizer_of
+from tests.stop_laws import setup_of
+from tests.stop_model import Situation
+from tests.strategies import situations
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST", b"<eos>", b"O"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, {6})
@@ -113,18 +114,11 @@ def read_pool(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: A
 
 
 READERS = [read_plain, read_async, read_pool]
-SITUATIONS = situations(Features(prompts=True)).filter(
-    lambda s: bool(s.ids) and s.options.unknown_ids != "error"
-)
+SITUATIONS = situations(unknown_ids=False).filter(lambda situation: bool(situation.ids))
 
 
 def decoder_of(situation: Situation) -> StopSequenceDecoder:
-    return StopSequenceDecoder(
-        tokenizer_of(situation.table),
-        StopConditions(**situation.conditions.arguments()),
-        situation.prompt,
-        **asdict(situation.options),
-    )
+    return setup_of(situation).decoder()
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -218,7 +212,6 @@ def ended(outputs: Any, **options: Any) -> StreamEnded:
         ([0, STOP, 0], {"stop": "STOP"}, "stop", "string"),
         ([0, ST, OH, 0], {"stop_regex": "STO"}, "stop", "regex"),
         ([0, STOP], {"stop_token_ids": [STOP]}, "stop", "token_id"),
-        ([0, ST, OH], {"stop_token_sequences": [[ST, OH]]}, "stop", "token_sequence"),
         ([0, EOS], {"eos_token_ids": [EOS]}, "stop", "eos"),
         ([0, {"token_ids": [1], "finish_reason": "stop"}], {}, "stop", "engine"),
         ([0, {"token_ids": [1], "finish_reason": "length"}], {}, "length", None),

@@ -6,6 +6,7 @@ import copy
 from collections import UserDict
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -188,13 +189,43 @@ def test_patterns_are_handed_on(patterns: str | list[str]) -> None:
 
 
 @pytest.mark.parametrize("read", [from_openai, from_vllm, from_sglang])
-def test_the_end_of_sequence_and_the_limits_are_arguments(read: Reader) -> None:
+def test_the_end_of_sequence_is_an_argument(read: Reader) -> None:
     request = {"stop": "abcd"}
     assert read(request, eos_token_ids=[2, 3]) == StopConditions("abcd", eos_token_ids=[2, 3])
-    with pytest.raises(ValueError, match="4 code points or ids exceed the limit of 3"):
-        read(request, max_stop_length=3)
     with pytest.raises(TokenIdError, match="eos_token_ids is out of range: -1"):
         read(request, eos_token_ids=-1)
+
+
+@pytest.mark.parametrize("read", [from_openai, from_vllm, from_sglang])
+@pytest.mark.parametrize(
+    ("request_", "further", "longest", "together"),
+    [
+        ({"stop": ["a", "abcd"]}, {}, "stop: 4", 5),
+        ({"stop": "😋😋"}, {}, "stop: 2", 2),
+        ({}, {"ignore_stops_between": ("<a>", 7)}, "ignore_stops_between: 3", 3),
+        ({"stop": "ab"}, {"ignore_stops_between": ("<", ">>>")}, "ignore_stops_between: 3", 6),
+    ],
+)
+def test_limits_bound_the_longest_stop_and_all_together(
+    read: Reader, request_: dict[str, Any], further: Any, longest: str, together: int
+) -> None:
+    most = int(longest.split(": ")[1])
+    free = read(request_, **further)
+    assert read(request_, **further, max_stop_length=most, max_total_length=together) == free
+    with pytest.raises(ValueError, match=f"^{longest} code points exceed the limit of {most - 1}$"):
+        read(request_, **further, max_stop_length=most - 1)
+    told = f"^all stops together: {together} code points exceed the limit of {together - 1}$"
+    with pytest.raises(ValueError, match=told):
+        read(request_, **further, max_total_length=together - 1)
+
+
+def test_limits_count_the_longest_match_and_the_sources_of_patterns() -> None:
+    read = partial(from_sglang, max_stop_length=5, max_total_length=12)
+    read({"stop": "a", "stop_regex": ["a{5}", "bbbb"]})
+    read({"stop_regex": "a+"}, max_match_length=5)
+    for stop_regex, most in (("a{6}", None), ("a+", 6), ("[abcdefghijk]", None)):
+        with pytest.raises(ValueError, match="exceed the limit of"):
+            read({"stop": "ab", "stop_regex": stop_regex}, max_match_length=most)
 
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
@@ -258,8 +289,8 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
         (from_openai, {"eos_token_ids": [2]}, r"eos_token_ids=\[2\]: .*OpenAI"),
         (
             from_openai,
-            {"enable_stops_after": "</think>"},
-            "enable_stops_after='</think>': .*OpenAI",
+            {"ignore_stops_between": ["<think>", "</think>"]},
+            "ignore_stops_between=.*OpenAI",
         ),
         (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge them into it"),
         (

@@ -41,7 +41,6 @@ streamdec_stream_stops_total huggingface string 1
 streamdec_stream_stops_total huggingface engine 1
 streamdec_stream_stops_total huggingface regex 1
 streamdec_stream_stops_total huggingface token_id 1
-streamdec_stream_stops_total huggingface token_sequence 1
 streamdec_stream_stops_total huggingface eos 1
 streamdec_stream_stops_total Letters string 1
 streamdec_stream_errors_total huggingface OSError 1

@@ -87,8 +87,6 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
     [
         ({"include_stop_str_in_output": True}, "One 🦉 two.\nUser:", "\nUser:"),
         ({"min_tokens": 1_000}, TEXT, None),
-        ({"stop": " ", "enable_stops_after": "two."}, "One 🦉 two.\nUser:", " "),
-        ({"stop": " ", "disable_stops_after": "One"}, TEXT, None),
         (
             {"stop": " ", "ignore_stops_between": ["One", "\nU"], "starts_inside": True},
             "One 🦉 two.\nUser:",
@@ -156,20 +154,20 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 
-def test_stops_of_anthropics_client_count_after_the_marker(server: Served) -> None:
+def test_stops_of_anthropics_client_do_not_count_in_a_section(server: Served) -> None:
     options: Any = {
         "model": "tiny",
         "max_tokens": 900,
-        "messages": [{"role": "user", "content": "one\nUser: two</think>three\nUser: four"}],
+        "messages": [{"role": "user", "content": "<think>one\nUser: two</think>three\nUser: four"}],
         "stop_sequences": ["\nUser:"],
-        "extra_body": {"enable_stops_after": "</think>"},
+        "extra_body": {"ignore_stops_between": ["<think>", "</think>"]},
     }
     with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
         message = client.messages.create(**options)
     assert message.stop_sequence == "\nUser:"
     (block,) = message.content
     assert block.type == "text"
-    assert block.text == "user: one\nUser: two</think>three"
+    assert block.text == "user: <think>one\nUser: two</think>three"
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])

@@ -61,7 +61,6 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "max_tokens": 10**400}, "max_tokens", "from 1 to 1500"),
         ({"prompt": "a", "max_tokens": "3"}, "max_tokens", "not '3'"),
         ({"prompt": "a", "min_tokens": 5, "max_tokens": 4}, "min_tokens", "must not exceed"),
-        ({"prompt": "a", "enable_stops_after": True}, "enable_stops_after", "is a bool"),
         ({"prompt": "a", "ignore_stops_between": "b"}, "ignore_stops_between", "expected pairs"),
         (
             {"prompt": "a", "ignore_stops_between": [[f"<{i}>", f"</{i}>"] for i in range(5)]},
@@ -69,7 +68,11 @@ def checked(response: Any, status: int) -> dict[str, Any]:
             "at most 4 pairs, not 5",
         ),
         ({"prompt": "a", "starts_inside": True}, "starts_inside", "needs ignore_stops_between"),
-        ({"prompt": "a", "disable_stops_after": -1}, "disable_stops_after", "is out of range"),
+        (
+            {"prompt": "a", "ignore_stops_between": [-1, "b"]},
+            "ignore_stops_between",
+            "is out of range",
+        ),
         ({"prompt": "a", "stop": ""}, "stop", "empty"),
         ({"prompt": "a", "stop": ["a", 1]}, "stop", "not 1"),
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "a string"),
@@ -80,7 +83,6 @@ def checked(response: Any, status: int) -> dict[str, Any]:
             "ignore_stops_between",
             "41 code points",
         ),
-        ({"prompt": "a", "enable_stops_after": "a" * 41}, "enable_stops_after", "41 code points"),
         ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "-1"),
         ({"prompt": "a", "stop_token_ids": [1] * 5}, "stop_token_ids", "at most 4 stops"),
         ({"prompt": "a", "stop_regex": "(a+)+b"}, "stop_regex", "does not accept"),
@@ -374,7 +376,7 @@ def test_anthropics_errors_have_its_form(server: Served) -> None:
         ([""], "stop_sequences: an empty stop would match everywhere; leave it out"),
         (
             ["a" * 1_001],
-            "stop_sequences: 1001 code points or ids exceed the limit of 40",
+            "stop_sequences: 1001 code points exceed the limit of 40",
         ),
         (["a", 5], "stop_sequences.1 must be a string, not 5"),
         ([["a"]], "stop_sequences.0 must be a string, not a list"),

@@ -14,8 +14,7 @@ from tests.server.test_errors import CHAT, COMPLETIONS, JSON
 FIELDS = [
     "prompt", "messages", "system", "model", "n", "best_of", "stop", "stop_token_ids",
     "stop_sequences", "max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos",
-    "include_stop_str_in_output", "enable_stops_after", "disable_stops_after",
-    "ignore_stops_between", "starts_inside", "stop_regex", "echo",
+    "include_stop_str_in_output", "ignore_stops_between", "starts_inside", "stop_regex", "echo",
     "logprobs", "top_logprobs", "stream",
     "stream_options", "temperature", "top_p", "top_k", "seed", "logit_bias", "tools",
     "tool_choice", "chat_template", "chat_template_kwargs", "add_generation_prompt",

@@ -55,7 +55,6 @@ def test_the_engine_echoes_the_prompt_which_says_where_the_answer_begins(
         ({"ignore_stops_between": ["b", "c"]}, "<think>a "),
         ({"starts_inside": False}, "<think>a STOP</think> b "),
         ({"starts_inside": True}, "<think>a STOP</think> b "),
-        ({"enable_stops_after": "a"}, "<think>a "),
     ],
 )
 def test_a_request_may_say_where_the_answer_begins(
@@ -298,12 +297,11 @@ def test_where_the_markers_of_a_request_start_does_not_change_the_reasoning(
     assert message["content"] == ("a STOP b" if starts else "a ")
 
 
-@pytest.mark.parametrize("gate", [{"ignore_stops_between": []}, {"enable_stops_after": "a"}])
 @pytest.mark.parametrize(("starts", "kind"), [(True, "reasoning_content"), (False, "content")])
 def test_where_the_reasoning_starts_may_be_said_if_stops_count_in_it(
-    tmp_path: Any, gate: dict[str, Any], starts: bool, kind: str
+    tmp_path: Any, starts: bool, kind: str
 ) -> None:
-    more = {"stop": "STOP", "starts_inside": starts, **gate}
+    more = {"stop": "STOP", "starts_inside": starts, "ignore_stops_between": []}
     added = "bot: " if starts else "bot: <think>"
     message = answer_of(tmp_path, added, "Why?", [THINK], separates=True, **more)
     assert (message.get("reasoning_content", "") + message["content"], message[kind]) == ("a ",) * 2

@@ -51,11 +51,11 @@ def test_the_end_of_a_stop_counts_from_the_text_that_is_read(
 
 
 def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer) -> None:
-    conditions = StopConditions("stop", enable_stops_after="<", disable_stops_after=">")
+    conditions = StopConditions("stop", ignore_stops_between=(">", "<"), starts_inside=True)
     stops = set_of(tokenizer, conditions)
     read = stops.read(stops.first, "stop <a stop")
     assert read.hit == Hit("stop", visible=False, end=6, text="stop")
-    assert (read.end, read.text, read.turned) == (12, "stop <a ", True)
+    assert (read.end, read.text) == (12, "stop <a ")
     assert stops.read(stops.first, "stop <a> stop").hit is None
 
 

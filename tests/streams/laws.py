@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -35,7 +35,7 @@ from tests.streams.engines import BoomError, Engine, PlainEngine
 MACHINES: dict[str, Callable[[Setup], Machine]] = {
     "StopSequenceDecoder": lambda setup: setup.decoder(),
     "DecodeStream": lambda setup: setup.stream(),
-    "Sequence": lambda setup: TokenSequence(setup.tokenizer, **asdict(setup.options)),
+    "Sequence": lambda setup: TokenSequence(setup.tokenizer, **setup.options),
 }
 
 

@@ -121,19 +121,6 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
     assert TokenAttribution(half).step_chunk(BDA0) == Chunk("你", token_ids=(BDA0,))
 
 
-def test_ids_withheld_for_a_sequence_of_ids_wait() -> None:
-    conditions = StopConditions(stop_token_sequences=[[A, A]])
-    machine = TokenAttribution(StopSequenceDecoder(TOKENIZER, conditions))
-    assert covered([E4, BDA0, A, E4, BDA0, A], machine) == [
-        ("", ()),
-        ("你", (E4, BDA0)),
-        ("", ()),
-        ("a", (A,)),
-        ("你", (E4, BDA0)),
-        ("", ()),
-    ]
-
-
 def test_a_copy_with_ids_is_shared_only_if_the_ids_are_the_same() -> None:
     """The same chunk completes a character after different tokens."""
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd\xa0", b"a\xe4", b"\xe4"])
@@ -187,7 +174,7 @@ def test_a_token_chunk_is_a_chunk() -> None:
 def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
     """A marker ends the search for stops, so the text before an unfinished character is output."""
     tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
-    conditions = StopConditions("a\ufffd", disable_stops_after=0)
+    conditions = StopConditions("a\ufffd", ignore_stops_between=(0, 1))
     decoder = StopSequenceDecoder(tokenizer, conditions)
     chunks = iter_chunks([1, 0, 2], decoder=decoder, return_token_ids=True)
     assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [

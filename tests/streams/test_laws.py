@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -16,8 +15,8 @@ from streamdec import Chunk, DecodeStream
 from streamdec.streams.stepper import Machine
 from streamdec.tables.table import LIST_STEP
 from tests.stop_laws import Setup, setup_of
-from tests.stop_reference import Situation, situations
-from tests.strategies import cuts
+from tests.stop_model import Situation
+from tests.strategies import cuts, situations
 from tests.streams import laws
 from tests.streams.engines import grouped
 from tests.streams.laws import MACHINES, Trail, trail_of
@@ -196,7 +195,7 @@ def test_pending_token_ids_are_those_without_a_chunk(
     run(backend, laws.ids_that_wait_are_named, make(setup), ids, place, chunk_by=chunk_by)
 
 
-BYTE_LEVEL = situations().filter(lambda situation: situation.table.decoder == "byte_level")
+BYTE_LEVEL = situations().filter(lambda situation: situation.decoder == "byte_level")
 
 
 @given(situation=BYTE_LEVEL, kind=st.sampled_from(["StopSequenceDecoder", "DecodeStream"]))
@@ -204,7 +203,7 @@ def test_ids_belong_to_the_chunk_that_completes_their_text(situation: Situation,
     """The oracle is the place of each token in the text by its span."""
     setup, ids = setup_of(situation), situation.ids
     trail = trail_of(MACHINES[kind](setup), ids)
-    options = asdict(setup.options)
+    options = dict(setup.options)
     if options["unknown_ids"] == "error":  # it may be a stop id, which is not an error
         options["unknown_ids"] = "skip"
     recording = DecodeStream(setup.tokenizer, setup.prompt, spans=True, **options)

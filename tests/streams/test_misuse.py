@@ -192,8 +192,8 @@ DECODER: tuple[Any, ...] = ([1], DecodeStream(TOKENIZER))
         (
             partial(SectionDecoder, sections={"tool": ("<t>", "</t>")}),
             (TOKENIZER,),
-            "keep_marker",
-            "; did you mean keep_markers?",
+            "start_inside",
+            "; did you mean starts_inside?",
         ),
         (Sequence, (TOKENIZER,), "unknown_id", "; did you mean unknown_ids?"),
         (
@@ -356,7 +356,6 @@ def test_stops_that_are_swapped(arguments: Any, told: str) -> None:
             re.compile("a"),
             r"'\); pass its pattern as stop_regex, with",
         ),
-        ("stop_token_sequences", [1, 2], r"is a list of ids, not 1; for one sequence write \[\[1,"),
     ],
 )
 def test_stops_of_another_type(name: str, value: Any, told: str) -> None:
@@ -372,10 +371,8 @@ FLAGS: list[tuple[str, Callable[..., object]]] = [
     *(("spans", partial(kind, TOKENIZER)) for kind in (DecodeStream, StopSequenceDecoder)),
     ("spans", partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")})),
     ("spans", partial(iter_chunks, [1], TOKENIZER)),
-    ("keep_markers", partial(stream, [1], TOKENIZER)),
     ("return_token_ids", partial(DecoderPool, TOKENIZER)),
     ("spans", partial(DecoderPool(TOKENIZER).add, "a")),
-    ("keep_markers", partial(DecoderPool(TOKENIZER).add, "a")),
     ("skip_special_tokens", partial(Sequence, TOKENIZER)),
     ("ignore_eos", StopConditions),
     *((name, partial(load_tokenizer, "no/model")) for name in ("allow_download", "strict")),

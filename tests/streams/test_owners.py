@@ -244,14 +244,6 @@ class Owner:
     pass
 
 
-def test_a_subclass_with_an_attribute_decoder_is_owned_itself() -> None:
-    class Named(StopSequenceDecoder):
-        decoder = "shared by all"
-
-    streams = [iter_chunks([A], decoder=Named(TOKENIZER)) for _ in range(2)]
-    assert [next(chunks).text for chunks in streams] == ["a", "a"]
-
-
 def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:
     """The mistake of a server that makes its decoder once, for all requests."""
     shared, texts, errors = decoder(), dict[str, str](), list[str]()

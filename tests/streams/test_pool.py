@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from streamdec import (
 )
 from streamdec.errors import RewriteError
 from streamdec.integrations.logprobs import LogprobTracker
-from tests.stop_reference import Features, Situation, situations
+from tests.stop_laws import new_tokenizer
+from tests.stop_model import Situation, draw_table
+from tests.strategies import situations
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -45,18 +48,18 @@ def pool_of(*names: Any, **options: Any) -> DecoderPool:
 
 # --- together as alone ----------------------------------------------------------------------------
 
-ONE_TABLE = situations(Features(prompts=True)).filter(lambda s: s.table.decoder == "byte_level")
+ONE_TABLE = [situations(draw_table(random.Random(seed))) for seed in range(8)]
 
 
-@given(st.lists(ONE_TABLE, min_size=1, max_size=4), st.data())
+@given(st.one_of([st.lists(each, min_size=1, max_size=4) for each in ONE_TABLE]), st.data())
 def test_a_request_in_a_pool_equals_a_decoder(drawn: list[Situation], data: st.DataObject) -> None:
     """Whether other requests stop, fail or send nothing."""
-    tokenizer = MockTokenizer.from_tokens(drawn[0].table.tokens, drawn[0].table.special_ids)
+    tokenizer = new_tokenizer(drawn[0])
     pool = DecoderPool(tokenizer)
     alone: dict[int, StopSequenceDecoder] = {}
     for name, situation in enumerate(drawn):
-        conditions = StopConditions(**situation.conditions.arguments())
-        options = asdict(situation.options)
+        conditions = situation.conditions.build()
+        options = situation.options
         pool.add(name, conditions, situation.prompt, **options)
         alone[name] = StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
     rest = {name: [*situation.ids] for name, situation in enumerate(drawn)}

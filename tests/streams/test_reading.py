@@ -130,19 +130,6 @@ async def test_ids_before_a_bad_one_are_not_counted_as_unread() -> None:
         await anext(chunks)
 
 
-async def test_a_step_that_a_subclass_overrides_is_called() -> None:
-    class Loud(StopSequenceDecoder):
-        __slots__ = ()
-
-        def step(self, token_id: Any) -> Chunk:
-            chunk = super().step(token_id)
-            return Chunk(chunk.text.upper(), chunk.finish_reason)
-
-    for _ in range(COLD_AND_WARM):
-        decoder = Loud(TOKENIZER, StopConditions(stop="x"))
-        assert await texts(wrap(Engine([A, B, [A, B]]), decoder)) == ["A", "B", "AB", ""]
-
-
 # --- the last chunk -------------------------------------------------------------------------------
 
 

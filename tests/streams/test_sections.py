@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     DecoderPool,
-    DecodeStream,
     MockTokenizer,
     SectionDecoder,
     StopConditions,
@@ -82,13 +81,6 @@ def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None
     assert [token_id for chunk in chunks for token_id in chunk.token_ids] == ids
 
 
-def test_the_markers_can_be_kept() -> None:
-    chunks = iter_chunks(IDS, TOKENIZER, sections=SECTIONS, keep_markers=True)
-    whole = DecodeStream(TOKENIZER)
-    expected = "".join(whole.step_batch(IDS)) + whole.flush()
-    assert "".join(chunk.text for chunk in chunks) == expected
-
-
 def test_starts_inside_is_for_sections_and_for_stops() -> None:
     none: StreamOptions = {"sections": SECTIONS, "starts_inside": True}
     stops: StreamOptions = {
@@ -102,9 +94,7 @@ def test_starts_inside_is_for_sections_and_for_stops() -> None:
         assert chunks[-1].finish_reason == reason
 
 
-def test_keep_markers_needs_sections() -> None:
-    with pytest.raises(ValueError, match="keep_markers needs sections"):
-        iter_chunks(IDS, TOKENIZER, keep_markers=True)
+def test_no_sections_are_none() -> None:
     assert shown(iter_chunks([3], TOKENIZER, sections=None)) == [(None, "Hi")]
 
 
@@ -127,7 +117,7 @@ def alone(**options: Any) -> list[Chunk]:
     return [part for chunk in (*chunks, decoder.flush("stop")) for part in chunk.split()]
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_markers": True}, {"starts_inside": True}])
+@pytest.mark.parametrize("options", [{}, {"starts_inside": True}])
 def test_a_pool_and_its_sinks_have_sections(options: dict[str, Any]) -> None:
     sent: list[Chunk] = []
     pool = pool_of(**options)
@@ -147,8 +137,6 @@ def test_a_request_without_sections_has_none() -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a", sections=None)
     assert pool.step({"a": [0, 1]})["a"] == Chunk("<think>Hm")
-    with pytest.raises(ValueError, match="keep_markers needs sections"):
-        pool.add("b", keep_markers=True)
     for starts_inside in (True, False):
         with pytest.raises(ValueError, match="starts_inside needs sections"):
             pool.add("b", starts_inside=starts_inside)

@@ -42,22 +42,6 @@ def test_a_fork_records_independently() -> None:
     assert indexes(other) == [0, 1]
 
 
-def test_a_checkpoint_leaves_out_settled_spans_which_come_back_when_it_is_rewound() -> None:
-    """So that a checkpoint costs the same after any number of tokens."""
-    recording = recorder()
-    for _ in range(3):
-        recording.token(START, 0)
-    checkpoint = recording.fork(3, settled=False)
-    recording.token(START, 0)
-    assert indexes(checkpoint.fork(3)) == []
-    assert indexes(recording.rewound(checkpoint, 3)) == [0, 1, 2]
-    assert indexes(recording) == [0, 1, 2, 3]
-    again = recording.rewound(checkpoint, 3)
-    for _ in range(2):
-        again.without_text()
-    assert indexes(again) == [4]  # the others were taken meanwhile
-
-
 def test_the_records_survive_json() -> None:
     stream = DecodeStream(TOKENIZER, spans=True)
     stream.step_batch([0, 1])

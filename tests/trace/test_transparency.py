@@ -23,8 +23,9 @@ from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
 from tests import test_stop_patterns
 from tests.laws import BAD_IDS
-from tests.stop_laws import setup_of
-from tests.stop_reference import Situation, situations, tokenizer_of
+from tests.stop_laws import new_tokenizer, setup_of
+from tests.stop_model import Situation
+from tests.strategies import situations
 
 SITUATIONS = situations() | test_stop_patterns.situations()
 
@@ -32,7 +33,7 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),
     "stream": lambda situation: setup_of(situation).stream(),
     "stream that records": lambda situation: DecodeStream(
-        tokenizer_of(situation.table), situation.prompt, spans=True
+        new_tokenizer(situation), situation.prompt, spans=True
     ),
 }
 
@@ -110,7 +111,7 @@ def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
 def test_a_restored_decoder_is_traced_as_one_that_continued(
     situation: Situation, cut: int, group: int
 ) -> None:
-    """Also in the middle of a character, of a stop, of a sequence, of a gate's marker."""
+    """Also in the middle of a character, of a stop, of a gate's marker."""
     decoder = setup_of(situation).decoder()
     whole = Tracer(setup_of(situation).decoder(), situation.prompt)
     try:

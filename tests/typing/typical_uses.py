@@ -135,7 +135,7 @@ def decode(tokenizer: Decoder) -> None:
 
 def stops(tokenizer: Decoder) -> None:
     conditions = StopConditions(stop=["\nUser:", "END"], eos_token_ids=2, max_tokens=100)
-    conditions = StopConditions("\nUser:", [7, 8], stop_regex=r"\d{3}", stop_token_sequences=[[1]])
+    conditions = StopConditions("\nUser:", [7, 8], stop_regex=r"\d{3}")
     assert_type(from_openai({"stop": ["a"]}), StopConditions)
     assert_type(conditions.eos_token_ids, tuple[int, ...])
 

@@ -108,14 +108,14 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
       }
       // The withheld text was output before the stop, or all of it or its end is the stop.
       const isCut = isHidden(reason) && from > waiting.from;
-      shares = isCut && typeof reason === "string";
-      const to = !isCut ? index : shares ? from : from - 1;
+      shares = isCut;
+      const to = isCut ? from : index;
       if (isCut || !isHidden(reason)) {
         spread(Object.assign(waiting, { to, open: false, after: shares, text: token.text || waiting.text }));
       }
     }
-    if (typeof reason === "string" || Array.isArray(reason)) {
-      spread(newSpan(from, { to: index, open: false, stop: true, text: nameOf(reason), before: shares }));
+    if (typeof reason === "string") {
+      spread(newSpan(from, { to: index, open: false, stop: true, text: reason, before: shares }));
     }
     waiting = null;
     origins = [];
@@ -126,11 +126,10 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
 
   const { stop: strings = [], stop_regex: patterns = [], include_stop_str_in_output: areShown = false } = conditions || {};
   /** Whether the text of a stop is withheld; that of one id is not, as it comes with the id alone. */
-  const isHidden = (reason) => !areShown && (Array.isArray(reason) || strings.includes(reason) || patterns.includes(reason));
+  const isHidden = (reason) => !areShown && (strings.includes(reason) || patterns.includes(reason));
 
   /** The token with which a stop began that `index` completes, and with which `out` units were output. */
   const beginningOf = (reason, index, out) => {
-    if (Array.isArray(reason)) return Math.max(index - Math.max(reason.length, 1) + 1, 0);
     if (isHidden(reason)) return out < origins.length ? origins[out] : index;
     if (typeof reason !== "string" || !textUpTo(index).endsWith(reason)) return index;
     let from = index;
@@ -146,11 +145,9 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
 
   // --- in words ---------------------------------------------------------------------------------
 
-  const nameOf = (stop) => (Array.isArray(stop) ? `ids ${stop.join(" ")}`.trim() : stop);
   const stopInWords = (reason) => {
     if (reason == null) return "the end-of-sequence id";
     if (typeof reason === "string") return `the stop ${quoted(reason)}`;
-    if (Array.isArray(reason)) return reason.length ? `the sequence of ids ${reason.join(" ")}` : "a stop of ids";
     return `the stop id ${reason}`;
   };
   const MOST_NAMED = 6;
@@ -236,7 +233,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   // --- what others use --------------------------------------------------------------------------
 
   return {
-    tokens, labels, outEnds, charactersOf, stopsOf, chunkSizes, add, explain, endInWords, anyOf, nameOf,
+    tokens, labels, outEnds, charactersOf, stopsOf, chunkSizes, add, explain, endInWords, anyOf,
     /** What came at the end without a token, or null; and the verdict. */
     finish(given, found) { end = given; verdict = found; },
     get end() { return end; },
@@ -261,7 +258,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     /** All that is known of a token, [name, value, whether the value is text of the stream]. */
     fieldsOf(index) {
       const token = tokens[index], size = chunkSizes.get(token.chunk);
-      const may = (token.may_become || []).slice(0, 40).map((stop) => visible(nameOf(stop))).join("   ");
+      const may = (token.may_become || []).slice(0, 40).map((stop) => visible(stop)).join("   ");
       const fields = [
         ["index", String(index)],
         ["id", String(token.token_id)],

@@ -233,7 +233,6 @@ def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
         ({"stop_token_ids": 65}, ["Hello"]),
         ({"visible_stop_token_ids": 65}, ["Hello", "A"]),
         ({"stop": "A", "include_stop_str_in_output": True}, ["Hello", "A"]),
-        ({"stop_token_sequences": [[65, 259]]}, ["Hello"]),
         ({"max_tokens": 3}, ["Hello", "A", "\nUs"]),
     ],
 )

@@ -21,7 +21,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 chunks = st.lists(st.builds(Chunk, texts, token_ids=st.just((1, 2))), max_size=4)
 ends = st.sampled_from(
     [
-        *(Chunk("x", "stop", "."), Chunk("", "stop", 7), Chunk("", "stop", (7, 8))),
+        *(Chunk("x", "stop", "."), Chunk("", "stop", 7)),
         *(Chunk("x", "length"), Chunk("x", "abort"), Chunk("", "error")),
     ]
 )
@@ -121,11 +121,6 @@ def test_chunks_without_a_count_make_no_usage() -> None:
         anthropic.MessageEncoder(**MESSAGE).step(Chunk("b", "stop"))
     with pytest.raises(ValueError, match="prompt_tokens"):
         openai.ChatResponse(**HEAD)
-
-
-def test_a_sequence_of_ids_that_stopped_is_a_list() -> None:
-    wire = openai.CompletionEncoder(**HEAD)
-    assert wire.step(Chunk("", "stop", (7, 8)))[0]["choices"][0]["stop_reason"] == [7, 8]
 
 
 def test_a_model_name_with_a_lone_surrogate_is_valid_json() -> None:
