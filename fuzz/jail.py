@@ -10,11 +10,12 @@ import sys
 from collections.abc import Set as AbstractSet
 from unittest.mock import patch
 
+from streamdec.stops import matcher as jail
+
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from streamdec.stops import matcher as jail
-from streamdec.stops.matcher import Hit, StopStrings
+from streamdec.core.strings import Hit, StopStrings
 
 LETTERS = ["a", "b", "ab", "aab", "aba", "abab", "\n", "é", "\ufffd"]
 

@@ -20,7 +20,7 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.stops.patterns import read_pattern
+from streamdec.core.patterns.compile import read_pattern
 
 ATOMS = (
     *("x", "y", "[xy]", "(?:x)", "(?:x|y)", "(?:xx?)", "x?", "x*", "x+", "(?:x+)+", "(?:x*y*)*"),

@@ -16,7 +16,7 @@ from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import DecoderPool, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
-from streamdec.decoders.snapshots import fingerprint
+from streamdec.core.snapshots import fingerprint
 from streamdec.errors import FinishedError, RewriteError, SnapshotError, TokenIdError
 from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
 from tests import reference

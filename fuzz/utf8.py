@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from fuzz.harness import Target, main
-from streamdec.tables import utf8
+from streamdec.core import utf8
 from tests import reference
 
 POLICIES = (utf8.PER_PART, utf8.PER_BYTE)

@@ -9,8 +9,7 @@ r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 Text from an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
 :class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
 decoders under these do no I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
-:class:`StopConditions`, :class:`SectionDecoder`, :class:`Sequence`, and :class:`TextStopDecoder`
-for text without ids. Tokenizers: :func:`load_tokenizer`, and a class for each library.
+:class:`StopConditions`, :class:`Sequence`, and :class:`TextStopDecoder` for text without ids. Tokenizers: :func:`load_tokenizer`, and a class for each library.
 
 Wrong arguments raise TypeError or ValueError. All other errors are :class:`StreamdecError`.
 """
@@ -33,13 +32,12 @@ if TYPE_CHECKING:
         StopMatch,
         StopReason,
         TokenSpan,
-        Withheld,
     )
-    from streamdec.decoders.decode_stream import DecodeStream
-    from streamdec.decoders.section_decoder import SectionDecoder
-    from streamdec.decoders.sequence import Sequence
-    from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-    from streamdec.decoders.text_stop_decoder import TextStopDecoder
+    from streamdec.core.conditions import StopConditions
+    from streamdec.core.decode_stream import DecodeStream
+    from streamdec.core.sequence import Sequence
+    from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+    from streamdec.core.text_stop_decoder import TextStopDecoder
     from streamdec.encoding import Encoding, SpecialTokens
     from streamdec.errors import (
         ChatTemplateError,
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from streamdec.loading.detect import detect_format
     from streamdec.loading.factory import load_tokenizer
     from streamdec.protocols import Decoder, Encoder, Tokenizer
-    from streamdec.stops.conditions import StopConditions
     from streamdec.streams.pool import DecoderPool
     from streamdec.streams.round_queue import RoundQueue
     from streamdec.streams.sinks import Sink
@@ -94,7 +91,6 @@ __all__ = [
     "RewriteError",
     "RoundQueue",
     "SectionChunk",
-    "SectionDecoder",
     "SentencePieceTokenizer",
     "Sequence",
     "Sink",
@@ -119,7 +115,6 @@ __all__ = [
     "TokenizerLibraryError",
     "TokenizerLoadError",
     "UnknownRequestError",
-    "Withheld",
     "add_hook",
     "detect_format",
     "iter_chunks",
@@ -139,13 +134,12 @@ _EXPORTS = {
     "backends.sentencepiece": "SentencePieceTokenizer",
     "backends.tekken": "TekkenTokenizer",
     "backends.tiktoken": "TiktokenTokenizer",
-    "chunks": "Chunk FinishReason SectionChunk StopMatch StopReason TokenSpan Withheld",
-    "decoders.decode_stream": "DecodeStream",
-    "decoders.sequence": "Sequence",
-    "decoders.section_decoder": "SectionDecoder",
-    "decoders.stop_sequence_decoder": "StopSequenceDecoder",
-    "stops.conditions": "StopConditions",
-    "decoders.text_stop_decoder": "TextStopDecoder",
+    "chunks": "Chunk FinishReason SectionChunk StopMatch StopReason TokenSpan",
+    "core.decode_stream": "DecodeStream",
+    "core.sequence": "Sequence",
+    "core.stop_sequence_decoder": "StopSequenceDecoder",
+    "core.conditions": "StopConditions",
+    "core.text_stop_decoder": "TextStopDecoder",
     "encoding": "Encoding SpecialTokens",
     "errors": """ChatTemplateError EncodeError FinishedError IdleTimeoutError MissingExtraError
         QueueFullError RewriteError SnapshotError SourceError

@@ -14,7 +14,6 @@ __all__ = [
     "StopMatch",
     "StopReason",
     "TokenSpan",
-    "Withheld",
 ]
 
 FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
@@ -294,26 +293,6 @@ class StopMatch:
     completed it: the index of the last token. None without tokens, as in a TextStopDecoder."""
     tokens_before: int
     """How many tokens are entirely before the stop. An engine may keep them in its KV cache."""
-
-
-class Withheld(NamedTuple):
-    r"""How much text and how many bytes a stream withholds, and for how many tokens.
-
-    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nU", b"ser\xc3"])
-    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-    >>> chunk = decoder.step_batch([0, 1, 2])
-    >>> decoder.withheld
-    Withheld(num_bytes=1, characters=5, tokens=2)
-    """
-
-    num_bytes: int = 0
-    """Bytes of an unfinished character, or of an open run of byte tokens."""
-    characters: int = 0
-    """Code points that may still become a stop."""
-    tokens: int = 0
-    """How many tokens ago the oldest withheld text began: 1 for the last token; 0 if none is
-    withheld."""
 
 
 class TokenSpan(NamedTuple):

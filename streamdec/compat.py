@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from tokenizers import decoders as _decoders
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import RewriteError, TokenIdError, TokenizerLoadError
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder

@@ -22,6 +22,7 @@ import pytest
 from streamdec import DecodeStream
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import TokenSpan
+from streamdec.core.window import MAX_WINDOW
 from streamdec.errors import (
     FinishedError,
     RewriteError,
@@ -29,7 +30,6 @@ from streamdec.errors import (
     TokenizerLibraryError,
 )
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder, RawBytes
-from streamdec.tables.window import MAX_WINDOW
 from tests import reference
 from tests.strategies import Subject
 from tests.support.caches import small_caches

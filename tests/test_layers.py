@@ -251,19 +251,19 @@ def test_the_page_on_the_design_shows_the_layers() -> None:
     ("sources", "fault"),
     [
         (
-            {"streamdec.errors": "import streamdec.tables.utf8", "streamdec.tables.utf8": ""},
-            "streamdec.errors imports streamdec.tables.utf8, which is in no lower layer",
+            {"streamdec.errors": "import streamdec.core.utf8", "streamdec.core.utf8": ""},
+            "streamdec.errors imports streamdec.core.utf8, which is in no lower layer",
         ),
         (
-            {"streamdec.stops.matcher": "def late():\n    import anyio"},
+            {"streamdec.core.strings": "def late():\n    import anyio"},
             "the core imports the standard library and nouns",
         ),
         (
-            {"streamdec.decoders.machine": "from streamdec.streams.pool import DecoderPool"},
-            "streamdec.decoders.machine imports streamdec.streams.pool, which is in no lower layer",
+            {"streamdec.core.decoder": "from streamdec.streams.pool import DecoderPool"},
+            "streamdec.core.decoder imports streamdec.streams.pool, which is in no lower layer",
         ),
         (
-            {"streamdec.backends.hybrid": "from streamdec.tables.utf8 import decode"},
+            {"streamdec.backends.hybrid": "from streamdec.core.utf8 import decode"},
             "backends and core do not import each other",
         ),
         (
@@ -288,7 +288,7 @@ def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: s
 @pytest.mark.parametrize(
     "sources",
     [
-        {"streamdec.tables.table": "import json\nfrom streamdec.tables.utf8 import decode"},
+        {"streamdec.core.table": "import json\nfrom streamdec.core.utf8 import decode"},
         {"streamdec.cli.command_group": "import click\nfrom streamdec.cli.demo import demo"},
         {"streamdec.errors": "if TYPE_CHECKING:\n    from streamdec.chunks import Chunk"},
     ],

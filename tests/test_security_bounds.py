@@ -14,16 +14,16 @@ from streamdec import StopConditions, TokenizerLoadError, detect_format, load_to
 from streamdec.backends.rank_encodings import MAX_TOKEN
 from streamdec.backends.tekken import MAX_SPECIAL, TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.folders.sentencepiece_proto import MAX_MODEL
-from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
-from streamdec.preflight.templates import Templates
-from streamdec.stops.patterns import (
+from streamdec.core.patterns.compile import (
     MAX_AGES,
     MAX_PARTS,
     MAX_RANGES,
     MAX_SOURCE,
     read_patterns,
 )
+from streamdec.folders.sentencepiece_proto import MAX_MODEL
+from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
+from streamdec.preflight.templates import Templates
 from streamdec.tokenizers._regex_cost import MAX_REGEX
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER

@@ -29,9 +29,9 @@ from streamdec import (
     StopMatch,
     StopSequenceDecoder,
 )
+from streamdec.core.patterns.compile import read_patterns
+from streamdec.core.patterns.matcher import matcher_of
 from streamdec.integrations.requests import from_sglang
-from streamdec.stops.pattern_matcher import matcher_of
-from streamdec.stops.patterns import read_patterns
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Situation
 from tests.strategies import cuts

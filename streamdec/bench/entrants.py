@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
 from streamdec.bench.clock import Driver
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 
 HF = "HF DecodeStream"
 OURS = "streamdec"

@@ -21,9 +21,9 @@ from streamdec.bench.entrants import (
     rival_of,
     text_of,
 )
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 
 LONGEST_STREAM = 4_096
 """The number of tokens after which a new stream begins."""

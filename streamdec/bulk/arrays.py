@@ -18,12 +18,12 @@ from streamdec.bulk.column import (
 from streamdec.bulk.gather import MOST_BYTES, gather_for
 from streamdec.bulk.mistakes import how_to_make_an_array, unknown_bulk_option
 from streamdec.bulk.stopped_rows import StoppedRows
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import Options, UnknownIds
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.shared_tables import table_for
+from streamdec.core.unknown_ids import unknown_id, warn_once
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.decode_options import Options, UnknownIds
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.unknown_ids import unknown_id, warn_once
 
 if TYPE_CHECKING:
     import pyarrow as pa

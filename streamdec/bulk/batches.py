@@ -16,14 +16,14 @@ from streamdec.bulk.arrays import decoded
 from streamdec.bulk.column import row_name
 from streamdec.bulk.mistakes import how_to_make_a_table, unknown_bulk_option
 from streamdec.bulk.stopped_rows import stopped_type
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import Options, UnknownIds
 from streamdec.errors import SourceError, TokenIdError
 from streamdec.fastpath.fast_path import MODES
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
 from streamdec.mistakes import check_new, no_column
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.decode_options import Options, UnknownIds
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from streamdec.bulk._pyarrow import compute, pyarrow
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.errors import StreamdecError, TokenIdError
-from streamdec.tables.token_ids import MAX_TOKEN_ID, check_token_id
 
 BLOCK_TOKENS = 2**18
 """Tokens of a block. Its temporary arrays take a few MB and fit the caches of the processor."""

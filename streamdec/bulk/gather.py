@@ -24,6 +24,12 @@ from typing import Any, Literal
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, integers
+from streamdec.core import utf8
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.decode_options import Options
+from streamdec.core.rules.base import REPLACEMENT_BYTES
+from streamdec.core.rules.contextual import metaspace_forms
+from streamdec.core.shared_tables import table_for
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -34,12 +40,6 @@ from streamdec.protocols import (
     Metaspace,
     WordPiece,
 )
-from streamdec.tables import utf8
-from streamdec.tables.byte_table import ByteTable
-from streamdec.tables.decode_options import Options
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.token_rules.base import REPLACEMENT_BYTES
-from streamdec.tables.token_rules.contextual import metaspace_forms
 
 MOST_BYTES = 2**31 - 1
 """The most bytes of an Arrow array with 32-bit offsets."""
@@ -343,7 +343,7 @@ def _edge(rule: DecodingRule) -> Edge | None:
 def _forms(rule: DecodingRule, element: Any) -> Forms:
     """Return the bytes of an element of the rules, inside a row and at its edge.
 
-    The elements are those of :mod:`streamdec.tables.token_rules.compile`.
+    The elements are those of :mod:`streamdec.core.rules.compile`.
     """
     if element is None:
         return b"", b""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from streamdec.bulk._pyarrow import pyarrow
+from streamdec.core.conditions import OPTIONS
 from streamdec.mistakes import unknown_option
-from streamdec.stops.conditions import OPTIONS
 
 ROWS = ("Column", "ndarray", "Series", "list", "tuple")
 """The types of values that may be rows of ids. ``Column`` is that of datasets."""

@@ -25,13 +25,13 @@ from streamdec.bulk.mistakes import unknown_bulk_option
 from streamdec.bulk.row_spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.decode_options import Options
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import as_sequence
 from streamdec.errors import MissingExtraError, StreamdecError
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import NO_CONDITIONS, StopConditions
 from streamdec.streams.options import DecodingOptions
-from streamdec.tables.decode_options import Options
-from streamdec.tables.token_ids import as_sequence
 
 FEWEST_TOKENS = 2**13
 """A batch of fewer ids is decoded row by row, because making a column takes longer."""

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate, count, pairwise
 
 from streamdec.chunks import TokenSpan
-from streamdec.tables import utf8
+from streamdec.core import utf8
 
 BEGINS = bytes(byte & 0xC0 != 0x80 for byte in range(256))
 """For each byte, 1 if a character begins with it."""

@@ -17,14 +17,14 @@ from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import Column, Decoded, RowName, in_row, integers, row_name
 from streamdec.bulk.gather import gather_for
 from streamdec.chunks import FinishReason, StopMatch, StopReason
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core import utf8
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import Options
+from streamdec.core.shared_tables import table_for
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sets import stop_set_for
+from streamdec.core.unknown_ids import warn_once
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
-from streamdec.stops.stop_sets import stop_set_for
-from streamdec.tables import utf8
-from streamdec.tables.decode_options import Options
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.unknown_ids import warn_once
 
 RAN_OUT: FinishReason = "abort"
 """The finish reason of a row whose ids ended first."""

@@ -21,7 +21,7 @@ from streamdec.cli.rows import BadInputError, Input
 from streamdec.cli.shared_options import UserFile
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import stop_option
-from streamdec.tables.shared_tables import route_of
+from streamdec.core.shared_tables import route_of
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")

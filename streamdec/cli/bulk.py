@@ -30,10 +30,10 @@ from streamdec.cli.shared_options import (
 from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, CannotBeginError
 from streamdec.cli.stop_options import stop_options
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import UnknownIds
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.jsonl import json_line
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.decode_options import UnknownIds
 
 BAR = 24
 """Cells of the progress bar."""

@@ -25,13 +25,13 @@ from streamdec.cli.rows import (
 )
 from streamdec.cli.shared_options import check_options, decoding_options
 from streamdec.cli.stop_options import RAN_OUT, cause_of_end, stop_options
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import Options
+from streamdec.core.shared_tables import table_for
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.protocols import ByteFallback, Tokenizer
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.byte_table import ByteTable
-from streamdec.tables.decode_options import Options
-from streamdec.tables.shared_tables import table_for
 
 Line = TypeVar("Line")
 

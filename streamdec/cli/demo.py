@@ -15,8 +15,8 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.cli.loading import data_file
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stop_options import RAN_OUT
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.stops.conditions import StopConditions
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
 STOP = "\nUser:"
 """The stop. The text contains it once, and several prefixes of it before."""

@@ -20,10 +20,10 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
 from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
 from streamdec.cli.progress import write_line
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import StreamdecWarning
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.loading.detect import detect_format
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")

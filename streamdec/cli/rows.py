@@ -23,6 +23,7 @@ from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
 from streamdec.cli.spelling import spelled
 from streamdec.cli.statuses import NOT_ALL_IS_WELL, BadFileError, CannotBeginError
+from streamdec.core.token_ids import check_token_id
 from streamdec.errors import StreamdecError
 from streamdec.jsonl import (
     GZIP_MARK,
@@ -40,7 +41,6 @@ from streamdec.jsonl import (
     utf8_text,
 )
 from streamdec.mistakes import check_new, no_column
-from streamdec.tables.token_ids import check_token_id
 
 InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""

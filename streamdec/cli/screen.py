@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from streamdec.cli.stop_options import cause_of_end
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
 ZERO_WIDTH_JOINER = "\u200d"
 EMOJI_PRESENTATION = "\ufe0f"

@@ -17,14 +17,14 @@ from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserPath, collected, unknown_ids_option
 from streamdec.cli.statuses import DONE, INTERRUPTED, CannotBeginError
 from streamdec.cli.stop_options import markers_option
+from streamdec.core.conditions import pairs_of
+from streamdec.core.decode_options import UnknownIds
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 from streamdec.server.names import HOST, check_hosts, check_origins
-from streamdec.stops.conditions import pairs_of
-from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 VARIABLE = "STREAMDEC_API_KEY"

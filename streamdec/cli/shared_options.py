@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from streamdec.cli.spelling import spelled
+from streamdec.core.decode_options import Options
+from streamdec.core.shared_tables import table_for
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
-from streamdec.tables.decode_options import Options
-from streamdec.tables.shared_tables import table_for
 
 Command = Callable[..., Any]
 

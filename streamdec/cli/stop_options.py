@@ -15,10 +15,10 @@ import click
 from streamdec.chunks import FinishReason
 from streamdec.cli.rows import parse_id
 from streamdec.cli.shared_options import collected
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.stops.conditions import StopConditions
-from streamdec.stops.patterns import quoted
-from streamdec.tables.token_ids import check_token_id
+from streamdec.core.conditions import StopConditions
+from streamdec.core.patterns.compile import quoted
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
 
 RAN_OUT: FinishReason = "abort"
 """The reason that commands flush a stream with when there are no more ids."""

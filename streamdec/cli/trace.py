@@ -33,10 +33,10 @@ from streamdec.cli.rows import (
 from streamdec.cli.shared_options import UserPath, check_options, decoding_options
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.stop_options import RAN_OUT, stop_options
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
 from streamdec.errors import TokenIdError, TokenizerLoadError
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.token_ids import check_token_id
 from streamdec.trace import TokenRecord, Trace, Tracer
 from streamdec.trace.html import html_page
 

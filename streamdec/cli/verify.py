@@ -34,10 +34,10 @@ from streamdec.cli.rows import (
 )
 from streamdec.cli.statuses import NOT_ALL_IS_WELL
 from streamdec.cli.verify_streams import WAYS, Difference, Streaming
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.fastpath import comparison
 from streamdec.fastpath._fastokens import FastEncoder
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 

@@ -19,12 +19,12 @@ from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from streamdec.bench.entrants import first_stop
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
 from streamdec.fastpath.comparison import smallest
 from streamdec.protocols import ByteFallback, Tokenizer
-from streamdec.stops.conditions import StopConditions
-from streamdec.tables.token_ids import check_token_id
 
 REPLACEMENT = "\ufffd"
 LONGEST_STOP = 12

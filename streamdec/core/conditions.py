@@ -23,6 +23,7 @@ __all__ = ["StopConditions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
+Marker = str | int
 Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
 
 
@@ -49,9 +50,9 @@ class StopConditions(_Fields):
     The arguments are checked when the object is made. It is immutable, hashable and comparable, and
     any number of streams can share it. Where a list is expected, one string or id stands for a list
     of one, and None for an empty list. Duplicates are removed. The attributes have the names of
-    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between`` keep
-    the order of the caller: if two patterns match up to the same code point with the same length,
-    the first wins.
+    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between``
+    keep the order of the caller: if two patterns match up to the same code point with the same
+    length, the first wins.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).
@@ -71,7 +72,8 @@ class StopConditions(_Fields):
         ignore_stops_between: an opening and a closing marker, each a text or an id, or a list of
             such pairs, such as ``("<think>", "</think>")``. From an opening marker to its closing
             marker (a *section*) stops are ignored, except end-of-sequence ids and ``max_tokens``.
-            A stream begins inside a section if the last marker of its prompt is an opening one.
+            A stop cannot contain a part of a marker. A stream begins inside a section if the last
+            marker of its prompt is an opening one.
         starts_inside: whether streams begin inside the first section, for any prompt. Only with
             ``ignore_stops_between``. None: the prompt decides. Markers that are ids, or texts
             that are always encoded as one token, are searched among the ids of the prompt; for
@@ -80,9 +82,9 @@ class StopConditions(_Fields):
             the first code point where a match can end, so ``\d+`` at the first digit: greedy and
             lazy are the same. If several matches end there, the longest is the stop.
             ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
-            or where a section ends; look-behinds and ``\b`` see the generated text
-            before. Hidden, and withheld as stop strings are. All patterns together have at most
-            1,000 parts, repetitions counted, and 8,192 code points.
+            or where a section of ``ignore_stops_between`` ended; look-behinds and ``\b`` see the
+            generated text before. Hidden, and withheld as stop strings are. All patterns together
+            have at most 1,000 parts, repetitions counted, and 8,192 code points.
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.
@@ -92,10 +94,10 @@ class StopConditions(_Fields):
         ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
             ``min_tokens`` is negative; ``max_tokens`` is below 1 or below ``min_tokens``;
             ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
-            ``ignore_stops_between``; markers that exclude each other.
-            Also if a pattern is invalid, can match the empty string, or depends on the text after
-            the match: a look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat;
-            or if it refers to a group, as ``\1`` does.
+            ``ignore_stops_between``; a marker that opens two sections. Also if a pattern is
+            invalid, can match the empty string, or depends on the text after the match: a
+            look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat; or if it
+            refers to a group, as ``\1`` does.
         TokenIdError: an id is not an integer from 0 to 2**32 - 1.
         TypeError: another argument has a wrong type.
 
@@ -147,7 +149,7 @@ class StopConditions(_Fields):
         if self.max_match_length is not None and not self.stop_regex:
             raise ValueError("max_match_length needs stop_regex")
         if self.stop_regex:
-            read_patterns(self.stop_regex, self.max_match_length)  # raises ValueError
+            read_patterns(self.stop_regex, self.max_match_length)
 
     @property
     def markers(self) -> tuple[str | int, ...]:
@@ -344,7 +346,7 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }
-OPTIONS = tuple(_READ)
+OPTIONS = (*_READ,)
 """The arguments of StopConditions."""
 
 _READERS = [

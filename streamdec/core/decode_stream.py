@@ -59,7 +59,7 @@ class DecodeStream(TokenDecoder):
         TokenIdError: a prompt id (among those that are read) is not a token id.
 
     **Cost.** On the bytes route, the result of a token is computed once and then looked up
-    (:mod:`streamdec.tables.table`). On the windowed route, each step decodes at most 64 ids, more
+    (:mod:`streamdec.core.table`). On the windowed route, each step decodes at most 64 ids, more
     than once. Neither cost grows with the length of the stream. The first stream of a tokenizer
     compares the text of a few hundred ids with ``decode``. If they differ, it warns
     (StreamdecWarning), and all streams of the tokenizer use the windowed route.

@@ -62,7 +62,7 @@ class StopSequenceDecoder(TokenDecoder):
     whole generated text, with the markers.
 
     **Cost.** A step is one look-up, for one stop or a thousand. If a token's text has a letter with
-    which a stop begins, the step needs a second one (:mod:`streamdec.stops.stop_set`). On the
+    which a stop begins, the step needs a second one (:mod:`streamdec.core.stop_set`). On the
     windowed route, and while a pattern withholds more than 16 code points, the text of each step is
     searched.
 

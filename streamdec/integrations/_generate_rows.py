@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations._tokenizers import decoder_for
 from streamdec.mistakes import unknown_option
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.options import DecoderOptions, parted_options
 from streamdec.streams.pool import DecoderPool
 

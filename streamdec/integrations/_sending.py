@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream

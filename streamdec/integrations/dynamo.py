@@ -18,9 +18,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, Protocol, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
+from streamdec.core.conditions import StopConditions
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.options import StreamOptions, new_decoder, parted_options, sorted_options
 from streamdec.streams.text_stream import stream
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from streamdec.chunks import Chunk
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations._sending import WireStream
 
 __all__ = ["EventSink", "Transport"]

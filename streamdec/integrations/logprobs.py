@@ -15,14 +15,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, Withheld
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.machine import fed
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.decoder import fed
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_token_id
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
-from streamdec.tables.token_ids import check_token_id
 
 __all__ = [
     "LEAST_LOGPROB",

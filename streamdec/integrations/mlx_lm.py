@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, Unpack
 
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.integrations._tokenizers import decoder_for
 from streamdec.streams.options import NO_PROMPT, DecodingOptions
 

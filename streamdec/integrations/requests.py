@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
-from streamdec.stops.conditions import StopConditions
-from streamdec.stops.patterns import read_patterns
+from streamdec.core.conditions import StopConditions
+from streamdec.core.patterns.compile import read_patterns
 
 __all__ = ["FurtherConditions", "from_openai", "from_sglang", "from_vllm"]
 

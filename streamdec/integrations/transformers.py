@@ -21,9 +21,9 @@ from typing import Any, Self, Unpack
 import anyio
 
 from streamdec.chunks import joined
+from streamdec.core.conditions import StopConditions
 from streamdec.integrations._generate_rows import Rows
 from streamdec.integrations._row_feed import RowChunk, RowFeed
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.options import DecoderOptions
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]

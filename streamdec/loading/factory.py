@@ -22,6 +22,7 @@ from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
 from streamdec.fastpath.fast_path import FastOptions, FastPath
 from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
@@ -30,7 +31,6 @@ from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._chat import NewTemplate
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
+from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
-from streamdec.stops.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistics
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]

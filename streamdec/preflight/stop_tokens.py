@@ -28,13 +28,13 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
 from typing import Any
 
+from streamdec.core.conditions import StopConditions
 from streamdec.errors import warn
 from streamdec.folders.transformers_facts import ABSENT, facts
 from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import Snapshot, open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, is_id
-from streamdec.stops.conditions import StopConditions
 
 MAX_SHOWN = 500
 """The most characters of a text in a report."""

@@ -15,6 +15,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from streamdec.core.conditions import Sections, pairs_of
+from streamdec.core.decode_options import UnknownIds
 from streamdec.mistakes import check_flag
 from streamdec.server.accounts import Account
 from streamdec.server.engines import Engine, mistake_in, warn_of_misspelled
@@ -23,8 +25,6 @@ from streamdec.server.guard import Guard
 from streamdec.server.limits import ServerLimits
 from streamdec.server.names import check_hosts, check_origins
 from streamdec.server.routes import Routes
-from streamdec.stops.conditions import Sections, pairs_of
-from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 

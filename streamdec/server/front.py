@@ -17,11 +17,13 @@ from typing import Any, NamedTuple, Protocol
 
 import anyio
 
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_options import UnknownIds
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.definitions import unfindable
+from streamdec.core.sections import OPEN, PromptMarkers
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.sections import unfindable
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import ChatTemplateError, SourceError, StreamdecError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.integrations._failures import REASONING
@@ -34,10 +36,8 @@ from streamdec.server.generation_requests import Chat, Generation, Prompt, check
 from streamdec.server.limits import ServerLimits
 from streamdec.server.problems import RequestError
 from streamdec.server.slots import Slots
-from streamdec.stops.gate import OPEN, PromptMarkers
 from streamdec.streams.outputs import OutputReader
 from streamdec.streams.text_stream import TextStream, stream
-from streamdec.tables.decode_options import UnknownIds
 from streamdec.tokenizers._chat import ChatRenderer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from streamdec.trace.tracer import Tracer

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamdec.core.conditions import StopConditions
 from streamdec.integrations.requests import from_vllm
 from streamdec.server.bodies import check_inner
 from streamdec.server.engines import SamplingParams
@@ -19,7 +20,6 @@ from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
 from streamdec.server.parameters import ANTHROPIC, OWN
 from streamdec.server.problems import RequestError, shown
-from streamdec.stops.conditions import StopConditions
 
 _VLLM_KEYS = (  # the fields that end a stream
     "stop",

@@ -37,11 +37,11 @@ from streamdec.chunks import (
     copy_with_ids,
     with_token_ids,
 )
-from streamdec.decoders.snapshots import shown
-from streamdec.decoders.stepping import Step
+from streamdec.core.conditions import NO_CONDITIONS
+from streamdec.core.snapshots import shown
+from streamdec.core.stepping import Step
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import SnapshotError
-from streamdec.stops.conditions import NO_CONDITIONS
-from streamdec.tables.token_ids import MAX_TOKEN_ID
 
 
 class TokenAttribution:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import anyio
 
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import IdleTimeoutError
 from streamdec.streams.closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine

@@ -7,16 +7,16 @@ from types import MappingProxyType
 from typing import Any, Literal, SupportsIndex, TypedDict, cast
 
 from streamdec.chunks import FinishReason
+from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import ByteFallbackMode, UnknownIds
+from streamdec.core.stepping import DECODERS, decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.stepping import DECODERS, decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
 from streamdec.mistakes import NOWHERE, unknown_option
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.outputs import ids_of
 from streamdec.streams.stepper import Machine
-from streamdec.tables.decode_options import ByteFallbackMode, UnknownIds
 
 __all__ = [
     "NO_PROMPT",

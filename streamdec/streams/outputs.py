@@ -13,9 +13,9 @@ from types import AsyncGeneratorType, GeneratorType, MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import SourceError, warn
 from streamdec.streams.growth import GrowthWatch
-from streamdec.tables.token_ids import check_dimensions
 
 __all__ = [
     "Delta",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
 
-from streamdec.decoders.stepping import decoder_behind
+from streamdec.core.stepping import decoder_behind
 
 
 class _Owner(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import SourceError
 
 

@@ -12,14 +12,15 @@ from types import CoroutineType
 from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
-from streamdec.decoders.mistakes import check_order
+from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
+from streamdec.core.mistakes import check_order
+from streamdec.core.shared_tables import check_decoder
+from streamdec.core.snapshots import shown
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.snapshots import shown
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import check_flag, unknown_option
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.streams import pool_snapshots
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.growth import RoundsWatch
@@ -28,7 +29,6 @@ from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, refused, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
-from streamdec.tables.shared_tables import check_decoder
 
 __all__ = ["DecoderPool"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamdec.decoders.snapshots import check_mapping, other_class, shown
+from streamdec.core.snapshots import check_mapping, other_class, shown
 from streamdec.errors import SnapshotError
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.stepper import Stepper

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.text_stop_decoder import TextStopDecoder
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions

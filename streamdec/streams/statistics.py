@@ -10,8 +10,8 @@ from operator import gt
 from typing import Any, NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, Withheld, joined
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 

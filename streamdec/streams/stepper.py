@@ -11,8 +11,8 @@ from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
 from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.pieces import TextMachine

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_dimensions
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import (
     NO_PROMPT,
@@ -31,7 +32,6 @@ from streamdec.streams.options import (
 from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
-from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextIterator", "iter_chunks"]
 

@@ -28,11 +28,13 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
+from streamdec.core.conditions import StopConditions
+from streamdec.core.masks import SLOW
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import check_dimensions
 from streamdec.decoders.section_decoder import SectionDecoder
-from streamdec.decoders.stepping import decoder_behind
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.stops.conditions import StopConditions
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
 from streamdec.streams.options import (
@@ -48,8 +50,6 @@ from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.streams.token_queue import TokenQueue
-from streamdec.tables.letters import SLOW
-from streamdec.tables.token_ids import check_dimensions
 
 __all__ = ["TextStream", "stream", "wrap"]
 

@@ -14,10 +14,10 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.rules.base import byte_alphabet
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder
 from streamdec.protocols import Tokenizer as KnownTokenizer
-from streamdec.tables.token_rules.base import byte_alphabet
 
 SCAN = 2_000
 REPLACEMENT = "\ufffd"

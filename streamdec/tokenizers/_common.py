@@ -13,8 +13,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
+from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
 from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.tables.token_ids import AT_INDEX, as_sequence, check_token_id
 
 __all__ = [
     "BYTE_OF_LETTER",

@@ -6,7 +6,7 @@ state is read, so gates, the prompt and ignored stops are taken into account.
 
 from __future__ import annotations
 
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
 
 def possible_stops(decoder: StopSequenceDecoder) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ from itertools import islice
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
-from streamdec.tables.token_ids import as_sequence
 from streamdec.trace.possible_stops import possible_stops
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
 from streamdec.trace.verdict import verdict_on

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from streamdec.chunks import StopMatch
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
 

@@ -32,10 +32,10 @@ from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encoding_cache import EncodingCache
 from streamdec.tokenizers.encodings import EncodingSpec

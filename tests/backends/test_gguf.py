@@ -16,9 +16,9 @@ from tokenizers import Tokenizer, pre_tokenizers
 from streamdec import DecodeStream, load_tokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf
 

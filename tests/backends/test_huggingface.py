@@ -18,6 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.core.rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -41,7 +42,6 @@ from streamdec.protocols import (
 from streamdec.protocols import (
     Tokenizer as TokenizerProtocol,
 )
-from streamdec.tables.token_rules.compile import compile_rule
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 ALL = {**ZOO, **UNCOMPILED}

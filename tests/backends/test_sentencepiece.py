@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from streamdec import DecodeStream
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.encoding import Special
 from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
-from streamdec.tables.shared_tables import route_of
 from tests import reference
 from tests.support.files import sentencepiece, shared
 

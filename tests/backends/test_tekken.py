@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
-from streamdec.tables.shared_tables import route_of
 from tests.support.files import MERGED, shared, tekken, write_json
 
 tiktoken = pytest.importorskip("tiktoken")

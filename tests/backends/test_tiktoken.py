@@ -17,6 +17,7 @@ from streamdec.backends import tiktoken as backend
 from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -26,7 +27,6 @@ from streamdec.errors import (
 )
 from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.protocols import Tokenizer as TokenizerProtocol
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 

@@ -20,8 +20,8 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.bench.entrants import HF, OURS, Ours, Stopping
+from streamdec.core.masks import MOVES
 from streamdec.protocols import Decoder
-from streamdec.tables.letters import MOVES
 
 __all__ = [
     "NO_STOPS",

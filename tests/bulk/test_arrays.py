@@ -25,13 +25,13 @@ from streamdec import (
 )
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import BulkDecoder, arrays, column, decode_arrow, gather
+from streamdec.core.decode_options import UnknownIds
 from streamdec.errors import (
     MissingExtraError,
     StreamdecError,
     TokenIdError,
     TokenizerLibraryError,
 )
-from streamdec.tables.decode_options import UnknownIds
 from tests.backends.test_every_backend import BACKENDS
 from tests.strategies import Subject, token_ids
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers

@@ -15,7 +15,7 @@ import pytest
 from streamdec.cli import verify as verify_module
 from streamdec.cli import verify_streams
 from streamdec.cli.progress import counted
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.fastpath.fast_path import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run
 from tests.support.files import rank_file

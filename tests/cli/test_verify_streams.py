@@ -13,8 +13,8 @@ from streamdec import HuggingFaceTokenizer, MockTokenizer
 from streamdec.chunks import Chunk
 from streamdec.cli import verify_streams
 from streamdec.cli.verify_streams import Difference, Streaming
-from streamdec.decoders.decode_stream import DecodeStream
-from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import TokenIdError, TokenizerLibraryError
 from streamdec.protocols import Decoder
 from tests.cli.running import LIBRARY, TOKENIZER

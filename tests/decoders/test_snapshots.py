@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamdec import DecodeStream, MockTokenizer
 from streamdec import Sequence as TokenSequence
-from streamdec.decoders import snapshots
+from streamdec.core import snapshots
 from streamdec.errors import RewriteError, SnapshotError
 from tests import reference
 from tests.decoders import old_snapshots

@@ -20,8 +20,8 @@ from streamdec import (
     wrap,
 )
 from streamdec.chunks import Withheld
+from streamdec.core.counting import MOST_TALLIED
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
-from streamdec.tables.counting import MOST_TALLIED
 
 
 def decoder_of(

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from streamdec.stops import patterns, stop_set, stop_sets
+from streamdec.tables import byte_table, table, window
 
 from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
 from streamdec.folders import sentencepiece_proto, tokenizer_config
@@ -13,9 +15,7 @@ from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits, admission, bodies, engine_run
 from streamdec.server.connections import Connection
-from streamdec.stops import patterns, stop_set, stop_sets
 from streamdec.streams import reading, token_queue
-from streamdec.tables import byte_table, table, window
 from streamdec.tokenizers import _growth, _json_bounds, _reading, _regex_cost, folder_files
 from tests.support.pages import ROOT, Page
 

@@ -21,13 +21,13 @@ from streamdec import (
     StreamdecWarning,
     load_tokenizer,
 )
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import (
     ChatTemplateError,
     EncodeError,
     MissingExtraError,
 )
 from streamdec.protocols import Tokenizer
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers import EncodingSpec
 from tests.support.files import SHARED, gguf, rank_file, sentencepiece, small_gguf, tekken
 from tests.support.pages import Page

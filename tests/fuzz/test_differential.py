@@ -14,7 +14,7 @@ import pytest
 from fuzz import differential
 from fuzz.differential import Case, Run, Source, Tally, main, problem, record, table
 from streamdec import DecodeStream
-from streamdec.stops.matcher import StopStrings
+from streamdec.core.strings import StopStrings
 from tests.strategies import Subject
 from tests.test_laws import MOCKS, subject_named
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from streamdec.stops import patterns
 
 import streamdec.cli.rows as cli_rows
 from fuzz import harness, targets
@@ -18,16 +19,14 @@ from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf, tekken
-from streamdec.decoders import snapshots
+from streamdec.core import snapshots, utf8
+from streamdec.core.replacers import Replacers
+from streamdec.core.rules.base import FixedBytes
+from streamdec.core.rules.byte_fallback import ExactRuns
+from streamdec.core.rules.contextual import Collapse, FirstThenLater, WordSuffix
+from streamdec.core.strings import StopStrings
+from streamdec.core.window import TokenWindow
 from streamdec.folders import folder_tokens
-from streamdec.stops import patterns
-from streamdec.stops.matcher import StopStrings
-from streamdec.tables import utf8
-from streamdec.tables.replacers import Replacers
-from streamdec.tables.token_rules.base import FixedBytes
-from streamdec.tables.token_rules.byte_fallback import ExactRuns
-from streamdec.tables.token_rules.contextual import Collapse, FirstThenLater, WordSuffix
-from streamdec.tables.window import TokenWindow
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS, subject_named
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.decoders.decode_stream import DecodeStream
+from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format

@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
-from streamdec.tables.shared_tables import route_of
 from tests.support.zoo import UNCOMPILED, ZOO
 
 

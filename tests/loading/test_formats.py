@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.core.shared_tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
@@ -22,7 +23,6 @@ from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
-from streamdec.tables.shared_tables import route_of
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import FastMode, LoadedTokenizer
 from tests.support.files import (

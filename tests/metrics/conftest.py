@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
+from streamdec.stops import stop_sets
 
 from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
-from streamdec.stops import stop_sets
 from tests.hooks.recording import Recording, recording
 from tests.metrics.activity import Samples, act, counted, parsed
 

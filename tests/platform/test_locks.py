@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
+from streamdec.core.shared_tables import table_for
+from streamdec.core.stop_sets import StopSets
+from streamdec.core.table import Table
 from streamdec.locks import Lock, cached_property
-from streamdec.stops.stop_sets import StopSets
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.table import Table
 from tests.platform.subjects import tokenizer
 from tests.platform.test_processes import forks, in_a_fork, needs_fork
 from tests.support.pages import ROOT

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
+from streamdec.stops import stop_sets
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.stops import stop_sets
-from streamdec.stops.automaton import State
-from streamdec.stops.patterns import read_pattern
-from streamdec.tables.shared_tables import table_for
+from streamdec.core.patterns.automaton import State
+from streamdec.core.patterns.compile import read_pattern
+from streamdec.core.shared_tables import table_for
 from tests.support.caches import small_caches
 
 LETTERS = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from streamdec.stops.marks import Marks, linked, newest, origin_of
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.stops.marks import Marks, linked, newest, origin_of
-from streamdec.tables.counting import MOST_TALLIED, count_of
+from streamdec.core.counting import MOST_TALLIED, count_of
 
 TOKENS = [b"a", b"b", b"aa"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from streamdec.stops import matcher as module
-from streamdec.stops.matcher import Hit, StopStrings
+
+from streamdec.core.strings import Hit, StopStrings
 
 stops = st.lists(st.text("ab", min_size=1, max_size=5), max_size=5)
 pieces = st.lists(st.text("abc", max_size=4), max_size=12)

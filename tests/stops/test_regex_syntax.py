@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from streamdec.stops.regex_syntax import Part, Parts, parse, width
 
 CATEGORIES = {

@@ -7,17 +7,17 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.stops import stop_set as module
 from streamdec.stops import stop_sets
-from streamdec.stops.matcher import Hit
-from streamdec.stops.stop_set import StopSet
-from streamdec.stops.stop_sets import stop_set_for, stop_set_statistics
-from streamdec.tables.decode_options import Options
-from streamdec.tables.letters import NAMED, letters_of
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.table import Table
+
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core.decode_options import Options
+from streamdec.core.masks import NAMED, letters_of
+from streamdec.core.shared_tables import table_for
+from streamdec.core.stop_set import StopSet
+from streamdec.core.stop_sets import stop_set_for, stop_set_statistics
+from streamdec.core.strings import Hit
+from streamdec.core.table import Table
 from tests.support.caches import small_caches
 
 WORDS = [b"%d " % n for n in range(200)]

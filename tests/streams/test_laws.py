@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import Chunk, DecodeStream
+from streamdec.core.table import LIST_STEP
 from streamdec.streams.stepper import Machine
-from streamdec.tables.table import LIST_STEP
 from tests.stop_laws import Setup, setup_of
 from tests.stop_model import Situation
 from tests.strategies import cuts, situations

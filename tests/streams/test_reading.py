@@ -23,9 +23,9 @@ from streamdec import (
     wrap,
 )
 from streamdec.chunks import FinishReason
+from streamdec.core.table import LIST_STEP
 from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from streamdec.tables.table import LIST_STEP
 from tests.streams.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from streamdec import MockTokenizer
+from streamdec.core import utf8
+from streamdec.core.decode_options import ByteFallbackMode
+from streamdec.core.rules.base import State, TokenRule
+from streamdec.core.rules.compile import compile_rule
 from streamdec.protocols import DecodingRule, TextRules
-from streamdec.tables import utf8
-from streamdec.tables.decode_options import ByteFallbackMode
-from streamdec.tables.token_rules.base import State, TokenRule
-from streamdec.tables.token_rules.compile import compile_rule
 
 T = TypeVar("T")
 Piece = str | bytes

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamdec.core.decode_options import ByteFallbackMode
+from streamdec.core.rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
-from streamdec.tables.decode_options import ByteFallbackMode
-from streamdec.tables.token_rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
 from tests.tables.rule_tables import Table, through_json
 
 BAD = "\ufffd".encode()

@@ -5,6 +5,17 @@ from __future__ import annotations
 import pytest
 
 from streamdec import HuggingFaceTokenizer
+from streamdec.core import utf8
+from streamdec.core.decode_options import ByteFallbackMode
+from streamdec.core.rules.base import FixedBytes, TokenRule
+from streamdec.core.rules.byte_fallback import ExactRuns, RunsThenSpaces
+from streamdec.core.rules.compile import compile_rule
+from streamdec.core.rules.contextual import (
+    Collapse,
+    FirstThenLater,
+    LeadingStrip,
+    WordSuffix,
+)
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -17,17 +28,6 @@ from streamdec.protocols import (
     RawBytes,
     TextRules,
     WordPiece,
-)
-from streamdec.tables import utf8
-from streamdec.tables.decode_options import ByteFallbackMode
-from streamdec.tables.token_rules.base import FixedBytes, TokenRule
-from streamdec.tables.token_rules.byte_fallback import ExactRuns, RunsThenSpaces
-from streamdec.tables.token_rules.compile import compile_rule
-from streamdec.tables.token_rules.contextual import (
-    Collapse,
-    FirstThenLater,
-    LeadingStrip,
-    WordSuffix,
 )
 from tests.support.zoo import UNCOMPILED
 from tests.tables.rule_tables import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.tables.counting import (
+from streamdec.core.counting import (
     MOST_TALLIED,
     TOKEN,
     count_of,

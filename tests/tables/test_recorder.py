@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streamdec import DecodeStream, MockTokenizer
-from streamdec.tables.shared_tables import table_for
-from streamdec.tables.spans import Recorder
+from streamdec.core.shared_tables import table_for
+from streamdec.core.spans import Recorder
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0"])
 TABLE = table_for(TOKENIZER)

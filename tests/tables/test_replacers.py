@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
 from streamdec.protocols import LiteralReplace
-from streamdec.tables.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
 from tests import reference
 
 Tails = tuple[str, ...]

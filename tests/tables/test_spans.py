@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from streamdec.stops import endings
 
 from streamdec import (
     DecodeStream,
@@ -17,10 +18,9 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.chunks import TokenSpan
+from streamdec.core import utf8
+from streamdec.core.spans import SpanRecorder
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
-from streamdec.stops import endings
-from streamdec.tables import utf8
-from streamdec.tables.spans import SpanRecorder
 
 Place = tuple[int, int, int, int]
 """start and end in code points, then in bytes."""

@@ -15,6 +15,7 @@ from threading import Barrier
 from typing import Any, cast
 
 import pytest
+from streamdec.tables import table as module
 
 from streamdec import (
     DecodeStream,
@@ -24,15 +25,14 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
+from streamdec.core.masks import LETTERS, MOVES, NAMED, SLOW, letters_of
+from streamdec.core.shared_tables import route_of, table_for
+from streamdec.core.table import Row
+from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import ByteFallback, TextRules
-from streamdec.tables import table as module
-from streamdec.tables.byte_table import ByteTable
-from streamdec.tables.decode_options import DEFAULT_OPTIONS, Options
-from streamdec.tables.letters import LETTERS, MOVES, NAMED, SLOW, letters_of
-from streamdec.tables.shared_tables import route_of, table_for
-from streamdec.tables.table import Row
-from streamdec.tables.window_table import WindowTable
 from tests.support.caches import small_caches
 from tests.support.zoo import UNCOMPILED, ZOO
 

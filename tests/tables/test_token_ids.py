@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from streamdec.core.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 from streamdec.errors import TokenIdError
-from streamdec.tables.token_ids import MAX_TOKEN_ID, as_sequence, check_token_id
 
 
 class Named(enum.IntEnum):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamdec import MockTokenizer
+from streamdec.core.rules.base import byte_level, text_bytes
+from streamdec.core.rules.compile import compile_rule
 from streamdec.errors import TokenIdError
 from streamdec.protocols import (
     CTC,
@@ -18,8 +20,6 @@ from streamdec.protocols import (
     RawBytes,
     TextRules,
 )
-from streamdec.tables.token_rules.base import byte_level, text_bytes
-from streamdec.tables.token_rules.compile import compile_rule
 from tests.tables.rule_tables import Table, Touched, through_json
 
 # --- fixed bytes ----------------------------------------------------------------------------------

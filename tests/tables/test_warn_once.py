@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from streamdec import DecodeStream
-from streamdec.tables.warn_once import WarnOnce
+from streamdec.core.warn_once import WarnOnce
 
 
 class Bare:

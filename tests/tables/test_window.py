@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streamdec.core.window import MAX_WINDOW, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError
-from streamdec.tables.window import MAX_WINDOW, TokenWindow, WindowMemory
 
 PIECES = [
     b"a",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
+from streamdec.core.decode_options import Options
+from streamdec.core.window_table import WindowTable
 from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError
-from streamdec.tables.decode_options import Options
-from streamdec.tables.window_table import WindowTable
 from tests.support.zoo import UNCOMPILED, ZOO
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]

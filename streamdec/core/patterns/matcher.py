@@ -180,6 +180,7 @@ class PatternStops:
         for number in self._looking:
             states[number] = self._automata[number].look(states[number], sample)
         entries = (*context.entries, sample)[-self._most :] if self._most else ()
+        # The shortest that will do; to try longer ones would take longer than to keep them.
         for size in range(min(len(entries), FEW)):
             shorter = entries[len(entries) - size :]
             if all(self._state(number, shorter) == states[number] for number in self._looking):

@@ -18,7 +18,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.tables.token_rules.base import byte_alphabet
+from streamdec.core.rules.base import byte_alphabet
 from tests.benchmarks.peers.hf import HfStreamer
 from tests.benchmarks.peers.kit import Kit
 from tests.benchmarks.peers.mlx_lm import MlxNaive, MlxOwn

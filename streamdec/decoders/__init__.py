@@ -1,1 +1,0 @@
-"""Streams of token ids and of text, without I/O."""

@@ -1,1 +1,0 @@
-"""When a stream ends: conditions, and the matching of stops in its text."""

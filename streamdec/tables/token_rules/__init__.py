@@ -1,1 +1,0 @@
-"""How each kind of decoder turns token ids into bytes."""
