@@ -37,7 +37,7 @@ def decoder_of(
         ("skip_special_token", "did you mean skip_special_tokens?"),
         ("span", "did you mean spans?"),
         ("stop", "write StopSequenceDecoder(tokenizer, StopConditions(stop=...))"),
-        ("sections", "write SectionDecoder(tokenizer, conditions, sections=...)"),
+        ("sections", "write StopSequenceDecoder(tokenizer, conditions, sections=...)"),
     ],
 )
 def test_an_unknown_option_says_what_to_write_instead(name: str, advice: str) -> None:
@@ -173,7 +173,7 @@ def test_the_first_character_of_a_visible_stop_may_be_the_end_of_the_word_before
     tokenizer = MockTokenizer.from_tokens([b"a</w>x", b"b"], decoder=BPESuffix())
     conditions = StopConditions(visible_stop_token_ids=[1])
     decoder = StopSequenceDecoder(tokenizer, conditions, clean_up_tokenization_spaces=True)
-    assert decoder.step_batch([0, 1]).text == "a xb"
+    assert decoder.feed([0, 1]).text == "a xb"
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (1, 4, 0)
 
@@ -211,8 +211,8 @@ def test_a_marker_that_cannot_be_encoded_is_not_found_by_its_id_in_a_prompt() ->
         tokenizer.encode("###")
     conditions = StopConditions("a", ignore_stops_between=[("#", "x"), (1, "y")])
     decoder = StopSequenceDecoder(tokenizer, conditions, [1])
-    assert decoder.step_batch([3, 0]).text == "xa", "in the section that the id opens"
-    assert decoder.step_batch([4, 0]).finish_reason == "stop"
+    assert decoder.feed([3, 0]).text == "xa", "in the section that the id opens"
+    assert decoder.feed([4, 0]).finish_reason == "stop"
 
 
 @pytest.mark.parametrize("marker", [False, True])
@@ -234,6 +234,6 @@ def test_an_id_that_other_streams_met_before_it_was_a_stop_is_one(way: str, mark
     if way == "step":
         texts = [decoder.step(each).text for each in ids[: 4 if marker else 3]]
     else:
-        texts = [decoder.step_batch(ids).text] if way == "step_batch" else anyio.run(read)
+        texts = [decoder.feed(ids).text] if way == "step_batch" else anyio.run(read)
     assert "".join(texts) == ("aé" if marker else "a\ufffd")
     assert decoder.finish_reason == "stop"

@@ -193,7 +193,7 @@ def test_hostile_conditions_grow_no_memory_and_their_streams_continue(
     streams = []
     for caller in range(1, 200):
         decoder = StopSequenceDecoder(tokenizer, StopConditions(f"{caller} 7 x{caller}"))
-        assert decoder.step_batch([caller, 7, 0]).text == f"{caller} 7 0 "
+        assert decoder.feed([caller, 7, 0]).text == f"{caller} 7 0 "
         streams.append((caller, decoder))
         assert set_of(tokenizer, usual) is served
         assert stop_set_statistics().sets - before <= 16
@@ -212,7 +212,7 @@ def test_threads_share_sets_that_come_and_go(
 
     def work(job: tuple[StopConditions, list[int]]) -> tuple[str, object]:
         decoder = StopSequenceDecoder(tokenizer, job[0])
-        text = decoder.step_batch(job[1]).text
+        text = decoder.feed(job[1]).text
         return text + decoder.flush().text, decoder.match
 
     expected = [work(job) for job in jobs]

@@ -21,7 +21,7 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
-    SectionDecoder,
+    StopSequenceDecoder,
     StopConditions,
     StopSequenceDecoder,
 )
@@ -123,12 +123,12 @@ def test_more_ids_than_can_be_marked_still_stop(most: int, monkeypatch: pytest.M
     conditions = StopConditions("\n", stop_token_ids=[2, 5, 7, 1])
     for stop in (2, 7, 1):
         decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.step_batch([0, 0]).text == "aa"
+        assert decoder.feed([0, 0]).text == "aa"
         assert decoder.step(stop).stop_reason == stop
     twin = StopSequenceDecoder.restore(
         tokenizer, StopSequenceDecoder(tokenizer, conditions).snapshot()
     )
-    assert twin.step_batch([0, 2, 0]).unread_tokens == 1
+    assert twin.feed([0, 2, 0]).unread_tokens == 1
 
 
 def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
@@ -138,12 +138,12 @@ def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
     assert within.step_batch([0, LEAD, MIDDLE]) == ["a", "", ""]
     for _ in range(2):
         assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-        assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+        assert other.feed([0, 2, 0, 7]).text == "acaé"
     naming = StopSequenceDecoder(tokenizer, StopConditions("x", [2, LAST]))
     assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-    assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+    assert other.feed([0, 2, 0, 7]).text == "acaé"
     assert within.step_batch([LAST, 2]) == ["你", "c"]
-    assert naming.step_batch([0, 2, 0]).stop_reason == 2
+    assert naming.feed([0, 2, 0]).stop_reason == 2
     assert other.step(1).stop_reason == 1
 
 
@@ -152,10 +152,10 @@ def test_a_named_id_stops_inside_a_character() -> None:
     for _ in range(2):
         assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"
         other = StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
-        assert other.step_batch([0, LEAD, MIDDLE, LAST]).text == "a你"
+        assert other.feed([0, LEAD, MIDDLE, LAST]).text == "a你"
         for stop, given in ((MIDDLE, [0, LEAD]), (LAST, [0, LEAD, MIDDLE]), (SPECIAL, [0, LEAD])):
             decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [stop]))
-            assert decoder.step_batch(given).text == "a"
+            assert decoder.feed(given).text == "a"
             chunk = decoder.step(stop)
             assert (chunk.text, chunk.stop_reason) == ("\ufffd", stop)
 
@@ -340,7 +340,7 @@ def test_a_tokenizer_without_weak_references_is_served() -> None:
     stream = DecodeStream(tokenizer)
     assert (stream.route, stream.step(0)) == ("bytes", "a")
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=1))
-    assert decoder.step_batch([0, 1]).finish_reason == "stop"
+    assert decoder.feed([0, 1]).finish_reason == "stop"
     assert DecodeStream.restore(tokenizer, stream.snapshot()).step(1) == "b"
 
 
@@ -350,7 +350,7 @@ def test_a_tokenizer_and_its_tables_go_with_its_last_stream() -> None:
     streams.append(StopSequenceDecoder(tokenizer, StopConditions("x", [1])))
     between = StopConditions("x", ignore_stops_between=("<t>", "</t>"))
     streams.append(StopSequenceDecoder(tokenizer, between, [0]))
-    streams.append(SectionDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
+    streams.append(StopSequenceDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
     for stream in streams:
         stream.step_batch([0, LEAD, MIDDLE, LAST])
     gone: list[weakref.ref[Any]] = [weakref.ref(tokenizer), weakref.ref(table_of(tokenizer))]
