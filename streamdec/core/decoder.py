@@ -51,7 +51,7 @@ from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, repl
 from streamdec.core.shared_tables import table_for
 from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
-from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed, step_function
+from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import ENDED, Row, Table
@@ -118,7 +118,8 @@ class TokenDecoder:
         state = self._stops.first
         if prompt or definition.names:
             state = self._stops.begin(tokenizer, prompt, starts_inside)
-        self._begin_at(table.row(table.prime(prompt)), state, spans=spans)
+        row = table.row(table.prime(prompt)) if prompt else table.start_row
+        self._begin_at(row, state, spans=spans)
 
     def _begin_at(self, row: Row, state: StopState, *, spans: bool) -> None:
         """Begin in these states, which a prompt led to."""
@@ -152,8 +153,10 @@ class TokenDecoder:
         self._end: Chunk | None = None
         self._match = None
         self._unknown_tokens = self._output = 0
-        before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        self._prefix, self._read, self._moved = count - before * TOKEN, count, count
+        self._prefix = self._read = self._moved = count
+        if self._num_prompt_tokens:
+            before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+            self._prefix = count - before * TOKEN
         self._set_alert(is_silent=False)
 
     def _set_alert(self, *, is_silent: bool) -> None:
@@ -175,15 +178,24 @@ class TokenDecoder:
         def _step(self, token_id: SupportsIndex) -> Chunk:
             """Take ``token_id``, and return what may be output."""
 
+        def _feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+            """Take ``token_ids`` up to the end of the stream, and return one chunk."""
+
     else:
         _step = step_function(returns_text=False)
 
-    _feed = feed
+        _feed = feed_function(returns_text=False)
 
     @property
     def has_sections(self) -> bool:
         """Whether chunks name their section."""
         return self._stops.labeller is not None
+
+    def _note_unknown(self, token_id: int) -> None:
+        """Count a token that the tokenizer does not have."""
+        if not self._unknown_tokens:
+            warn_once(self.tokenizer, token_id)
+        self._unknown_tokens += 1
 
     def _checked(self, token_id: SupportsIndex) -> int:
         self._check_running()
@@ -233,11 +245,8 @@ class TokenDecoder:
 
     def _after(self, examined: Examined) -> Chunk:
         """Return the chunk of a token that was taken, or the last chunk if no more may come."""
-        out, _, token_id, step, saved = examined
+        out, _, _, step, saved = examined
         assert step is not None
-        if step.mask & UNKNOWN:
-            self._unknown_tokens += 1
-            warn_once(self.tokenizer, token_id)
         self._set_alert(is_silent=not step.chunk.text)
         if step.count < 0:
             return out
@@ -303,6 +312,8 @@ class TokenDecoder:
             self._prefix, self._read = self._read, step.count
         self._moved = step.count
         self._settle(clean, since, step.count, step.row, state, found, reading)
+        if step.mask & UNKNOWN:
+            self._note_unknown(token_id)
         return self._after(Examined(out, None, token_id, step, saved))
 
     def _output_of(
@@ -415,7 +426,9 @@ class TokenDecoder:
         code_points = code_points_in(self._count)
         state = self._state
         if state.is_settled and not text:
-            return Ending(of_parts([(self._stops.names[state.section], "")], last), code_points)
+            if state.section:
+                last = of_parts([(self._stops.names[state.section], "")], last)
+            return Ending(last, code_points)
         ignore = decided_by < self._stops.conditions.min_tokens > 0
         effect = self._stops.read(state, text, ignore=ignore, release=True)
         if effect.after is None:
