@@ -109,7 +109,7 @@ IDS = frozenset({
 
 
 class FurtherConditions(TypedDict, total=False):
-    """What a request does not have: arguments of StopConditions, and bounds on its stops.
+    """What a request does not have: other conditions, and bounds on its stops.
 
     The bounds are for requests that are not trusted: memory and the cost of making conditions grow
     with the length of the stops. All others are as for StopConditions.
@@ -213,7 +213,7 @@ def _conditions(
 
 
 def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
-    """Raise ValueError if a stop, or all stops together, are longer than these bounds."""
+    """Raise ValueError if a stop, or all stops together, exceed these bounds."""
     if most is None and most_together is None:
         return
     markers = [each for each in conditions.markers if isinstance(each, str)]
