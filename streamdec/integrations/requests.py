@@ -131,7 +131,7 @@ class FurtherConditions(TypedDict, total=False):
     max_stop_length: int | None
     """The most code points of a stop string, a marker or a match of ``stop_regex``."""
     max_total_length: int | None
-    """The most code points of all of these together, and of the sources of the patterns."""
+    """The most code points of all stop strings, markers and sources of patterns together."""
 
 
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
