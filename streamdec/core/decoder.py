@@ -271,7 +271,7 @@ class TokenDecoder:
 
     @property
     def _clean_point(self) -> CleanPoint:
-        if self._since or self._is_careful:
+        if self._since or self._is_careful or self._end is not None:
             return CleanPoint(*self._clean)
         return CleanPoint(self._row, self._state, self._count)
 
@@ -453,39 +453,52 @@ class TokenDecoder:
 
     def _stopped_by_id(self, token_id: int, reason: Any, hidden: bool) -> Chunk:
         """End at ``token_id``, which is a stop."""
-        index = self.num_tokens
+        index, clean, since = self.num_tokens, self._clean_point, self._since
+        base, whole = self._base(clean), [*since, token_id]
+        match: StopMatch | None
         if hidden and self._stops.hides:
             ending = self._ending(Chunk("", "stop", reason), index)
-            text = self._table.flush(self._row.state)
-            at, byte_at = sizes_in(self._count + size_of(text))
-            since = self._since
-            match: StopMatch | None = StopMatch(
-                reason, False, at, at, byte_at, byte_at, index, index
-            )
+            at, byte_at = sizes_in(self._count + size_of(self._table.flush(self._row.state)))
+            match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
         else:
-            clean = self._clean_point
-            base, output = self._base(clean), self._num_output(clean)
-            since = [*self._since, token_id]
             ending, match = visible_ending(
                 self._stops,
                 self._table,
                 clean,
-                self._since,
+                since,
                 token_id,
                 reason,
                 base,
                 index,
-                output,
+                self._num_output(clean),
             )
-        chunk = self._finish(ending, since, index + 1)
-        if ending.hit is None:
-            self._match = match
+            since = whole
+        if ending.hit is not None:
+            match = match_of(ending, self._table, clean, since, base, index + 1)
+        cells: list[Cell] = []
+        if self._spans is not None:
+            cells = replay(self._table, clean.row.state, since, base, index).cells
+        chunk = self._finish(ending, whole, index + 1, cells=cells)
+        self._match = match
         return chunk
 
-    def _finish(self, ending: Ending, since: Since, tokens: int, *, is_out: bool = True) -> Chunk:
+    def _finish(
+        self,
+        ending: Ending,
+        since: Since,
+        tokens: int,
+        *,
+        is_out: bool = True,
+        cells: list[Cell] | None = None,
+    ) -> Chunk:
         """End the stream after ``tokens`` tokens.
 
-        ``is_out``: whether text of what was held was output.
+        Args:
+            ending: the end.
+            since: the entries since the clean point, up to it.
+            tokens: how many tokens the stream has.
+            is_out: whether text of what was held was output.
+            cells: the code points since the clean point, for spans; None: those of ``since``.
         """
         clean = self._clean_point
         prefix, read = self._offsets()
@@ -496,7 +509,8 @@ class TokenDecoder:
         self._match = None if ending.hit is None else ending
         if self._spans is not None:
             base = self._base(clean)
-            cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
+            if cells is None:
+                cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
             self._spans.note(cells, range(base, tokens), clean.count, ending.output)
         self._row, self._alert = ENDED, ALERT
         self._count = (tokens - self._limit) * TOKEN
@@ -527,7 +541,7 @@ class TokenDecoder:
             ignore = 0 < stops.conditions.min_tokens >= tokens
             effect = stops.read(self._state, text, ignore=ignore, release=True)
             if effect.after is None:
-                return self._finish(self._hit(effect), self._since, tokens)
+                return self._finish(self._hit(effect), [*self._since, RELEASE], tokens)
             out = effect.chunk or (chunk_of(text) if text else NOTHING)
             self._row, self._state, self._count, self._since = row, effect.after, count, ()
         self._set_offsets(prefix, read)
@@ -720,9 +734,8 @@ class TokenDecoder:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
         It has the tokenizer's fingerprint, the options, the conditions, the state at the last clean
-        point and the ids since. After the end of the stream it has the text of the last chunk. It
-        takes 100 to 300 bytes (500 on the windowed route), more with conditions or ``spans``. A
-        checksum finds damage. The stream continues.
+        point and the ids since. It takes 100 to 300 bytes (500 on the windowed route), more with
+        conditions or ``spans``. A checksum finds damage. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
