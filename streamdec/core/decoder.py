@@ -49,7 +49,7 @@ from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.since import folded, is_released, moved_up, silenced, split
+from streamdec.core.since import folded, is_released, moved_up, silenced
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
@@ -348,7 +348,7 @@ class TokenDecoder:
             self._clean = row, state, count, *_carried(found, reading, tokens)
             self._since, self._most = (), MOST_SINCE
         elif len(since) > self._most:
-            self._move_up_carefully()
+            self._move_up(state)
         self._is_careful = (
             reading.has_ids
             or found.waits <= max(reading.shield, reading.marker)
@@ -366,34 +366,16 @@ class TokenDecoder:
         moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
         if moved.size and not stops.marker_ids.intersection(since[: moved.size]):
             tokens, text = num_tokens(since[: moved.size]), moved.text
+            if self._spans is not None:
+                base = self._base(clean)
+                cells = replay(self._table, clean.row.state, since, base).cells
+                self._spans.note(cells, range(base, base + tokens), clean.count)
             count = clean.count + tokens * TOKEN + size_of(text)
             self._clean = moved.row, stops.settled(clean.state, text), count
             since = since[moved.size :]
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
         self._since, self._most = since, 2 * len(since) + MOST_SINCE
-
-    def _move_up_carefully(self) -> None:
-        """Do the same where the tokens of the text matter."""
-        clean = CleanPoint(*self._clean)
-        self._since = since = folded(self._stops, clean.row, self._since)
-        base = self._base(clean)
-        found, reading = self._review(clean, since)
-        cells = found.cells
-        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
-        tail = cells[len(cells) - reach :] if reach else []
-        first = min([found.waits, *(cell.first for cell in tail)])
-        before, after = split(since, first - base)
-        earlier, read = self._review(clean, before)
-        if before and not reading.has_ids and not read.has_ids:
-            if self._spans is not None:
-                self._spans.note(cells, range(base, first), clean.count)
-            count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
-            state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
-            row = self._table.row(earlier.state)
-            self._clean = row, state, count, *_carried(earlier, read, first)
-            self._since = after
-        self._most = 2 * len(self._since) + MOST_SINCE
 
     # --- the end
 
