@@ -37,7 +37,6 @@ from streamdec.core.counting import (
     MOST_COUNTED,
     TOKEN,
     code_points_in,
-    count_of,
     size_of,
     sizes_in,
     tokens_in,
@@ -427,7 +426,7 @@ class TokenDecoder:
         assert hit is not None
         assert chunk is not None
         end = code_points_in(self._count) + hit.end
-        return Ending(chunk, end - (0 if hit.visible else hit.size), hit, end)
+        return Ending(chunk, end - (0 if hit.visible else len(hit.text)), hit, end)
 
     def _stopped(self, token_id: int, effect: Effect) -> Chunk:
         """End at ``token_id``, whose text completes a stop."""
@@ -541,7 +540,8 @@ class TokenDecoder:
 
     def _set_offsets(self, prefix: int, read: int) -> None:
         """Note the offsets of the stream as it is."""
-        self._prefix, self._read = count_of(prefix - self._limit), count_of(read - self._limit)
+        limit = self._limit
+        self._prefix, self._read = (prefix - limit) * TOKEN, (read - limit) * TOKEN
         self._moved = self._count
 
     # --- what may be asked
