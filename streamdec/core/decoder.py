@@ -594,9 +594,9 @@ class TokenDecoder:
     @property
     def num_pending_tokens(self) -> int:
         """How many of the last tokens have text that is held or jailed."""
-        holds = bool(self.held)
-        if self._end is not None or not (holds or self._state.jailed):
+        if self._end is not None or not (self._row.holds or self._state.jailed):
             return 0
+        holds = bool(self.held)
         clean, tokens = self._clean_point, self.num_tokens
         found = replay(self._table, clean.row.state, self._since, self._base(clean))
         jailed = found.cells[len(found.cells) - len(self._state.jailed) :]
