@@ -71,13 +71,15 @@ class TokenAttribution:
 
     def with_ids(self, chunk: Chunk) -> Chunk:
         """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
-        size = len(self._waiting)
+        waiting, size = self._waiting, len(self._waiting)
         if chunk.finish_reason is None:
-            size = max(size - self._decoder.num_pending_tokens, 0) if chunk.text else 0
-        if not size:
+            if not chunk.text:
+                return chunk
+            size -= self._decoder.num_pending_tokens
+        if size <= 0:
             return chunk
-        token_ids = tuple(self._waiting[:size])
-        del self._waiting[:size]
+        token_ids = tuple(waiting[:size])
+        del waiting[:size]
         return with_token_ids(chunk, token_ids)
 
     # --- the ids that wait
