@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from streamdec.stops import automaton, stop_set
-from streamdec.tables import table
+from streamdec.core import stop_set, table
+from streamdec.core.patterns import automaton
 
 __all__ = ["small_caches"]
 

@@ -20,7 +20,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from tests.tables.rule_tables import Table, through_json
+from tests.core.rule_tables import Table, through_json
 
 # --- the first token and later ones ---------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from streamdec.protocols import (
     WordPiece,
 )
 from tests.support.zoo import UNCOMPILED
-from tests.tables.rule_tables import Table
+from tests.core.rule_tables import Table
 
 MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenRule]]] = [
     (RawBytes(), "exact", FixedBytes),

@@ -17,8 +17,8 @@ from streamdec import Sequence as TokenSequence
 from streamdec.core import snapshots
 from streamdec.errors import RewriteError, SnapshotError
 from tests import reference
-from tests.decoders import old_snapshots
-from tests.decoders.old_snapshots import BYTES, KINDS, RAW, Windowed
+from tests.core import old_snapshots
+from tests.core.old_snapshots import BYTES, KINDS, RAW, Windowed
 from tests.support.zoo import UNCOMPILED
 
 OLD = old_snapshots.read()

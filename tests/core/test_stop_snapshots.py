@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import SnapshotError
-from tests.decoders.test_snapshots import mutants, nested, places, texts, values
+from tests.core.test_snapshots import mutants, nested, places, texts, values
 
 YOU = "你".encode()
 TOKENS = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
-from tests.tables.rule_tables import Table, through_json
+from tests.core.rule_tables import Table, through_json
 
 BAD = "\ufffd".encode()
 

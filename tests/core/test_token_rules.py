@@ -20,7 +20,7 @@ from streamdec.protocols import (
     RawBytes,
     TextRules,
 )
-from tests.tables.rule_tables import Table, Touched, through_json
+from tests.core.rule_tables import Table, Touched, through_json
 
 # --- fixed bytes ----------------------------------------------------------------------------------
 
