@@ -51,8 +51,8 @@ streamdec_stream_jailed_tokens_total huggingface bytes 4
 streamdec_stream_incomplete_ends_total huggingface bytes 3
 streamdec_stream_max_held_bytes_sum huggingface bytes 24
 streamdec_stream_max_jailed_characters_sum huggingface bytes 3
-streamdec_stream_max_withheld_tokens_sum huggingface bytes 18
-streamdec_stream_max_withheld_tokens_count Letters window 2
+streamdec_stream_max_pending_tokens_sum huggingface bytes 18
+streamdec_stream_max_pending_tokens_count Letters window 2
 streamdec_tokenizer_calls_total {FAST} encode 10
 streamdec_tokenizer_calls_total {FAST} encode_batch 1
 streamdec_tokenizer_calls_total huggingface decode 2
