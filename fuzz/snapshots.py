@@ -207,7 +207,16 @@ def _unfilled(value: Any) -> Any:
 
 
 FIELDS = ["num_prompt_tokens", "unknown_tokens", "start", "clean", "care", "counts", "since", "end"]
-FIELDS += ["match", "offsets", "spans", "options", "sections", "conditions", "token_ids", "releases"]
+FIELDS += [
+    "match",
+    "offsets",
+    "spans",
+    "options",
+    "sections",
+    "conditions",
+    "token_ids",
+    "releases",
+]
 WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
 

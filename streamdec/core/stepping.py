@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of
+from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of, in_section
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.sequence import Sequence
@@ -43,6 +43,12 @@ def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
         return Chunk(decoder.flush(), reason)
     last: Chunk = decoder.flush(reason)
     return last
+
+
+def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
+    """Return what ``decoder`` jails, in the section in which it begins, as the end by an error."""
+    section = decoder._stops.names[decoder._state.section]
+    return in_section(section, decoder.jailed, Chunk("", "error"))
 
 
 def release(decoder: Any) -> Chunk:

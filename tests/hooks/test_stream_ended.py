@@ -41,15 +41,9 @@ HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
 class Most(NamedTuple):
     """The most that was held and jailed after an output without text."""
 
-<<<<<<< HEAD
     held_bytes: int = 0
     jailed_characters: int = 0
     pending_tokens: int = 0
-=======
-    held: int = 0
-    jailed: int = 0
-    tokens: int = 0
->>>>>>> m-trace
 
 
 class Counted(NamedTuple):
@@ -87,11 +81,7 @@ def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends:
 
 
 def told(event: StreamEnded) -> Counted:
-<<<<<<< HEAD
-    most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_withheld_tokens)
-=======
     most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_pending_tokens)
->>>>>>> m-trace
     return Counted(
         event.tokens,
         event.chunks,
@@ -175,11 +165,7 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
         chunks = [*TextIterator(iter(outputs), DecodeStream(TOKENIZER))]
     (event,) = hook.streams
     assert told(event)[:5] == expected[:5]
-<<<<<<< HEAD
     assert event.max_held_bytes == expected.most.held_bytes
-=======
-    assert event.max_held_bytes == expected.most.held
->>>>>>> m-trace
     assert event.characters == len("".join(chunk.text for chunk in chunks))
     assert (event.stop_kind, event.finish_reason) == (None, "length")
     with recording() as hook:
@@ -395,11 +381,7 @@ def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> Non
     """Of tokens that are joined byte by byte, it is the end of their bytes."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-<<<<<<< HEAD
-    data = []
-=======
     data: list[bytes] = []
->>>>>>> m-trace
     for token_id in ids:
         if token_id == len(TOKENS) - 1:
             continue
@@ -407,11 +389,7 @@ def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> Non
         chunk = decoder.step(token_id)
         if chunk.finish_reason is not None:
             return
-<<<<<<< HEAD
         size = len((decoder.jailed).encode()) + len(decoder.held)
-=======
-        size = len(decoder.jailed.encode()) + len(decoder.held)
->>>>>>> m-trace
         count = 0
         while size > 0:
             count += 1
