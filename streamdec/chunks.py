@@ -38,20 +38,12 @@ end-of-sequence id, and if no stop ended the stream."""
 
 
 class _Slots:
-    """The slots of a chunk: its fields, and values that streams keep on it."""
+    """The slots of a chunk: its fields, and a value that encoders keep on it."""
 
-    __slots__ = (
-        *("text", "finish_reason", "stop_reason", "unread_tokens", "token_ids"),
-        *("_json", "_single_id", "_with_token_ids"),
-    )
+    __slots__ = ("_json", "finish_reason", "stop_reason", "text", "token_ids", "unread_tokens")
 
     _json: bytes | None
     """The text as JSON, after an encoder asked for it."""
-    _with_token_ids: Chunk
-    """A copy of this chunk with the token ids that a stream last asked for, or NO_COPY."""
-    _single_id: int
-    """If this chunk is such a copy and has one token id: that id. Otherwise -1. (Comparing with an
-    int takes less time than with None.)"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,15 +88,13 @@ class Chunk(_Slots):
     def split(self) -> tuple[Chunk, ...]:
         """Return one chunk for each section of the text; usually the chunk itself.
 
-        Streams return chunks that are split already. A step of a SectionDecoder may return a chunk
-        whose text is in several sections.
+        Streams return chunks that are split already. A step of a StopSequenceDecoder may return a
+        chunk whose text is in several sections.
         """
         return (self,)
 
     def __post_init__(self) -> None:
         _set_json(self, None)
-        _set_with_token_ids(self, NO_COPY)
-        _set_single_id(self, -1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
@@ -119,8 +109,6 @@ class Chunk(_Slots):
 
 
 _set_json = _Slots.__dict__["_json"].__set__
-_set_with_token_ids = _Slots.__dict__["_with_token_ids"].__set__
-_set_single_id = _Slots.__dict__["_single_id"].__set__
 
 
 class _Draft(_Slots):
@@ -128,11 +116,6 @@ class _Draft(_Slots):
 
     __slots__ = ()
 
-
-NO_COPY: Any = _Draft()
-"""The value of ``_with_token_ids`` while there is no copy. It has no ids, so it never has the ids
-that a stream asks for."""
-NO_COPY.token_ids, NO_COPY._single_id = (), -1
 
 NOTHING = Chunk()
 """The chunk of a token that has no text, or whose text is withheld."""
@@ -146,28 +129,13 @@ def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     chunk.unread_tokens = 0
     chunk.token_ids = token_ids
     chunk._json = None
-    chunk._single_id, chunk._with_token_ids = -1, NO_COPY
     chunk.__class__ = Chunk
     return chunk  # type: ignore[no-any-return]
 
 
 def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
-    """Return ``chunk`` with ``token_ids``, and keep the result with the chunk.
-
-    A SectionChunk does not keep it. Streams with different stops share such chunks, and the same
-    ids may leave text withheld in one stream and none in another.
-    """
-    found = copy_with_ids(chunk, token_ids)
-    if type(chunk) is Chunk:
-        if len(token_ids) == 1:
-            _set_single_id(found, token_ids[0])
-        _set_with_token_ids(chunk, found)
-    return found
-
-
-def copy_with_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
-    """Return a copy of ``chunk``, which is not the last, with ``token_ids``."""
-    if type(chunk) is Chunk:
+    """Return a copy of ``chunk`` with ``token_ids``."""
+    if type(chunk) is Chunk and chunk.finish_reason is None:
         return chunk_of(chunk.text, token_ids)
     return replace(chunk, token_ids=token_ids)
 
@@ -193,9 +161,10 @@ def chunk_before(error: Exception) -> Chunk:
 class SectionChunk(Chunk):
     r"""A chunk of a stream with sections: its text is in a section, or in several.
 
-    >>> from streamdec import MockTokenizer, SectionDecoder
+    >>> from streamdec import MockTokenizer, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"<think>Hm", b".</think>Hi", b"!"])
-    >>> decoder = SectionDecoder(tokenizer, sections={"reasoning": ("<think>", "</think>")})
+    >>> sections = {"reasoning": ("<think>", "</think>")}
+    >>> decoder = StopSequenceDecoder(tokenizer, sections=sections)
     >>> decoder.step(0)
     SectionChunk(text='Hm', section='reasoning')
     >>> decoder.step(1).split()
@@ -268,7 +237,7 @@ class StopMatch:
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3\xa9", b"\nUs", b"er:"])
     >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-    >>> chunk = decoder.step_batch([0, 1, 2])
+    >>> chunk = decoder.feed([0, 1, 2])
     >>> match = decoder.match
     >>> match.start, match.end, match.byte_start, match.byte_end
     (4, 10, 5, 11)

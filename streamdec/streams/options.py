@@ -9,10 +9,9 @@ from typing import Any, Literal, SupportsIndex, TypedDict, cast
 from streamdec.chunks import FinishReason
 from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, UnknownIds
+from streamdec.core.definitions import SectionsOption
 from streamdec.core.stepping import DECODERS, decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.text_stop_decoder import TextStopDecoder
-from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.mistakes import NOWHERE, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.streams.outputs import ids_of
@@ -30,7 +29,6 @@ __all__ = [
     "check_reading_options",
     "decoder_of",
     "misplaced",
-    "new_decoder",
     "parted_options",
     "sorted_options",
 ]
@@ -38,7 +36,7 @@ __all__ = [
 NO_PROMPT: tuple[int, ...] = ()
 
 ChunkBy = Literal["output", "token"]
-Sections = Mapping[str, tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]]] | None
+Sections = SectionsOption | None
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -88,8 +86,8 @@ class DecoderOptions(DecodingOptions, total=False):
     """The options of a stream's decoder: how ids become text, and when the text ends.
 
     Options of ids and text, and ``spans``, are as for DecodeStream; ``sections`` is as for
-    SectionDecoder; all others are as for StopConditions. ``starts_inside`` applies to ``sections``
-    and to ``ignore_stops_between``.
+    StopSequenceDecoder; all others are as for StopConditions. ``starts_inside`` applies to
+    ``sections`` and to ``ignore_stops_between``.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams.options import DecoderOptions
@@ -225,8 +223,7 @@ def decoder_of(
         return _made_decoder(what, tokenizer, prompt_token_ids, given)
     machine = decoder_behind(decoder)
     if not isinstance(machine, StopSequenceDecoder):
-        runs = hasattr(machine, "step_chunk") or isinstance(decoder, TextStopDecoder)
-        hint = f"; {_WITHOUT_STOPS}" if runs else ""
+        hint = f"; {_WITHOUT_STOPS}" if isinstance(machine, DECODERS) else ""
         if isinstance(decoder, Mapping):
             hint = f"; {_RESUME}"
         raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}{hint}")
@@ -261,11 +258,11 @@ def _made_decoder(
         conditions = StopConditions(**ending)
     elif ending:
         raise TypeError(f"{what} got conditions, which have their own {', '.join(ending)}")
-    return new_decoder(tokenizer, conditions, prompt_token_ids, **decoding)
+    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **decoding)
 
 
 def parted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split DecoderOptions into options of ``new_decoder`` and of StopConditions."""
+    """Split DecoderOptions into options of StopSequenceDecoder and of StopConditions."""
     names = {*DecodingOptions.__annotations__, "sections", "spans"}
     decoding = {name: value for name, value in options.items() if name in names}
     ending = {name: value for name, value in options.items() if name not in names}
@@ -274,32 +271,3 @@ def parted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
         if not ending.get("ignore_stops_between"):
             del ending["starts_inside"]
     return decoding, ending
-
-
-def new_decoder(
-    tokenizer: Decoder,
-    conditions: StopConditions,
-    prompt_token_ids: Iterable[SupportsIndex],
-    *,
-    sections: Sections = None,
-    starts_inside: bool | None = None,
-    **options: Any,
-) -> StopSequenceDecoder:
-    """Return a decoder with the requested sections.
-
-    Raises ValueError for options of sections without sections, and the errors of the decoder.
-    """
-    if sections is not None:
-        return SectionDecoder(
-            tokenizer,
-            conditions,
-            prompt_token_ids,
-            sections=sections,
-            starts_inside=starts_inside,
-            **options,
-        )
-    if starts_inside is not None:
-        raise ValueError(
-            "starts_inside needs sections (or, in StopConditions, ignore_stops_between)"
-        )
-    return StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)

@@ -6,11 +6,9 @@ chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.chunks import Chunk
 from streamdec.errors import SourceError
 
 
@@ -42,29 +40,3 @@ class PieceReader:
             "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
             f"not {piece!r:.200}"
         )
-
-
-class TextMachine:
-    """A TextStopDecoder with the methods of a machine that streams call."""
-
-    def __init__(self, decoder: TextStopDecoder) -> None:
-        self._decoder = decoder
-        self.step_chunk = decoder.step
-
-    def feed(self, pieces: Sequence[str]) -> Chunk:
-        """Return the chunk of the single piece in ``pieces``."""
-        return self._decoder.step(pieces[0])
-
-    def end(self, finish_reason: FinishReason) -> Chunk:
-        """End the stream: return what was withheld, with the reason."""
-        return self._decoder.flush(finish_reason)
-
-    @property
-    def pending_text(self) -> str:
-        """The text that ``end`` would return."""
-        return self._decoder.jailed
-
-    @property
-    def finished(self) -> bool:
-        """Whether the decoder has ended."""
-        return self._decoder.finished

@@ -11,20 +11,20 @@ from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
+from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.mistakes import check_order
 from streamdec.core.shared_tables import check_decoder
 from streamdec.core.snapshots import shown
+from streamdec.core.stepping import jailed_chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import check_flag, unknown_option
 from streamdec.protocols import Decoder
 from streamdec.streams import pool_snapshots
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.growth import RoundsWatch
-from streamdec.streams.options import DecodingOptions, Sections, new_decoder
+from streamdec.streams.options import DecodingOptions, Sections
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, refused, sender_of
@@ -136,9 +136,9 @@ class DecoderPool:
             request_id: a string or an integer that names the request.
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
-            sections: as for SectionDecoder; None for no sections.
-            starts_inside: as for SectionDecoder, for ``sections``. For ``ignore_stops_between``
-                pass it to StopConditions.
+            sections: as for StopSequenceDecoder.
+            starts_inside: as for StopSequenceDecoder, for ``sections``. For
+                ``ignore_stops_between`` pass it to StopConditions.
             spans: as for StopSequenceDecoder.
             options: as for StopSequenceDecoder.
 
@@ -150,7 +150,7 @@ class DecoderPool:
         for name in options:
             if name not in DecodingOptions.__annotations__:
                 raise unknown_option("DecoderPool.add()", name, _OPTIONS, _ELSEWHERE)
-        decoder = new_decoder(
+        decoder = StopSequenceDecoder(
             self.tokenizer,
             conditions,
             prompt_token_ids,
@@ -222,7 +222,7 @@ class DecoderPool:
         if sink is None:
             self._sinks.pop(request_id, None)
         else:
-            has_sections = isinstance(self[request_id], SectionDecoder)
+            has_sections = self[request_id].has_sections
             self._sinks[request_id] = sender_of(sink, has_sections=has_sections)
 
     def has_sink(self, request_id: RequestId) -> bool:
@@ -241,7 +241,7 @@ class DecoderPool:
         self._check_new(new_request_id)
         attribution = self._requests[request_id].attribution
         if attribution is not None:
-            attribution = attribution.fork(decoder)
+            attribution = TokenAttribution(decoder, attribution.waiting)
         self._begin(new_request_id, Stepper(decoder, attribution=attribution))
 
     def _check_new(self, request_id: object) -> None:
@@ -448,10 +448,10 @@ class DecoderPool:
     def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
         """Return the state of one request, or of the pool, as a dict of JSON types.
 
-        To resume one request, pass its snapshot to ``StopSequenceDecoder.restore`` (with sections:
-        ``SectionDecoder.restore``), and the decoder to ``adopt``. Without a ``request_id`` the
-        snapshot is of the whole pool, for ``DecoderPool.restore``. Sinks are not part of it. With
-        ``return_token_ids`` it also has the ids without a chunk so far. The pool does not change.
+        To resume one request, pass its snapshot to ``StopSequenceDecoder.restore``, and the decoder
+        to ``adopt``. Without a ``request_id`` the snapshot is of the whole pool, for
+        ``DecoderPool.restore``. Sinks are not part of it. With ``return_token_ids`` it also has the
+        ids without a chunk so far. The pool does not change.
 
         Raises UnknownRequestError if the pool has no such request.
 
@@ -485,11 +485,7 @@ class DecoderPool:
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in pool_snapshots.requests_in(snapshot):
             try:
-                has_sections = isinstance(data, Mapping) and data.get("machine") == "sections"
-                kind: type[StopSequenceDecoder] = (
-                    SectionDecoder if has_sections else StopSequenceDecoder
-                )
-                pool.adopt(name, kind.restore(tokenizer, data))
+                pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
                 request = pool._requests[name]
                 if waiting:
                     (request.attribution or TokenAttribution(request.machine)).resume(waiting[0])
@@ -521,6 +517,5 @@ def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, E
         return request.end(finish_reason), None
     except Exception as error:  # noqa: BLE001 (the tokenizer may raise at the end too)
         decoder, attribution = _decoder(request), request.attribution
-        section = decoder.section if isinstance(decoder, SectionDecoder) else None
-        last = in_section(section, decoder.jailed, Chunk("", "error"))
-        return last if attribution is None else attribution.last(last), error
+        last = jailed_chunk(decoder)
+        return last if attribution is None else attribution.with_ids(last), error

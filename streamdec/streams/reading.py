@@ -18,7 +18,7 @@ from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import OutputReader, ending
 from streamdec.streams.owners import own
-from streamdec.streams.pieces import PieceReader, TextMachine
+from streamdec.streams.pieces import PieceReader
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 MAX_TOKENS_AT_ONCE = 256
@@ -61,19 +61,18 @@ class Reading:
         """Reads the ids of outputs."""
         self.id_type: Any
         """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
-        stepped: Any = machine
         if isinstance(machine, TextStopDecoder):
             about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
             for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
                 if value is not None and value is not False:
                     told = "is for token ids, but a TextStopDecoder reads text; remove it"
                     raise ValueError(f"{name} {told}")
-            stepped, self.outputs, self.id_type = TextMachine(machine), PieceReader(), str
+            self.outputs, self.id_type = PieceReader(), str
         else:
             check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
-        self.stepper = Stepper(stepped, return_token_ids=return_token_ids)
+        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
         self.shows_all = chunk_by == "token"
         """Whether chunks without text are output."""
         self.num_taken = 0
@@ -206,10 +205,17 @@ class Reading:
     # --- properties
 
     @property
+    def has_sections(self) -> bool:
+        """Whether chunks name their section."""
+        return getattr(decoder_behind(self.machine), "has_sections", False)
+
+    @property
     def pending_text(self) -> str:
         """The text that would still be output if no more ids came."""
         last = "" if self.last is None else self.last.text
-        return last + self.stepper.machine.pending_text
+        if isinstance(self.machine, TextStopDecoder):
+            return last + self.machine.jailed
+        return last + self.machine.pending_text
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:

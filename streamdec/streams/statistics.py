@@ -6,10 +6,9 @@ statistics only if a hook is installed.
 
 from __future__ import annotations
 
-from operator import gt
 from typing import Any, NamedTuple
 
-from streamdec.chunks import Chunk, FinishReason, Withheld, joined
+from streamdec.chunks import Chunk, FinishReason, joined
 from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
@@ -21,6 +20,14 @@ class _Counts(NamedTuple):
     tokens: int
     characters: int
     unknown: int
+
+
+class _Most(NamedTuple):
+    """The most that a machine held and jailed, of each kind."""
+
+    held_bytes: int = 0
+    jailed_characters: int = 0
+    pending_tokens: int = 0
 
 
 class StreamStatistics:
@@ -55,7 +62,7 @@ class StreamStatistics:
         """The last chunk; None until it was counted."""
         self._held = self._jailed = 0
         """Steps without text after which bytes were held, and after which text was jailed."""
-        self._most = Withheld()
+        self._most = _Most()
         self._before = self._counts()
         self._frozen: _Counts | None = None
         """The counts when others were allowed to step the machine; None if they were not."""
@@ -69,11 +76,13 @@ class StreamStatistics:
     def note_empty_step(self) -> None:
         """Note a step without text that was not the end."""
         self._not_chunks += 1
-        withheld: Withheld = self._machine.withheld
-        self._held += bool(withheld.num_bytes)
-        self._jailed += bool(withheld.characters)
-        if any(map(gt, withheld, self._most)):
-            self._most = Withheld(*map(max, self._most, withheld))
+        machine = self._machine
+        held, jailed = machine.held, machine.jailed
+        self._held += bool(held)
+        self._jailed += bool(jailed)
+        if held or jailed:
+            now = len(held), len(jailed), machine.num_pending_tokens
+            self._most = _Most(*map(max, self._most, now))
 
     def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
         """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""
@@ -125,9 +134,9 @@ class StreamStatistics:
             unknown_tokens=now.unknown - before.unknown,
             held_tokens=self._held,
             jailed_tokens=self._jailed,
-            max_held_bytes=self._most.num_bytes,
-            max_jailed_characters=self._most.characters,
-            max_withheld_tokens=self._most.tokens,
+            max_held_bytes=self._most.held_bytes,
+            max_jailed_characters=self._most.jailed_characters,
+            max_pending_tokens=self._most.pending_tokens,
             ends_incomplete=last is not None and last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)

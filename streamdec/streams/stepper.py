@@ -1,21 +1,22 @@
 """The protocol of decoders for streams and pools, and the object that steps them.
 
-In: a DecodeStream, a Sequence, a StopSequenceDecoder, or a tracer of one. Out: chunks, with token
-ids if ``return_token_ids`` asked for them; and statistics for hooks.
+In: a decoder, or a tracer of one. Out: chunks, with token ids if ``return_token_ids`` asked for
+them; and statistics for hooks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
-from streamdec.chunks import Chunk, FinishReason, SectionChunk, Withheld, chunk_before
-from streamdec.core.decode_stream import DecodeStream
+from streamdec.chunks import Chunk, FinishReason, SectionChunk, chunk_before
+from streamdec.core.stepping import end, feed_of, step_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.attribution import TokenAttribution
-from streamdec.streams.pieces import TextMachine
 from streamdec.streams.statistics import StreamStatistics
 
 
@@ -27,19 +28,15 @@ class Machine(Protocol):
         """The tokenizer that decodes."""
         ...
 
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Return the chunk of one id. An error leaves the machine as it was."""
+    def step(self, token_id: SupportsIndex) -> str | Chunk:
+        """Return the text or the chunk of one id. An error leaves the machine as it was."""
         ...
 
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of several ids.
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
+        """Return the text or the chunk of several ids.
 
         If an id raises an error, the ``chunk`` of the error has the text before that id.
         """
-        ...
-
-    def end(self, finish_reason: FinishReason) -> Chunk:
-        """End the stream: return what was withheld, with the reason."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -48,22 +45,12 @@ class Machine(Protocol):
 
     @property
     def pending_text(self) -> str:
-        """The text that ``end`` would return."""
+        """The text that would be output if no more ids came."""
         ...
 
     @property
     def finished(self) -> bool:
         """Whether the machine has ended, so that it returns no more text."""
-        ...
-
-    @property
-    def withholds(self) -> bool:
-        """Whether bytes are held or text is jailed."""
-        ...
-
-    @property
-    def withheld(self) -> Withheld:
-        """How much is held and jailed, and for how many tokens."""
         ...
 
     @property
@@ -76,8 +63,12 @@ class Machine(Protocol):
         """The bytes of an unfinished character."""
         ...
 
+    @property
+    def num_pending_tokens(self) -> int:
+        """How many of the last tokens have text that is held or jailed."""
+        ...
 
-_PLAIN = DecodeStream, StopSequenceDecoder
+
 _MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
 
 
@@ -113,7 +104,7 @@ class Stepper:
     """
 
     __slots__ = (
-        "_stepped",
+        "_end",
         "_uncounted_feed",
         "_uncounted_step",
         "attribution",
@@ -123,8 +114,8 @@ class Stepper:
         "step",
     )
 
-    step: Callable[[SupportsIndex], Chunk]
-    """Returns the chunk of one id. Raises the errors of the machine."""
+    step: Callable[[Any], Chunk]
+    """Returns the chunk of one id or piece of text. Raises the errors of the machine."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
 
@@ -135,31 +126,25 @@ class Stepper:
         return_token_ids: bool = False,
         attribution: TokenAttribution | None = None,
     ) -> None:
+        is_text = isinstance(machine, TextStopDecoder)
         if return_token_ids and attribution is None:
             attribution = TokenAttribution(machine)
-        self.machine: Machine = machine
+        self.machine: Any = machine
         self.attribution = attribution
         self.statistics: StreamStatistics | None = None
-        self._stepped: Machine | TokenAttribution = attribution or machine
+        self._end: Callable[[FinishReason], Chunk]
         if attribution is not None:
-            self.step, self.feed = attribution.step_chunk, attribution.feed
+            self.step, self.feed = attribution.step, attribution.feed
+            self._end = attribution.end
         else:
-            self.step, self.feed = machine.step_chunk, machine.feed
+            self.step = step_of(machine)
+            self.feed = self.step if is_text else feed_of(machine)  # each piece comes by itself
+            self._end = partial(end, machine)
         self._uncounted_step, self._uncounted_feed = self.step, self.feed
-        if hooks.installed and not machine.finished and not isinstance(machine, TextMachine):
+        if hooks.installed and not machine.finished and not is_text:
             self.statistics = StreamStatistics(machine, hooks.installed)
             self.step = self._counted_step
             self.feed = self._counted_feed
-
-    @property
-    def plain_machine(self) -> Any:
-        """The decoder, if a stream may read its row directly for a token with text.
-
-        None if ``step`` does more than the decoder's own ``step``: with sections, a tracer, or
-        token ids on chunks.
-        """
-        is_plain = self.attribution is None and type(self.machine) in _PLAIN
-        return self.machine if is_plain else None
 
     def _counted_step(self, token_id: SupportsIndex) -> Chunk:
         chunk, statistics = self._uncounted_step(token_id), self.statistics
@@ -189,7 +174,7 @@ class Stepper:
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the machine: return what was withheld, with the reason."""
-        chunk = self._stepped.end(finish_reason)
+        chunk = self._end(finish_reason)
         if self.statistics is not None:
             self.statistics.note_flush(chunk)
         return chunk

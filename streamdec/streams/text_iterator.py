@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unp
 
 from streamdec.chunks import Chunk
 from streamdec.core.conditions import StopConditions
-from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_dimensions
-from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import (
@@ -79,7 +77,7 @@ class TextIterator(BaseStream[M]):
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(decoder_behind(decoder), SectionDecoder):
+        if self._reading.has_sections:
             self._chunks = _split(self._chunks)
         self._own_decoder(self._chunks)
 
@@ -224,8 +222,8 @@ def iter_chunks(
         on_stop: a plain function that aborts the engine's request. It is called before the source
             is closed, unless the engine has ended by itself.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` of SectionDecoder;
-            ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
+            all other arguments of StopConditions; ``sections`` of
+            StopSequenceDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
             ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
             ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.

@@ -29,11 +29,8 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.core.conditions import StopConditions
-from streamdec.core.masks import SLOW
-from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_dimensions
-from streamdec.decoders.section_decoder import SectionDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
@@ -65,7 +62,7 @@ class TextStream(BaseStream[M]):
     StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
-            chunk = decoder.step_batch(ids_of(output))
+            chunk = decoder.feed(ids_of(output))
             if chunk.finish_reason is not None:
                 yield chunk
                 return
@@ -128,7 +125,7 @@ class TextStream(BaseStream[M]):
         if self._reading.is_over:
             pulled = _Blocking(())
         chunks = _chunks(self._reading, pulled, self._closing)
-        if isinstance(decoder_behind(decoder), SectionDecoder):
+        if self._reading.has_sections:
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
         self._own_decoder(chunks)
@@ -213,27 +210,9 @@ async def _chunks(
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
-    machine = reading.stepper.plain_machine
-    plain_type = None if machine is None else id_type
     left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if type(output) is plain_type and output >= 0:
-                # As in machine.step, whose call would take longer than these lines.
-                try:
-                    chunk, letters, tally, _ = machine._row[output]
-                except LookupError:
-                    letters = SLOW
-                if letters < machine._free:
-                    tally += machine._tally
-                    if tally < 0.0:
-                        machine._tally = tally
-                        yield chunk
-                        left -= 1
-                        if left <= 0:
-                            left = MAX_TOKENS_AT_ONCE
-                            await checkpoint()
-                        continue
             if type(output) is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
@@ -443,8 +422,8 @@ def stream(
         idle_timeout: how many seconds an asynchronous source may take for one output; see
             :func:`~streamdec.wrap`.
         options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` of SectionDecoder;
-            ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
+            all other arguments of StopConditions; ``sections`` of
+            StopSequenceDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
             ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
             ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
             :class:`~streamdec.streams.options.ReadingOptions`.

@@ -23,7 +23,6 @@ from streamdec import (
     stream,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.chunks import Withheld
 from streamdec.hooks import StopKind, StreamEnded
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
@@ -39,6 +38,14 @@ HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
 # --- counted by a reader --------------------------------------------------------------------------
 
 
+class Most(NamedTuple):
+    """The most that was held and jailed after an output without text."""
+
+    held_bytes: int = 0
+    jailed_characters: int = 0
+    pending_tokens: int = 0
+
+
 class Counted(NamedTuple):
     """What a reader sees who looks at everything after each output."""
 
@@ -47,15 +54,15 @@ class Counted(NamedTuple):
     characters: int
     held_tokens: int
     jailed_tokens: int
-    most: Withheld
+    most: Most
 
 
 def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends: bool) -> Counted:
     """As it would be without a stream: each output stepped by itself, and then the end."""
     chunks = characters = held = jailed = 0
-    most = Withheld()
+    most = Most()
     for ids in outputs:
-        chunk = decoder.step(ids[0]) if len(ids) == 1 else decoder.step_batch(ids)
+        chunk = decoder.feed(ids)
         chunks += bool(chunk.text)
         characters += len(chunk.text)
         if chunk.finish_reason is not None:
@@ -63,8 +70,8 @@ def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends:
         if not chunk.text:
             held += bool(decoder.held)
             jailed += bool(decoder.jailed)
-            now = decoder.withheld
-            most = Withheld(*map(max, most, now))
+            now = len(decoder.held), len(decoder.jailed), decoder.num_pending_tokens
+            most = Most(*map(max, most, now))
     else:
         if ends:
             last = decoder.flush()
@@ -74,7 +81,7 @@ def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends:
 
 
 def told(event: StreamEnded) -> Counted:
-    most = Withheld(event.max_held_bytes, event.max_jailed_characters, event.max_withheld_tokens)
+    most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_pending_tokens)
     return Counted(
         event.tokens,
         event.chunks,
@@ -158,7 +165,7 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
         chunks = [*TextIterator(iter(outputs), DecodeStream(TOKENIZER))]
     (event,) = hook.streams
     assert told(event)[:5] == expected[:5]
-    assert event.max_held_bytes == expected.most.num_bytes
+    assert event.max_held_bytes == expected.most.held_bytes
     assert event.characters == len("".join(chunk.text for chunk in chunks))
     assert (event.stop_kind, event.finish_reason) == (None, "length")
     with recording() as hook:
@@ -366,15 +373,15 @@ def test_long_silences_are_counted() -> None:
     assert [told(event) for event in hook.streams] == [expected]
 
 
-# --- how much is withheld -------------------------------------------------------------------------
+# --- how many tokens have pending text ------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_the_waiting_time_counts_from_the_first_withheld_byte(ids: list[int]) -> None:
+def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> None:
     """Of tokens that are joined byte by byte, it is the end of their bytes."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-    data, out = [], 0
+    data: list[bytes] = []
     for token_id in ids:
         if token_id == len(TOKENS) - 1:
             continue
@@ -382,11 +389,9 @@ def test_the_waiting_time_counts_from_the_first_withheld_byte(ids: list[int]) ->
         chunk = decoder.step(token_id)
         if chunk.finish_reason is not None:
             return
-        withheld = decoder.withheld
-        assert (withheld.num_bytes, withheld.characters) == (len(decoder.held), len(decoder.jailed))
         size = len((decoder.jailed).encode()) + len(decoder.held)
         count = 0
         while size > 0:
             count += 1
             size -= len(data[-count])
-        assert withheld.tokens == count, (decoder.jailed, decoder.held, out)
+        assert decoder.num_pending_tokens == count, (decoder.jailed, decoder.held)

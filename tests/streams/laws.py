@@ -87,7 +87,8 @@ def stepped(machine: Machine, token_id: Any) -> Chunk:
         return machine.step(token_id)
     if isinstance(machine, DecodeStream):
         return Chunk(machine.step(token_id))
-    return machine.step_chunk(token_id)
+    assert isinstance(machine, TokenSequence)
+    return Chunk(machine.step(token_id))
 
 
 def flushed(machine: Machine) -> Chunk:
@@ -317,7 +318,7 @@ async def read(stream: TextStream[Any]) -> tuple[str, Exception | None]:
 def end_of(machine: Machine) -> str:
     """The text that an end would output now. A Sequence has no flush, but its stream has."""
     if isinstance(machine, TokenSequence):
-        return machine.stream.flush()
+        return machine.pending_text
     return flushed(machine).text
 
 

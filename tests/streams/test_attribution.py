@@ -30,7 +30,7 @@ def covering(stop: str = "STOP") -> TokenAttribution:
 
 def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
     """The text and the ids of each chunk, one id at a time."""
-    chunks = [machine.step_chunk(token_id) for token_id in ids]
+    chunks = [machine.step(token_id) for token_id in ids]
     return [(chunk.text, chunk.token_ids) for chunk in chunks]
 
 
@@ -108,29 +108,17 @@ def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
         machine.feed([A, E4, -1])
     assert raised.value.chunk == Chunk("a", token_ids=(A,))  # type: ignore[attr-defined]
     assert raised.value.num_taken == 2  # type: ignore[attr-defined]
-    assert machine.step_chunk(BDA0) == Chunk("你", token_ids=(E4, BDA0))
+    assert machine.step(BDA0) == Chunk("你", token_ids=(E4, BDA0))
 
 
 def test_a_running_decoder_covers_only_later_ids() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
     machine = TokenAttribution(decoder)
-    assert machine.step_chunk(A) == Chunk("Sa", token_ids=(A,))
+    assert machine.step(A) == Chunk("Sa", token_ids=(A,))
     half = DecodeStream(TOKENIZER)
     half.step(E4)
-    assert TokenAttribution(half).step_chunk(BDA0) == Chunk("你", token_ids=(BDA0,))
-
-
-def test_a_copy_with_ids_is_shared_only_if_the_ids_are_the_same() -> None:
-    """The same chunk completes a character after different tokens."""
-    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd\xa0", b"a\xe4", b"\xe4"])
-    for _ in range(2):
-        for first in (0, 2, 3):
-            machine = TokenAttribution(DecodeStream(tokenizer))
-            machine.step_chunk(first)
-            waiting = machine.waiting
-            chunk = machine.step_chunk(1)
-            assert (waiting, chunk.text, chunk.token_ids) == ((first,), "你", (first, 1))
+    assert TokenAttribution(half).step(BDA0) == Chunk("你", token_ids=(BDA0,))
 
 
 @pytest.mark.asyncio

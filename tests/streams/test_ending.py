@@ -19,7 +19,6 @@ from streamdec import (
     IdleTimeoutError,
     MockTokenizer,
     RewriteError,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TextIterator,
@@ -562,7 +561,7 @@ async def test_pending_text_is_the_text_that_flush_would_return() -> None:
 
 END_DECODERS: dict[str, Callable[[], Any]] = {
     "stop": lambda: StopSequenceDecoder(TOKENIZER, StopConditions(stop="b")),
-    "sections": lambda: SectionDecoder(
+    "sections": lambda: StopSequenceDecoder(
         TOKENIZER, StopConditions(stop="b"), sections={"x": ("<", ">")}
     ),
     "tracer": lambda: Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="b"))),

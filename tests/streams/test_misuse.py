@@ -19,7 +19,6 @@ from streamdec import (
     DecodeStream,
     MockTokenizer,
     RoundQueue,
-    SectionDecoder,
     Sequence,
     SnapshotError,
     SourceError,
@@ -171,7 +170,7 @@ DECODER: tuple[Any, ...] = ([1], DecodeStream(TOKENIZER))
             DecodeStream,
             (TOKENIZER,),
             "sections",
-            "; write SectionDecoder(tokenizer, conditions, sections=...)",
+            "; write StopSequenceDecoder(tokenizer, conditions, sections=...)",
         ),
         (StopSequenceDecoder, (TOKENIZER,), "prompt", "; did you mean prompt_token_ids?"),
         (
@@ -179,18 +178,18 @@ DECODER: tuple[Any, ...] = ([1], DecodeStream(TOKENIZER))
             (TOKENIZER,),
             "other",
             (
-                "; it has conditions, prompt_token_ids, spans, skip_special_tokens, "
-                "byte_fallback, unknown_ids, clean_up_tokenization_spaces"
+                "; it has conditions, prompt_token_ids, spans, sections, starts_inside, "
+                "skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces"
             ),
         ),
         (
-            partial(SectionDecoder, sections={"tool": ("<t>", "</t>")}),
+            partial(StopSequenceDecoder, sections={"tool": ("<t>", "</t>")}),
             (TOKENIZER,),
             "stop_regexes",
-            "; write SectionDecoder(tokenizer, StopConditions(stop_regex=...))",
+            "; write StopSequenceDecoder(tokenizer, StopConditions(stop_regex=...))",
         ),
         (
-            partial(SectionDecoder, sections={"tool": ("<t>", "</t>")}),
+            partial(StopSequenceDecoder, sections={"tool": ("<t>", "</t>")}),
             (TOKENIZER,),
             "start_inside",
             "; did you mean starts_inside?",
@@ -369,7 +368,7 @@ FLAGS: list[tuple[str, Callable[..., object]]] = [
     *((name, partial(iter_chunks, [1], TOKENIZER)) for name in ("cumulative", "return_token_ids")),
     *((name, partial(wrap, [1], DECODER[1])) for name in ("cumulative", "return_token_ids")),
     *(("spans", partial(kind, TOKENIZER)) for kind in (DecodeStream, StopSequenceDecoder)),
-    ("spans", partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")})),
+    ("spans", partial(StopSequenceDecoder, TOKENIZER, sections={"x": ("<", ">")})),
     ("spans", partial(iter_chunks, [1], TOKENIZER)),
     ("return_token_ids", partial(DecoderPool, TOKENIZER)),
     ("spans", partial(DecoderPool(TOKENIZER).add, "a")),
@@ -462,7 +461,7 @@ class Column:
 def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
     column: Any = Column([1, 2])
     assert DecodeStream(TOKENIZER, column).step_batch(column) == [" Hello", " world"]
-    assert StopSequenceDecoder(TOKENIZER).step_batch(column).text == "Hello world"
+    assert StopSequenceDecoder(TOKENIZER).feed(column).text == "Hello world"
     assert Sequence(TOKENIZER, column).text == "Hello world"
     for source in (column, [column]):
         assert "".join(chunk.text for chunk in iter_chunks(source, TOKENIZER)) == "Hello world"
@@ -495,11 +494,11 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
     [
         (
             lambda: DecodeStream(TOKENIZER).step([1]),  # type: ignore[arg-type]
-            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
+            "4294967295. Pass several ids to feed, as one",
         ),
         (
             lambda: StopSequenceDecoder(TOKENIZER).step(np.array([1, 2])),
-            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
+            "4294967295. Pass several ids to feed, as one",
         ),
         (lambda: Sequence(TOKENIZER).append_token([1]), "token 0 is of type list: [1]; "),  # type: ignore[arg-type]
         (
@@ -545,7 +544,7 @@ OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
     [
         partial(DecodeStream, TOKENIZER),
         partial(StopSequenceDecoder, TOKENIZER),
-        partial(SectionDecoder, TOKENIZER, sections={"x": ("<", ">")}),
+        partial(StopSequenceDecoder, TOKENIZER, sections={"x": ("<", ">")}),
         partial(iter_chunks, [1], TOKENIZER),
         partial(DecoderPool(TOKENIZER).add, "a"),
     ],
@@ -735,11 +734,10 @@ def test_a_snapshot_of_another_class(kind: Any, other: Any) -> None:
 
 def restored(kind: Any, *more: Any, **options: Any) -> None:
     """Restore a snapshot of a decoder of this class, with more arguments than the snapshot."""
-    extra: Any = {"sections": {"x": ("<", ">")}} if kind is SectionDecoder else {}
-    kind.restore(TOKENIZER, kind(TOKENIZER, **extra).snapshot(), *more, **options)
+    kind.restore(TOKENIZER, kind(TOKENIZER).snapshot(), *more, **options)
 
 
-RESTORING = [DecodeStream, StopSequenceDecoder, SectionDecoder, Sequence]
+RESTORING = [DecodeStream, StopSequenceDecoder, Sequence]
 IN_IT = "the snapshot has the conditions and options of the stream: leave them out"
 
 

@@ -15,7 +15,6 @@ from streamdec import (
     Chunk,
     DecodeStream,
     MockTokenizer,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TextStream,
@@ -74,7 +73,6 @@ def parameters_of(function: Callable[..., Any]) -> set[str]:
 
 def test_a_stream_takes_all_options_of_the_decoder_and_of_reading() -> None:
     conditions, decoder = parameters_of(StopConditions), parameters_of(StopSequenceDecoder)
-    decoder |= parameters_of(SectionDecoder) - {"options"}
     assert set(DecoderOptions.__annotations__) == conditions | decoder
     assert set(ReadingOptions.__annotations__) == parameters_of(Reading)
     assert set(StreamOptions.__annotations__) == (

@@ -17,7 +17,6 @@ from streamdec import (
     DecodeStream,
     Hook,
     MockTokenizer,
-    SectionDecoder,
     Sequence,
     StopConditions,
     StopSequenceDecoder,
@@ -121,7 +120,7 @@ async def test_a_loop_that_was_left_leaves_the_decoder_to_others(
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 @pytest.mark.anyio
 async def test_a_loop_over_sections_that_was_left_leaves_the_decoder_to_others() -> None:
-    machine = SectionDecoder(TOKENIZER, sections={"x": ("<", ">")})
+    machine = StopSequenceDecoder(TOKENIZER, sections={"x": ("<", ">")})
     async for _ in stream(Engine([B, B]), decoder=machine):
         break
     pool = pool_of(machine)

@@ -101,7 +101,7 @@ def _as_alone(
 
 def _stepped(decoder: StopSequenceDecoder, ids: Sequence[int]) -> tuple[Chunk, TokenIdError | None]:
     try:
-        return decoder.step_batch(ids), None
+        return decoder.feed(ids), None
     except TokenIdError as error:
         before, last = error.chunk or Chunk(), decoder.flush("error")
         return Chunk(before.text + last.text, last.finish_reason, last.stop_reason), error

@@ -23,7 +23,6 @@ from streamdec import (
     wrap,
 )
 from streamdec.chunks import FinishReason
-from streamdec.core.table import LIST_STEP
 from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine, Script, async_generator, drained
@@ -86,16 +85,6 @@ async def test_max_tokens_counts_the_stepped_ids() -> None:
         assert "".join(chunk.text for chunk in chunks) == "a" * 20
         assert chunks[-1].finish_reason == "length"
         assert engine.pulls == 20
-
-
-async def test_negative_ids_are_not_counted_from_the_end_of_a_list() -> None:
-    """The transitions of the idle state are in a list."""
-    for _ in range(COLD_AND_WARM):
-        assert await texts(stream(Engine([A, B]), TOKENIZER, stop="x")) == ["a", "b", ""]
-    chunks = stream(Engine([A, A - LIST_STEP]), TOKENIZER, stop="x")
-    assert (await anext(chunks)).text == "a"
-    with pytest.raises(TokenIdError, match="token 1 is out of range"):
-        await anext(chunks)
 
 
 @pytest.mark.parametrize("first", [A, B, 4])

@@ -14,8 +14,8 @@ from streamdec import (
     Chunk,
     DecoderPool,
     MockTokenizer,
-    SectionDecoder,
     StopConditions,
+    StopSequenceDecoder,
     iter_chunks,
     stream,
 )
@@ -44,7 +44,7 @@ def test_each_chunk_of_an_iterator_is_in_one_section() -> None:
 
 
 def test_a_traced_decoder_is_split_too() -> None:
-    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS)
+    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
     assert shown(iter_chunks(IDS, decoder=Tracer(decoder))) == EXPECTED
 
 
@@ -112,7 +112,7 @@ def pool_of(**options: Any) -> DecoderPool:
 
 def alone(**options: Any) -> list[Chunk]:
     """The chunks of a decoder of its test alone, each in one section."""
-    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS, **options)
+    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS, **options)
     chunks = [decoder.feed(ids) for ids in THINKING]
     return [part for chunk in (*chunks, decoder.flush("stop")) for part in chunk.split()]
 
@@ -167,11 +167,11 @@ def test_a_pool_with_sections_is_restored(place: int) -> None:
         assert restored.finish("plain") == pool.finish("plain")
 
 
-def test_a_section_decoder_is_adopted_and_forked() -> None:
-    decoder = SectionDecoder(TOKENIZER, sections=SECTIONS)
+def test_a_decoder_with_sections_is_adopted_and_forked() -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
     decoder.step_batch([0])
     pool = DecoderPool(TOKENIZER)
-    pool.adopt("a", SectionDecoder.restore(TOKENIZER, decoder.snapshot()))
+    pool.adopt("a", StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot()))
     pool.fork("a", "b")
     chunks = pool.step({"a": 1, "b": 1})
     assert shown(chunks.values()) == [("reasoning", "Hm")] * 2
@@ -190,7 +190,7 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
     def fail(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(SectionDecoder, "end", fail)
+    monkeypatch.setattr(StopSequenceDecoder, "flush", fail)
     for return_token_ids in (False, True):
         pool = pool_of(return_token_ids=return_token_ids)
         pool.step({"a": [0, 4]})
