@@ -137,7 +137,7 @@ class TokenizersDecodeStream:
             raise _no_ids(id) from None
         stream = self._stream.fork()
         try:
-            text = "".join(stream.step_batch(ids))
+            text = stream.feed(ids)
         except RewriteError as error:
             raise _invalid_prefix(error) from error
         self._stream, self._step = stream, stream.step

@@ -130,7 +130,7 @@ class FinishedError(StreamdecError, RuntimeError):
     ``TokenQueue.put`` and ``send`` after ``end`` or ``fail``, or after the reader closed the queue;
     by a stream on a queue that was closed, such as by an earlier stream; by an encoder such as
     ``ChatCompletionEncoder`` for a sample that has ended. Ids after the finish in one
-    ``step_batch`` are not an error: ``chunk.unread_tokens`` counts them.
+    ``feed`` are not an error: ``chunk.unread_tokens`` counts them.
 
     State: the stream is unchanged and its ``snapshot()`` still works; a decoder with stops also has
     ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still read.
@@ -232,8 +232,7 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
 
     What to do: ``StopSequenceDecoder.restore(tokenizer, error.snapshot)``. Then ``wrap`` the result
     and another source, or ``flush`` it for the withheld text. ``num_tokens`` of the result is the
-    number of ids that another engine must continue after. With ``sections=``, use
-    ``SectionDecoder``.
+    number of ids that another engine must continue after.
 
     >>> import anyio
     >>> from streamdec import IdleTimeoutError, MockTokenizer, stream

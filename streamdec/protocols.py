@@ -7,7 +7,7 @@ Two kinds of object can be decoded:
 * a :class:`TableDecoder`, which also has the bytes or text of each token and the *rule* that joins
   them. Its streams decode the bytes of each token, and their text is exact.
 
-The rules are data, so backends need not import :mod:`streamdec.tables`, which applies the rules,
+The rules are data, so backends need not import :mod:`streamdec.core`, which applies the rules,
 and the core need not import tokenizer libraries.
 """
 

@@ -1316,7 +1316,7 @@ def tokenizer_of(
     return MockTokenizer.from_tokens(tokens, special_ids, decoder)
 
 
-WITH_SECTIONS: Any = getattr(streamdec, "SectionDecoder", StopSequenceDecoder)
+WITH_SECTIONS: Any = getattr(streamdec, "StopSequenceDecoder", StopSequenceDecoder)
 """The class that has the option ``sections``."""
 
 

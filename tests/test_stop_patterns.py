@@ -379,7 +379,7 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     part = text[place : place + 3]
     found = StopConditions(stop_regex=f"(?s:{re.escape(part)}.?)") if part else StopConditions()
     decoder = StopSequenceDecoder(tokenizer, found)
-    given_ = decoder.step_batch(ids).text + decoder.flush().text
+    given_ = decoder.feed(ids).text + decoder.flush().text
     assert given_ == (text.partition(part)[0] if part else text)
 
 
@@ -627,7 +627,7 @@ def test_no_text_after_a_stop_is_output_for_any_cut() -> None:
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
         tokenizer = MockTokenizer.from_tokens([piece.encode() for piece in pieces])
         decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.step_batch(range(len(pieces))).text == "He said:"
+        assert decoder.feed(range(len(pieces))).text == "He said:"
         match = decoder.match
         assert match is not None
         assert (match.start, match.end) == (8, 18)

@@ -27,8 +27,6 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest
 from vllm.v1.engine.output_processor import OutputProcessor
 
-from streamdec.compat import patch_decode_stream
-
 
 class Case(NamedTuple):
     """What is measured."""
@@ -67,7 +65,6 @@ def _plugin() -> Iterator[None]:
 CONTESTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "detokenize=False": nullcontext,
     "vLLM": nullcontext,
-    "patch_decode_stream": patch_decode_stream,
     "plugin": _plugin,
 }
 

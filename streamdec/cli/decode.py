@@ -79,9 +79,8 @@ def decode(
     --stop and the options after it say where a text ends. Each row of JSONL ends at its own stop.
     For plain ids, reading ends at the stop. With these options, --output jsonl adds two fields to
     each row, and to the last object of plain ids: 'finish_reason' ("stop"; "length" for
-    --max-tokens; null if the ids ended first) and 'stop_reason' (the stop: its text, pattern, id or
-    list of ids; null for --eos-id). A row also has 'unread_tokens', the number of ids after its
-    end.
+    --max-tokens; null if the ids ended first) and 'stop_reason' (the stop: its text, pattern or id;
+    null for --eos-id). A row also has 'unread_tokens', the number of ids after its end.
 
     \b
     Examples:
@@ -158,7 +157,7 @@ class _Job:
                     self._write(number, whole, {}, row)
                     continue
                 stream = self._new_stream()
-                chunk = stream.step_batch(token_ids)
+                chunk = stream.feed(token_ids)
                 text = chunk.text + stream.flush(RAN_OUT).text
                 end = self._end(stream, unread_tokens=chunk.unread_tokens)
                 self._write(number, text, end, row)

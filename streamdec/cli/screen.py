@@ -125,19 +125,19 @@ class _Statistics:
         counts = (
             f"{self._stream.num_tokens} tokens in {seconds:.1f} s. {self._times_held} ended inside "
             "a character, whose bytes were held until it was complete. "
-            f"{self._times_jailed} ended in text that might become the stop, which was withheld."
+            f"{self._times_jailed} ended in text that might become the stop, which was jailed."
         )
         return [counts, f"Ended by {cause_of_end(self._stream)}."]
 
 
 def status(stream: StopSequenceDecoder) -> str:
-    """Return the token count, the held bytes and the withheld text of ``stream``."""
+    """Return the token count, the held bytes and the jailed text of ``stream``."""
     said = [f"{stream.num_tokens} tokens"]
     if stream.held:
         said.append(f"held bytes: {stream.held.hex(' ')}")
     if stream.jailed:
         stops = [stop for stop in stream.conditions.stop if stop.startswith(stream.jailed)]
-        said.append(f"withheld: {stream.jailed!r}, may become {' or '.join(map(repr, stops))}")
+        said.append(f"jailed: {stream.jailed!r}, may become {' or '.join(map(repr, stops))}")
     return " · ".join(said)
 
 

@@ -51,7 +51,7 @@ COLUMNS = (
     "piece",
     "bytes",
     "held",
-    "withheld",
+    "jailed",
     "may become",
     "output",
     "finish",
@@ -112,7 +112,7 @@ def trace(
 
     FILE is as for 'streamdec decode'. Of JSONL, one row is traced. The output is a table with a row
     for each token: the text that it emits, the held bytes of an unfinished character, and the
-    withheld text with the stops that it may become. Above the table is the verdict: whether the
+    jailed text with the stops that it may become. Above the table is the verdict: whether the
     text equals the full decode of all ids. If stdout is not a terminal, or after 2,000 tokens, the
     columns are separated by tabs, and the lines above them begin with #.
 
@@ -310,7 +310,7 @@ _STYLES = {
     "id": "dim",
     "bytes": "dim",
     "held": "yellow",
-    "withheld": "magenta",
+    "jailed": "magenta",
     "may become": "magenta",
     "output": "green",
     "finish": "red",

@@ -19,6 +19,7 @@ from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from streamdec.bench.entrants import first_stop
+from streamdec.chunks import Chunk
 from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -225,14 +226,10 @@ class _Row:
             if place in moves:
                 snapshot = json.loads(json.dumps(stream.snapshot()))
                 stream = type(stream).restore(self._tokenizer, snapshot)
-            if isinstance(stream, DecodeStream):
-                texts += stream.step_batch(batch)
-            else:
-                texts.append(stream.step_batch(batch).text)
-                if stream.finished:
-                    return "".join(texts)
-        end = stream.flush()
-        return "".join([*texts, end if isinstance(end, str) else end.text])
+            texts.append(_text(stream.feed(batch)))
+            if stream.finished:
+                return "".join(texts)
+        return "".join([*texts, _text(stream.flush())])
 
     def _differs(self, way: _Way, given: str, expected: str) -> Difference:
         at = len(commonprefix([given, expected]))  # noqa: RUF071 (not paths)
@@ -243,6 +240,10 @@ class _Row:
     def _raised(self, way: _Way, error: Exception) -> Difference:
         told = f"{type(error).__name__}: {error}"
         return Difference(way.how, self._options, way.prompt, way.stop, error=told)
+
+
+def _text(given: str | Chunk) -> str:
+    return given if isinstance(given, str) else given.text
 
 
 def _batches(ids: Sequence[int], chance: random.Random) -> Iterator[Sequence[int]]:

@@ -16,8 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, joined
-from streamdec.core.stepping import decoder_behind
-from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.core.stepping import decoder_behind, end
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.sinks import MAX_BEHIND
 from streamdec.streams.text_stream import TextStream
@@ -340,8 +339,7 @@ class Sample:
         chunk = Chunk(self.stream.pending_text, token_ids=self.stream.pending_token_ids)
         machine = self.stream.decoder
         if not machine.finished:
-            end = machine.flush if isinstance(machine, TextStopDecoder) else machine.end
-            last = end("abort")  # after which a tracker returns all log probabilities
+            last = end(machine, "abort")  # after which a tracker returns all log probabilities
             if last.text == chunk.text:  # it may have sections
                 chunk = replace(last, token_ids=chunk.token_ids)
         return replace(chunk, finish_reason="abort", stop_reason=None)

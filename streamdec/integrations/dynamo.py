@@ -19,9 +19,10 @@ from typing import Any, Protocol, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk
 from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.streams.options import StreamOptions, new_decoder, parted_options, sorted_options
+from streamdec.streams.options import StreamOptions, parted_options, sorted_options
 from streamdec.streams.text_stream import stream
 
 __all__ = ["TextWorker"]
@@ -136,7 +137,7 @@ class TextWorker:
         object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
-        decoder = new_decoder(self._tokenizer, conditions, prompt, **self._decoding)
+        decoder = StopSequenceDecoder(self._tokenizer, conditions, prompt, **self._decoding)
         wire = self._wire(request)
         for each in wire.start():
             yield each

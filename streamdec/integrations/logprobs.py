@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, Withheld
+from streamdec.chunks import NOTHING, Chunk, FinishReason, joined
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.decode_options import Options
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.decoder import fed
+from streamdec.core.rules.base import TokenRule
+from streamdec.core.shared_tables import table_for
+from streamdec.core.step import note_taken
 from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
-from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 from streamdec.streams.stepper import Machine
 
@@ -151,8 +154,7 @@ class LogprobTracker:
             )
         self.decoder = machine
         """The decoder itself."""
-        self._stepped: Machine = decoder
-        self._step = decoder.step_chunk
+        self._stepped: Any = decoder
         prompt = list(prompt_token_ids)
         self._places = _Places(machine.tokenizer, prompt, machine.options)
         self._waiting: deque[TokenLogprob] = deque()
@@ -193,7 +195,7 @@ class LogprobTracker:
         nothing has changed.
         """
         if self.decoder.finished:
-            return self._step(token_id)
+            return self._chunk(token_id)
         place = self.decoder.num_tokens
         number = check_token_id(token_id, place)
         if not self._waiting or self._waiting[0].token_id != number:
@@ -202,18 +204,32 @@ class LogprobTracker:
                 f"token {place}: expected a log probability of the id {number}, got {found}; call "
                 "put() with the log probability of each token before its step"
             )
-        chunk = self._step(token_id)
+        chunk = self._chunk(token_id)
         logprob = self._waiting.popleft()
         if chunk.finish_reason is None or not self._is_cut():
             self._places.step(logprob)
-        return self._told(chunk)
+        return self._noted(chunk)
 
-    def step_batch(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+    def _chunk(self, token_id: SupportsIndex) -> Chunk:
+        chunk: Chunk = self._stepped.step(token_id)
+        return chunk
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``.
 
         An error has the chunk of the ids before it (``chunk``), and their number (``num_taken``).
         """
-        return fed(self.step, token_ids)
+        chunks: list[Chunk] = []
+        try:
+            for token_id in token_ids:
+                chunks.append(self.step(token_id))
+                if self.decoder.finished:
+                    break
+        except Exception as error:
+            note_taken(error, chunks)
+            raise
+        whole, left = joined(NOTHING, *chunks), len(token_ids) - len(chunks)
+        return replace(whole, unread_tokens=left) if left else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """End the decoder with ``finish_reason``, and return its last chunk.
@@ -221,20 +237,8 @@ class LogprobTracker:
         Raises the errors of the decoder.
         """
         if self.decoder.finished:
-            return self._stepped.end(finish_reason)
-        return self._told(self._stepped.end(finish_reason))
-
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Do what ``step`` does with ``token_id``."""
-        return self.step(token_id)
-
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Do what ``step_batch`` does with ``token_ids``."""
-        return self.step_batch(token_ids)
-
-    def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """Do what ``flush`` does with ``finish_reason``."""
-        return self.flush(finish_reason)
+            return self.decoder.flush(finish_reason)
+        return self._noted(self._stepped.flush(finish_reason))
 
     @property
     def tokenizer(self) -> Decoder:
@@ -248,7 +252,7 @@ class LogprobTracker:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the decoder as JSON types, without log probabilities."""
-        return self._stepped.snapshot()
+        return self.decoder.snapshot()
 
     @property
     def finished(self) -> bool:
@@ -256,14 +260,9 @@ class LogprobTracker:
         return self.decoder.finished
 
     @property
-    def withholds(self) -> bool:
-        """Whether anything is held or jailed."""
-        return self.decoder.withholds
-
-    @property
-    def withheld(self) -> Withheld:
-        """How much is held and jailed, and for how many tokens."""
-        return self.decoder.withheld
+    def num_pending_tokens(self) -> int:
+        """How many of the last tokens have text that is held or jailed."""
+        return self.decoder.num_pending_tokens
 
     @property
     def jailed(self) -> str:
@@ -275,7 +274,7 @@ class LogprobTracker:
         """The bytes that wait for the end of their character."""
         return self.decoder.held
 
-    def _told(self, chunk: Chunk) -> Chunk:
+    def _noted(self, chunk: Chunk) -> Chunk:
         self._given = self.decoder.num_characters  # the markers of sections included
         if chunk.finish_reason is not None:
             self._places.flush()
@@ -359,18 +358,13 @@ class _Places:
         self, tokenizer: Decoder, prompt: list[SupportsIndex], options: Mapping[str, Any]
     ) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(tokenizer, prompt, **options)
-        self._knows_bytes = self._stream.route == "bytes"
+        table = table_for(tokenizer, Options(**options))
+        self._bytes = _Bytes(table, prompt) if isinstance(table, ByteTable) else None
         self._spans: _Spans
         try:
             self._spans = _Recorded(DecodeStream(tokenizer, prompt, spans=True, **options))
         except ValueError:  # the windowed route, or text that is rewritten
             self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
-        # Tokens of which the decoder holds bytes; those of the prompt have no place.
-        self._waiting: list[_Token] = []
-        if self._knows_bytes:
-            held = self._stream.num_waiting
-            self._waiting = [_Token(TokenLogprob(0, None), b"", None) for _ in range(held)]
         self._unplaced: deque[_Token] = deque()
         self._placed: deque[tuple[PlacedLogprob, int]] = deque()
 
@@ -382,36 +376,13 @@ class _Places:
             top = tuple(self._alternative(each, value) for each, value in likeliest)
         token = _Token(logprob, None, top)
         self._unplaced.append(token)
-        if self._knows_bytes:
-            self._share_out(token)
-        with suppress(StreamdecError):  # an id that the tokenizer does not have
-            self._stream.step(logprob.token_id)
+        if self._bytes is not None:
+            self._bytes.step(token)
         self._spans.step(logprob.token_id)
         self._place()
 
-    def _share_out(self, token: _Token) -> None:
-        """Add the bytes that ``token`` completes to the tokens that gave them."""
-        found = self._stream.contribution(token.logprob.token_id)
-        data, own = found.data, found.own
-        carried = len(data) - own
-        token.data = data[carried:] if self._waiting else data
-        self._hand_on(data[:carried])
-        if found.contributes:
-            self._waiting.append(token)
-        del self._waiting[: len(self._waiting) - found.waiting]
-
-    def _hand_on(self, data: bytes) -> None:
-        """Add ``data`` to the waiting tokens in equal parts; the first may get less."""
-        for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
-            size = len(data) // count
-            token.data = (token.data or b"") + data[:size]
-            data = data[size:]
-
     def _alternative(self, token_id: int, value: float) -> Alternative:
-        data = None
-        if self._knows_bytes:
-            found = self._stream.contribution(token_id)
-            data = found.data[len(found.data) - found.own :]
+        data = None if self._bytes is None else self._bytes.alternative(token_id)
         return Alternative(self._name(token_id, data), data, _shown(value))
 
     def _name(self, token_id: int, data: bytes | None) -> str:
@@ -425,8 +396,8 @@ class _Places:
 
     def flush(self) -> None:
         """End the text."""
-        if self._knows_bytes:
-            self._hand_on(self._stream.flush_bytes())
+        if self._bytes is not None:
+            self._bytes.flush()
         self._spans.flush()
         self._place()
 
@@ -445,6 +416,50 @@ class _Places:
         while placed and (given is None or placed[0][1] <= given):
             taken.append(placed.popleft()[0])
         return taken
+
+
+class _Bytes:
+    """Adds to each token the bytes that it gives, as the rule of the tokenizer's table says."""
+
+    def __init__(self, table: ByteTable, prompt: Sequence[SupportsIndex]) -> None:
+        self._table = table
+        self._rule: TokenRule = table.rule
+        self._state = table.prime(prompt)[0]
+        # Tokens with bytes that the rule has not output; those of the prompt have no place.
+        waiting = range(self._rule.waiting(self._state))
+        self._waiting = [_Token(TokenLogprob(0, None), b"", None) for _ in waiting]
+
+    def step(self, token: _Token) -> None:
+        """Add the bytes that ``token`` completes to the tokens that gave them."""
+        token.data = b""
+        element = self._table.element(token.logprob.token_id)
+        if element is None:
+            return
+        data, self._state = self._rule.advance(self._state, element)
+        carried = len(data) - self._rule.own(element, data) if self._waiting else 0
+        token.data = data[carried:]
+        self._share(data[:carried])
+        self._waiting.append(token)
+        del self._waiting[: len(self._waiting) - self._rule.waiting(self._state)]
+
+    def alternative(self, token_id: int) -> bytes:
+        """Return the bytes of its own that ``token_id`` would give now."""
+        element = self._table.element(token_id)
+        if element is None:
+            return b""
+        data, _ = self._rule.advance(self._state, element)
+        return data[len(data) - self._rule.own(element, data) :]
+
+    def flush(self) -> None:
+        """Add the bytes that the end of the text gives."""
+        self._share(self._rule.flush(self._state))
+
+    def _share(self, data: bytes) -> None:
+        """Add ``data`` to the waiting tokens in equal parts; the first may get less."""
+        for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
+            size = len(data) // count
+            token.data = (token.data or b"") + data[:size]
+            data = data[size:]
 
 
 class _Spans(Protocol):

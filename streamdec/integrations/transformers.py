@@ -64,7 +64,7 @@ class GenerateStreamer:
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopConditions, for all rows, and of decoding; ``sections`` of
-            SectionDecoder. ``eos_token_ids`` are the ids at which ``generate``
+            StopSequenceDecoder. ``eos_token_ids`` are the ids at which ``generate``
             ends a row, ``()`` if there are none. They are required unless you call ``start``, which
             adds the ids that it finds in the model's ``generation_config``.
 

@@ -49,7 +49,7 @@ class TokenAttribution:
         """Return the decoder's chunk of an id. It has ids if it has text or a finish reason."""
         chunk = self._step(token_id)
         self._waiting.append(token_id.__index__())
-        return self._with_ids(chunk)
+        return self.with_ids(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the decoder's chunk of ``token_ids``, as for ``step``."""
@@ -57,31 +57,29 @@ class TokenAttribution:
             chunk = self._feed(token_ids)
         except Exception as error:
             self._wait(token_ids[: getattr(error, "num_taken", 0)])
-            error.chunk = self._with_ids(chunk_before(error))  # type: ignore[attr-defined]
+            error.chunk = self.with_ids(chunk_before(error))  # type: ignore[attr-defined]
             raise
         self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
-        return self._with_ids(chunk)
+        return self.with_ids(chunk)
 
     def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
         self._waiting += [token_id.__index__() for token_id in token_ids]
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder. Its chunk has all ids that belong to no other chunk."""
-        return self._with_ids(end(self._decoder, finish_reason))
+        return self.with_ids(end(self._decoder, finish_reason))
 
-    def last(self, chunk: Chunk) -> Chunk:
-        """Return the last ``chunk`` of a decoder that cannot be ended, with all ids left."""
-        return self._with_ids(chunk)
-
-    def _with_ids(self, chunk: Chunk) -> Chunk:
+    def with_ids(self, chunk: Chunk) -> Chunk:
         """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
-        size = len(self._waiting)
+        waiting, size = self._waiting, len(self._waiting)
         if chunk.finish_reason is None:
-            size = max(size - self._decoder.num_pending_tokens, 0) if chunk.text else 0
-        if not size:
+            if not chunk.text:
+                return chunk
+            size -= self._decoder.num_pending_tokens
+        if size <= 0:
             return chunk
-        token_ids = tuple(self._waiting[:size])
-        del self._waiting[:size]
+        token_ids = tuple(waiting[:size])
+        del waiting[:size]
         return with_token_ids(chunk, token_ids)
 
     # --- the ids that wait

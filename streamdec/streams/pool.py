@@ -240,7 +240,7 @@ class DecoderPool:
         self._check_new(new_request_id)
         attribution = self._requests[request_id].attribution
         if attribution is not None:
-            attribution = attribution.fork(decoder)
+            attribution = TokenAttribution(decoder, attribution.waiting)
         self._begin(new_request_id, Stepper(decoder, attribution=attribution))
 
     def _check_new(self, request_id: object) -> None:
@@ -518,4 +518,4 @@ def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, E
         decoder, attribution = _decoder(request), request.attribution
         section = decoder._stops.names[decoder._state.section]
         last = in_section(section, decoder.jailed, Chunk("", "error"))
-        return last if attribution is None else attribution.last(last), error
+        return last if attribution is None else attribution.with_ids(last), error

@@ -213,9 +213,9 @@ class Reading:
     def pending_text(self) -> str:
         """The text that would still be output if no more ids came."""
         last = "" if self.last is None else self.last.text
-        machine = self.machine
-        is_text = isinstance(machine, TextStopDecoder)
-        return last + (machine.jailed if is_text else machine.pending_text)
+        if isinstance(self.machine, TextStopDecoder):
+            return last + self.machine.jailed
+        return last + self.machine.pending_text
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:

@@ -22,12 +22,12 @@ class _Counts(NamedTuple):
     unknown: int
 
 
-class _Withheld(NamedTuple):
-    """How much a machine withholds."""
+class _Most(NamedTuple):
+    """The most that a machine held and jailed, of each kind."""
 
-    held_bytes: int
-    jailed_characters: int
-    tokens: int
+    held_bytes: int = 0
+    jailed_characters: int = 0
+    pending_tokens: int = 0
 
 
 class StreamStatistics:
@@ -62,7 +62,7 @@ class StreamStatistics:
         """The last chunk; None until it was counted."""
         self._held = self._jailed = 0
         """Steps without text after which bytes were held, and after which text was jailed."""
-        self._most = _Withheld(0, 0, 0)
+        self._most = _Most()
         self._before = self._counts()
         self._frozen: _Counts | None = None
         """The counts when others were allowed to step the machine; None if they were not."""
@@ -81,8 +81,8 @@ class StreamStatistics:
         self._held += bool(held)
         self._jailed += bool(jailed)
         if held or jailed:
-            withheld = len(held), len(jailed), machine.num_pending_tokens
-            self._most = _Withheld(*map(max, self._most, withheld))
+            now = len(held), len(jailed), machine.num_pending_tokens
+            self._most = _Most(*map(max, self._most, now))
 
     def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
         """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""
@@ -136,7 +136,7 @@ class StreamStatistics:
             jailed_tokens=self._jailed,
             max_held_bytes=self._most.held_bytes,
             max_jailed_characters=self._most.jailed_characters,
-            max_pending_tokens=self._most.tokens,
+            max_pending_tokens=self._most.pending_tokens,
             ends_incomplete=last is not None and last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)

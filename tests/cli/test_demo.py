@@ -102,7 +102,7 @@ def test_on_a_terminal_the_text_stands_in_rows_and_below_it_the_end(
     assert re.fullmatch(
         rf"{len(states)} tokens in \d+\.\d s\. {held} ended inside a character, whose bytes were "
         rf"held until it was complete\. {jailed} ended in text that might become the stop, which "
-        r"was withheld\. Ended by the stop '\\nUser:'\.",
+        r"was jailed\. Ended by the stop '\\nUser:'\.",
         below,
     )
 
@@ -117,13 +117,13 @@ def states_of_stream() -> Iterator[tuple[bool, bool]]:
             return
 
 
-def test_a_terminal_shows_the_withheld_text() -> None:
+def test_a_terminal_shows_the_jailed_text() -> None:
     seen = statuses(100)
     assert any(re.fullmatch(r"  \d+ tokens · held bytes: f0 9f", status) for status in seen)
     for jailed in (r"\n", r"\nU", r"\nUse", r"\nUser"):
-        expected = rf" tokens · withheld: '{jailed}', may become '\nUser:'"
+        expected = rf" tokens · jailed: '{jailed}', may become '\nUser:'"
         assert any(status.endswith(expected) for status in seen), jailed
-    both = r" · held bytes: e2 80 · withheld: '\nUser', may become '\nUser:'"
+    both = r" · held bytes: e2 80 · jailed: '\nUser', may become '\nUser:'"
     assert any(status.endswith(both) for status in seen)
 
 

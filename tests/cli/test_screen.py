@@ -69,8 +69,8 @@ def test_the_status_says_what_waits_and_which_stops_it_may_become() -> None:
         seen.append(status(stream))
     assert seen == [
         "0 tokens",
-        r"1 tokens · withheld: '\n', may become '\n\n' or '\nUsage' or '\nUser:'",
-        r"2 tokens · withheld: '\nU', may become '\nUsage' or '\nUser:'",
-        r"3 tokens · held bytes: e2 · withheld: '\nUser', may become '\nUser:'",
-        r"4 tokens · held bytes: e2 80 · withheld: '\nUser', may become '\nUser:'",
+        r"1 tokens · jailed: '\n', may become '\n\n' or '\nUsage' or '\nUser:'",
+        r"2 tokens · jailed: '\nU', may become '\nUsage' or '\nUser:'",
+        r"3 tokens · held bytes: e2 · jailed: '\nUser', may become '\nUser:'",
+        r"4 tokens · held bytes: e2 80 · jailed: '\nUser', may become '\nUser:'",
     ]

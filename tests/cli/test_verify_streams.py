@@ -57,9 +57,9 @@ def test_no_difference_is_found_if_the_laws_hold(name: str) -> None:
 class LosesInBatches(Wrapper):
     kind = DecodeStream
 
-    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-        texts: list[str] = self.decoder.step_batch([*token_ids][:-1])
-        return texts
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
+        text: str = self.decoder.feed([*token_ids][:-1])
+        return text
 
 
 class LosesInStep(Wrapper):
@@ -109,8 +109,8 @@ class Raises(Wrapper):
 class LetsStopsOut(Wrapper):
     kind = StopSequenceDecoder
 
-    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        chunk: Chunk = self.decoder.step_batch(token_ids)
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+        chunk: Chunk = self.decoder.feed(token_ids)
         is_stop = chunk.finish_reason == "stop"
         return replace(chunk, text=f"{chunk.text}{chunk.stop_reason}") if is_stop else chunk
 
@@ -122,9 +122,9 @@ class SwallowsTheEnd(Wrapper):
         chunk: Chunk = self.decoder.flush(finish_reason)
         return replace(chunk, text="")
 
-    def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
         # A character of each token waits for the end, for which it has no room.
-        chunk: Chunk = self.decoder.step_batch(token_ids)
+        chunk: Chunk = self.decoder.feed(token_ids)
         return replace(chunk, text=chunk.text[:-1])
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer, Sequence
+from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer, Sequence
 from streamdec.errors import SnapshotError, TokenIdError
+from tests.support.snapshots import resealed
 from tests.support.zoo import UNCOMPILED
 
 TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>"]
@@ -35,7 +36,7 @@ def test_append_token_returns_the_completed_text(tokenizer: MockTokenizer) -> No
     sequence = Sequence(tokenizer)
     assert sequence.append_token(np.int64(LEAD)) == ""
     assert sequence.append_token(REST) == "你"
-    assert sequence.append_tokens(iter([A, B, LEAD])) == "a b"
+    assert sequence.feed(iter([A, B, LEAD])) == "a b"
     assert sequence.append_text("a b") == "\ufffda b"
     assert sequence.text == "你a b\ufffda b"
     assert {type(token_id) for token_id in sequence.token_ids} == {int}
@@ -66,7 +67,7 @@ def test_after_an_error_the_ids_before_it_are_part_of_the_sequence(
 ) -> None:
     sequence = Sequence(tokenizer, unknown_ids="error")
     with pytest.raises(TokenIdError) as raised:
-        sequence.append_tokens([A, B, 77, A])
+        sequence.feed([A, B, 77, A])
     assert raised.value.index == 2
     assert (sequence.text, sequence.token_ids) == ("a b", [A, B])
     with pytest.raises(TokenIdError):
@@ -76,7 +77,7 @@ def test_after_an_error_the_ids_before_it_are_part_of_the_sequence(
 
 def test_an_error_has_the_text_that_the_call_decoded(tokenizer: MockTokenizer) -> None:
     with pytest.raises(TokenIdError) as raised:
-        Sequence(tokenizer, [B]).append_tokens([A, -1])
+        Sequence(tokenizer, [B]).feed([A, -1])
     assert raised.value.chunk is not None
     assert raised.value.chunk.text == "a"
 
@@ -139,7 +140,7 @@ def test_truncate_on_the_windowed_route(name: str) -> None:
     assert sequence.route == "window"
     sequence.truncate(37)
     fresh = Sequence(tokenizer, ids[:37])
-    assert sequence.append_tokens(ids[37:]) == fresh.append_tokens(ids[37:])
+    assert sequence.feed(ids[37:]) == fresh.feed(ids[37:])
     assert sequence.text == tokenizer.decode(ids)
 
 
@@ -183,30 +184,31 @@ def test_the_snapshot_of_another_class_is_rejected(tokenizer: MockTokenizer) -> 
     sequence = Sequence(tokenizer, [A])
     snapshot = sequence.snapshot()
     with pytest.raises(SnapshotError, match="of an unknown class: 'stop_sequence'"):
-        Sequence.restore(tokenizer, snapshot | {"machine": "stop_sequence"})
+        Sequence.restore(tokenizer, resealed(snapshot, {"machine": "stop_sequence"}))
     with pytest.raises(SnapshotError, match="another tokenizer"):
         Sequence.restore(MockTokenizer.from_tokens([b"a"]), snapshot)
     with pytest.raises(SnapshotError, match="taken with skip_special_tokens=False, not True"):
         Sequence.restore(tokenizer, snapshot, skip_special_tokens=True)
     for token_ids in (3, "ab", [-1], [None], [[A]], [True], None):
         with pytest.raises(SnapshotError):
-            Sequence.restore(tokenizer, snapshot | {"token_ids": token_ids})
+            Sequence.restore(tokenizer, resealed(snapshot, {"token_ids": token_ids}))
     for nothing in (None, 3, "ab", [1]):
         with pytest.raises(SnapshotError):
             Sequence.restore(tokenizer, nothing)  # type: ignore[arg-type]
 
 
 def test_the_snapshot_of_a_decode_stream_is_rejected(tokenizer: MockTokenizer) -> None:
-    snapshot = Sequence(tokenizer).stream.snapshot()
+    snapshot = DecodeStream(tokenizer).snapshot()
     with pytest.raises(SnapshotError, match="the snapshot is of a DecodeStream"):
         Sequence.restore(tokenizer, snapshot)
 
 
 FOREIGN: list[dict[str, Any]] = [
-    {"state": {"pending": "e4"}},
-    {"num_tokens": 7},
-    {"end": ["", "length", None]},
-    {"spans": {"at": [0, 0, 0, 0]}},
+    {"clean": [["e4"]]},
+    {"counts": [7, 0, 0]},
+    {"end": [[], "length", None]},
+    {"since": [1]},
+    {"spans": [0, []]},
 ]
 TAKEN: list[dict[str, Any]] = [
     {"num_prompt_tokens": 7},
@@ -224,7 +226,7 @@ def test_a_malformed_snapshot_of_a_sequence_is_rejected(
     tokenizer: MockTokenizer, change: dict[str, Any]
 ) -> None:
     with pytest.raises(SnapshotError):
-        Sequence.restore(tokenizer, Sequence(tokenizer, [A]).snapshot() | change)
+        Sequence.restore(tokenizer, resealed(Sequence(tokenizer, [A]).snapshot(), change))
 
 
 def test_the_repr_of_a_sequence_has_its_length_and_the_end_of_its_text(

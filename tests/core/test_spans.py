@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from streamdec.stops import endings
 
 from streamdec import (
     DecodeStream,
@@ -18,16 +17,11 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.chunks import TokenSpan
-from streamdec.core import utf8
-from streamdec.core.spans import SpanRecorder
+from streamdec.core.byte_table import ByteTable
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
 
 Place = tuple[int, int, int, int]
 """start and end in code points, then in bytes."""
-
-MUCH = 100
-"""More code points than any stream here has."""
-
 
 def stream_of(
     rule: str | DecodingRule | TextRules,
@@ -60,15 +54,15 @@ def test_an_end_that_raises_leaves_the_spans_as_they_were(monkeypatch: pytest.Mo
     def raises(*_: object, **__: object) -> None:
         raise RewriteError("decode changed its text")
 
-    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b\xc3"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(max_tokens=2), spans=True)
     decoder.step(0)
     with monkeypatch.context() as patch:
-        patch.setattr(endings, "at_release", raises)
+        patch.setattr(ByteTable, "flush", raises)
         with pytest.raises(RewriteError):
             decoder.step(1)
     assert decoder.step(1).finish_reason == "length"
-    assert [span[:3] for span in decoder.take_spans()] == [(0, 0, 1), (1, 1, 2)]
+    assert [span[:3] for span in decoder.take_spans()] == [(0, 0, 1), (1, 1, 3)]
 
 
 def test_tokens_of_a_shared_character_all_point_at_it() -> None:
@@ -186,55 +180,6 @@ def test_an_unknown_stop_id_ends_a_stream_with_spans_too(unknown: str, shown: bo
     own = int(shown and unknown == "replace")
     places = [(span.start, span.end) for span in decoder.take_spans()]
     assert places == [(0, 2), (2, 2 + own)]
-
-
-def test_a_recorder_survives_json_between_any_two_tokens() -> None:
-    told = [
-        (b"a\xe4", 2, True, 0),
-        (b"", 0, False, 0),
-        (b"", 0, True, 1),
-        (b"\xbd\xa0bc", 1, True, 0),
-    ]
-    plain = SpanRecorder(utf8.PER_PART)
-    for data, own, contributes, waiting in told:
-        plain.token(data, own, contributes=contributes, waiting=waiting)
-    expected = plain.take(MUCH)
-    assert len(expected) == 4
-    for cut in range(len(told) + 1):
-        tracker, taken = SpanRecorder(utf8.PER_PART), []
-        for count, (data, own, contributes, waiting) in enumerate(told):
-            if count == cut:
-                taken = tracker.take(MUCH)
-                dumped = json.loads(json.dumps(tracker.dump()))
-                tracker = SpanRecorder.load(utf8.PER_PART, dumped, count)
-            tracker.token(data, own, contributes=contributes, waiting=waiting)
-        assert taken + tracker.take(MUCH) == expected
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("at", [0, 0, 0]),
-        ("at", [0, 0, 0, 1.0]),
-        ("at", None),
-        ("tail", "zz"),
-        ("tail", 1),
-        ("open", [[0]]),
-        ("open", [[0, 0, 0, 0, 0, 0, True]]),
-        ("open", "a"),
-        ("waiting", [[]]),
-        ("waiting", 3),
-        ("settled", [[0, 0, 0, 0]]),
-        ("settled", ["aaaaa"]),
-    ],
-)
-def test_a_malformed_recorder_is_rejected(field: str, value: object) -> None:
-    dumped = SpanRecorder(utf8.PER_PART).dump()
-    with pytest.raises((ValueError, TypeError)):
-        SpanRecorder.load(utf8.PER_PART, dumped | {field: value}, 0)
-    del dumped[field]
-    with pytest.raises(KeyError):
-        SpanRecorder.load(utf8.PER_PART, dumped, 0)
 
 
 @pytest.mark.parametrize("count", range(1, 4))

@@ -122,7 +122,7 @@ def fed(decoder: StopSequenceDecoder, groups: Sequence[Sequence[int]]) -> str:
     for group in groups:
         if decoder.finished:
             break
-        chunk = decoder.step_batch(group)
+        chunk = decoder.feed(group)
         assert chunk.unread_tokens <= len(group)
         text += chunk.text
     return text
@@ -139,7 +139,7 @@ def test_one_by_one_all_at_once_and_in_random_groups(case: Case) -> None:
             assert chunk.finish_reason == decoder.finish_reason
     check(case, decoder, text)
     decoder = case.decoder(tokenizer)
-    chunk = decoder.step_batch(case.ids)
+    chunk = decoder.feed(case.ids)
     assert chunk.unread_tokens == len(case.ids) - decoder.num_tokens
     check(case, decoder, chunk.text)
     for _ in range(10):

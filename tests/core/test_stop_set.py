@@ -7,14 +7,14 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from streamdec.stops import stop_set as module
-from streamdec.stops import stop_sets
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core import stop_set as module
+from streamdec.core import stop_sets
 from streamdec.core.decode_options import Options
-from streamdec.core.masks import NAMED, letters_of
+from streamdec.core.masks import NAMED, mask_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.stop_set import StopSet
+from streamdec.core.stop_set import Effect, StopSet
 from streamdec.core.stop_sets import stop_set_for, stop_set_statistics
 from streamdec.core.strings import Hit
 from streamdec.core.table import Table
@@ -34,6 +34,11 @@ def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
     return stop_set_for(tokenizer, table_for(tokenizer), conditions)
 
 
+def text_of(effect: Effect, own: str = "") -> str:
+    """What is output; ``own`` is the text that was read."""
+    return own if effect.chunk is None else effect.chunk.text
+
+
 # --- reading text ---------------------------------------------------------------------------------
 
 
@@ -44,32 +49,29 @@ def test_the_end_of_a_stop_counts_from_the_text_that_is_read(
     conditions = StopConditions(visible_stop="stop") if visible else StopConditions("stop")
     stops = set_of(tokenizer, conditions)
     first = stops.read(stops.first, "a st")
-    assert first.text == ("a st" if visible else "a ")
+    assert first.after is not None
+    assert text_of(first, "a st") == ("a st" if visible else "a ")
     read = stops.read(first.after, "op and on")
-    assert (read.hit, read.end) == (Hit("stop", visible, 2, "stop"), 2)
-    assert read.text == ("op" if visible else "")
+    assert (read.hit, read.after) == (Hit("stop", visible, 2, "stop"), None)
+    assert text_of(read) == ("op" if visible else "")
 
 
 def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer) -> None:
     conditions = StopConditions("stop", ignore_stops_between=(">", "<"), starts_inside=True)
     stops = set_of(tokenizer, conditions)
     read = stops.read(stops.first, "stop <a stop")
-    assert read.hit == Hit("stop", visible=False, end=6, text="stop")
-    assert (read.end, read.text) == (12, "stop <a ")
+    assert read.hit == Hit("stop", visible=False, end=12, text="stop")
+    assert text_of(read) == "stop <a "
     assert stops.read(stops.first, "stop <a> stop").hit is None
 
 
 def test_text_without_a_beginning_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:
     stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
     first = stops.first
-    for text in ("Hello", " world.", "é"):
-        assert letters_of(text) < first.free
-        assert not first.alert & letters_of(text)
-    assert first.free <= letters_of("[1]")  # only its letters show that none of them matters
-    assert not first.alert & letters_of("[1]")
+    for text in ("Hello", " world.", "é", "[1]"):
+        assert not first.alert & mask_of(text)
     for text in ("a\n", "<", ">"):
-        assert first.alert & letters_of(text)
-        assert first.free <= letters_of(text)
+        assert first.alert & mask_of(text)
     assert not first.alert & NAMED
     assert set_of(tokenizer, StopConditions("x", [3])).first.alert & NAMED
 
@@ -193,7 +195,7 @@ def test_hostile_conditions_grow_no_memory_and_their_streams_continue(
     streams = []
     for caller in range(1, 200):
         decoder = StopSequenceDecoder(tokenizer, StopConditions(f"{caller} 7 x{caller}"))
-        assert decoder.step_batch([caller, 7, 0]).text == f"{caller} 7 0 "
+        assert decoder.feed([caller, 7, 0]).text == f"{caller} 7 0 "
         streams.append((caller, decoder))
         assert set_of(tokenizer, usual) is served
         assert stop_set_statistics().sets - before <= 16
@@ -212,7 +214,7 @@ def test_threads_share_sets_that_come_and_go(
 
     def work(job: tuple[StopConditions, list[int]]) -> tuple[str, object]:
         decoder = StopSequenceDecoder(tokenizer, job[0])
-        text = decoder.step_batch(job[1]).text
+        text = decoder.feed(job[1]).text
         return text + decoder.flush().text, decoder.match
 
     expected = [work(job) for job in jobs]

@@ -15,25 +15,25 @@ from threading import Barrier
 from typing import Any, cast
 
 import pytest
-from streamdec.tables import table as module
 
 from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
 )
+from streamdec.core import table as module
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
-from streamdec.core.masks import LETTERS, MOVES, NAMED, SLOW, letters_of
+from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN, mask_of
 from streamdec.core.shared_tables import route_of, table_for
 from streamdec.core.table import Row
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
-from streamdec.protocols import ByteFallback, TextRules
+from streamdec.protocols import BPESuffix, ByteFallback, TextRules
 from tests.support.caches import small_caches
+from tests.support.snapshots import resealed
 from tests.support.zoo import UNCOMPILED, ZOO
 
 YOU = "你".encode()
@@ -73,18 +73,19 @@ def test_stored_transitions_are_bounded_for_any_ids_and_the_text_stays_right(mos
 
 
 def test_restored_streams_cannot_fill_the_table() -> None:
-    tokenizer = tokenizer_of()
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b</w>"], (), BPESuffix())
     stream = DecodeStream(tokenizer)
-    stream.step_batch([0, LEAD])
-    snapshot = stream.snapshot() | {"num_tokens": 2**39}
+    stream.step_batch([0, 1])
+    snapshot = stream.snapshot()
+    table = table_of(tokenizer)
     with small_caches(100):
-        for age in range(1, 1_000):
-            changed = {"pending": "e4", "ages": {"pending": [age]}}
-            DecodeStream.restore(tokenizer, snapshot | {"state": changed}).step(LEAD)
-        assert table_of(tokenizer).num_stored <= 101 + len(table_of(tokenizer).idle_row)
+        for number in range(1_000):
+            place = [[[f" {number}", f"{number}"], ""]]
+            DecodeStream.restore(tokenizer, resealed(snapshot, {"clean": place})).step(0)
+        assert table.num_stored <= 101 + len(table.idle_row)
 
 
-def test_open_runs_and_old_withheld_text_are_not_stored() -> None:
+def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
     exact = table_of(tokenizer, Options(byte_fallback="exact"))
     DecodeStream(tokenizer, byte_fallback="exact").step_batch([3, *[0, 1, 2] * 100])
@@ -102,33 +103,7 @@ def test_open_runs_and_old_withheld_text_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-def test_ids_beyond_the_list_are_computed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LISTED", 4)
-    monkeypatch.setattr(module, "LIST_STEP", 4)
-    tokenizer = tokenizer_of([b"%d" % n for n in range(9)])
-    stream = DecodeStream(tokenizer)
-    assert stream.step_batch([8, 8, 3, 8, 2**32 - 1, 4]) == ["8", "8", "3", "8", "", "4"]
-    assert len(table_of(tokenizer).idle_row) <= 4
-    assert StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=8)).step(8).finish_reason
-
-
 # --- named ids ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("most", [0, 1, 3])
-def test_more_ids_than_can_be_marked_still_stop(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_NAMED", most)
-    tokenizer = tokenizer_of()
-    DecodeStream(tokenizer).step_batch([0, 1, 2, 7])  # stored without a mark
-    conditions = StopConditions("\n", stop_token_ids=[2, 5, 7, 1])
-    for stop in (2, 7, 1):
-        decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.step_batch([0, 0]).text == "aa"
-        assert decoder.step(stop).stop_reason == stop
-    twin = StopSequenceDecoder.restore(
-        tokenizer, StopSequenceDecoder(tokenizer, conditions).snapshot()
-    )
-    assert twin.step_batch([0, 2, 0]).unread_tokens == 1
 
 
 def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
@@ -138,12 +113,12 @@ def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
     assert within.step_batch([0, LEAD, MIDDLE]) == ["a", "", ""]
     for _ in range(2):
         assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-        assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+        assert other.feed([0, 2, 0, 7]).text == "acaé"
     naming = StopSequenceDecoder(tokenizer, StopConditions("x", [2, LAST]))
     assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-    assert other.step_batch([0, 2, 0, 7]).text == "acaé"
+    assert other.feed([0, 2, 0, 7]).text == "acaé"
     assert within.step_batch([LAST, 2]) == ["你", "c"]
-    assert naming.step_batch([0, 2, 0]).stop_reason == 2
+    assert naming.feed([0, 2, 0]).stop_reason == 2
     assert other.step(1).stop_reason == 1
 
 
@@ -152,10 +127,10 @@ def test_a_named_id_stops_inside_a_character() -> None:
     for _ in range(2):
         assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"
         other = StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
-        assert other.step_batch([0, LEAD, MIDDLE, LAST]).text == "a你"
+        assert other.feed([0, LEAD, MIDDLE, LAST]).text == "a你"
         for stop, given in ((MIDDLE, [0, LEAD]), (LAST, [0, LEAD, MIDDLE]), (SPECIAL, [0, LEAD])):
             decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [stop]))
-            assert decoder.step_batch(given).text == "a"
+            assert decoder.feed(given).text == "a"
             chunk = decoder.step(stop)
             assert (chunk.text, chunk.stop_reason) == ("\ufffd", stop)
 
@@ -163,16 +138,16 @@ def test_a_named_id_stops_inside_a_character() -> None:
 # --- letters --------------------------------------------------------------------------------------
 
 
-def test_the_letters_of_a_text_are_those_of_its_characters() -> None:
+def test_the_mask_of_a_text_has_the_letters_of_its_characters() -> None:
     every = [chr(code) for code in range(0x250)] + ["你", "😀"]
-    assert letters_of("") == 0
+    assert mask_of("") == 0
     for one in every:
-        assert 0 < letters_of(one) <= LETTERS
-        assert letters_of(one) & (MOVES | SLOW | NAMED) == 0
-        assert letters_of(one + "a" + one) == letters_of(one) | letters_of("a")
+        assert 0 < mask_of(one) <= LETTERS
+        assert mask_of(one) & (MOVES | UNKNOWN | NAMED) == 0
+        assert mask_of(one + "a" + one) == mask_of(one) | mask_of("a")
     apart = ["\n", " ", "<", "#", "`", "[", "{", "*", "|", '"', "'", "(", ":", ".", ",", "a", "A"]
-    assert len({letters_of(one) for one in apart}) == len(apart)
-    assert letters_of("é") == letters_of("你")
+    assert len({mask_of(one) for one in apart}) == len(apart)
+    assert mask_of("é") == mask_of("你")
 
 
 # --- transitions ----------------------------------------------------------------------------------
@@ -181,32 +156,38 @@ def test_the_letters_of_a_text_are_those_of_its_characters() -> None:
 def test_a_transition_is_the_same_from_each_row_of_a_state() -> None:
     tokenizer = tokenizer_of()
     table = table_of(tokenizer)
-    chunk, letters, _, row = table.transition(table.idle_row, LEAD)
-    assert (chunk.text, bool(letters & MOVES)) == ("", True)
+    chunk, mask, _, row = table.idle_row[LEAD]
+    assert (chunk.text, bool(mask & MOVES)) == ("", True)
     assert isinstance(row, Row)
-    assert table.held(table.state(row)) == YOU[:1]
-    assert table.row(table.state(row)) is row
-    again = table.transition(row, MIDDLE)[3]
-    assert again is not None
-    assert table.transition(again, LAST)[0].text == "你"
-    with pytest.raises(KeyError):
-        table.transition(row, 99)
+    assert (row.holds, row.waits, table.held(row.state)) == (True, True, YOU[:1])
+    assert table.row(row.state) is row
+    assert row[SPECIAL][3] is row
+    assert row[MIDDLE][3][LAST][0].text == "你"
+
+
+@pytest.mark.parametrize("token_id", [99, 2**32 - 1, -1, 2**32])
+def test_a_look_up_of_an_unknown_id_does_not_raise(token_id: int) -> None:
+    tokenizer = tokenizer_of()
+    table = table_of(tokenizer)
+    for row in (table.idle_row, table.idle_row[LEAD][3]):
+        stored = table.num_stored
+        chunk, mask, _, after = row[token_id]
+        assert (chunk.text, bool(mask & UNKNOWN), after) == ("", True, row)
+        assert table.num_stored == stored
 
 
 MALFORMED: list[Any] = [
-    None, [], 7, {"pending": "41"}, {"pending": "e4bda0"}, {"pending": "e4f"}, {"pending": 4},
-    {"rule": 0}, {"rule": [None]}, {"tails": [""]}, {"tails": None}, {"ages": {"pending": [1]}},
-    {"ages": []}, {"other": 1}, {1: 1},
+    [], 7, {}, [None], [None, "41"], [None, "e4bda0"], [None, "e4f"], [None, 4], [0, ""],
+    [[None], ""], [None, "", ""], [None, "", None], {1: 1},
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", MALFORMED)
 def test_malformed_states_raise(data: Any) -> None:
-    table = table_of(tokenizer_of())
+    tokenizer = tokenizer_of()
+    table = table_of(tokenizer)
     assert table.load(json.loads(json.dumps(table.dump(table.idle)))) is table.idle
-    if data == {"ages": []}:
-        assert table.load(data) is table.idle
-        return
+    assert table.load([None, "e4"]) == table.idle_row[LEAD][3].state
     with pytest.raises((ValueError, TypeError, KeyError)):
         table.load(data)
 
@@ -340,7 +321,7 @@ def test_a_tokenizer_without_weak_references_is_served() -> None:
     stream = DecodeStream(tokenizer)
     assert (stream.route, stream.step(0)) == ("bytes", "a")
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=1))
-    assert decoder.step_batch([0, 1]).finish_reason == "stop"
+    assert decoder.feed([0, 1]).finish_reason == "stop"
     assert DecodeStream.restore(tokenizer, stream.snapshot()).step(1) == "b"
 
 
@@ -350,7 +331,7 @@ def test_a_tokenizer_and_its_tables_go_with_its_last_stream() -> None:
     streams.append(StopSequenceDecoder(tokenizer, StopConditions("x", [1])))
     between = StopConditions("x", ignore_stops_between=("<t>", "</t>"))
     streams.append(StopSequenceDecoder(tokenizer, between, [0]))
-    streams.append(SectionDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
+    streams.append(StopSequenceDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
     for stream in streams:
         stream.step_batch([0, LEAD, MIDDLE, LAST])
     gone: list[weakref.ref[Any]] = [weakref.ref(tokenizer), weakref.ref(table_of(tokenizer))]

@@ -37,6 +37,7 @@ GATES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"ignore_stops_between": ("é>", "a"), "starts_inside": True},
     ]
 )
+from tests.support.snapshots import resealed
 
 
 @st.composite
@@ -71,7 +72,7 @@ def test_a_piece_of_text_equals_one_token_for_each_character(
     oracle = StopSequenceDecoder(TOKENIZER, conditions)
     decoder = TextStopDecoder(conditions)
     for piece in pieces(text, cuts):
-        expected = oracle.step_batch([LETTERS.index(letter) for letter in piece])
+        expected = oracle.feed([LETTERS.index(letter) for letter in piece])
         if moves:
             decoder = TextStopDecoder.restore(json.loads(json.dumps(decoder.snapshot())))
         chunk = decoder.step(piece)
@@ -170,20 +171,14 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
     assert other.match == decoder.match is not None
 
 
-@pytest.mark.parametrize(
-    ("conditions", "text"),
-    [(StopConditions("éa"), "xé"), (StopConditions(stop_regex="é.."), "xéa")],
-)
-def test_a_text_of_too_few_or_too_many_bytes_is_rejected(
-    conditions: StopConditions, text: str
-) -> None:
-    decoder = TextStopDecoder(conditions)
-    decoder.step(text)
+@pytest.mark.parametrize("counts", [[0, 2, 1], [0, 2, 9], [0, 0, 0], [0, 1, 3, 2], [0, True, 3]])
+def test_counts_that_no_text_has_are_rejected(counts: list[int]) -> None:
+    decoder = TextStopDecoder(StopConditions("éa"))
+    decoder.step("xé")
     snapshot = decoder.snapshot()
-    code_points, size = snapshot["size"]
-    for wrong in (code_points, size - 1, size + 5):
-        with pytest.raises(SnapshotError, match="cannot end in"):
-            TextStopDecoder.restore({**snapshot, "size": [code_points, wrong]})
+    assert snapshot["counts"] == [0, 2, 3]
+    with pytest.raises(SnapshotError):
+        TextStopDecoder.restore(resealed(snapshot, {"counts": counts}))
 
 
 def _snapshot() -> dict[str, Any]:
@@ -198,10 +193,10 @@ for _ in range(480):
 
 
 @pytest.mark.parametrize("wrong", [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True])
-@pytest.mark.parametrize("name", ["format", "machine", "conditions", "size", "matching", "end"])
+@pytest.mark.parametrize("name", ["format", "machine", "conditions", "counts", "seen", "end"])
 def test_a_snapshot_with_one_wrong_field_is_rejected(name: str, wrong: Any) -> None:
-    snapshot = {**_snapshot(), name: wrong}
-    if (name, wrong) in (("end", None), ("matching", None), ("conditions", [])):
+    snapshot = resealed(_snapshot(), {name: wrong})
+    if (name, wrong) in (("end", None), ("seen", None), ("conditions", [])):
         return  # as if the field were left out; see below
     with pytest.raises(SnapshotError):
         TextStopDecoder.restore(snapshot)
@@ -211,14 +206,19 @@ def test_a_snapshot_is_checked_as_a_whole() -> None:
     good = _snapshot()
     assert TextStopDecoder.restore(good).jailed == "\nUs"
     for wrong in (
-        {**good, "size": 2},
-        {**good, "size": [3, 2]},
-        {**good, "matching": {"tail": "User"}},
-        {**good, "matching": {"gate": 1, "tail": "\nUs"}},
-        {**good, "matching": {"gate": 7}},
-        {**good, "match": [False, 0, 1, 0, 1, None, 0]},
         {**good, "surprise": 1},
-        {**good, "conditions": {"max_tokens": 3}},
+        resealed(good, {"surprise": 1}),
+        resealed(good, {"counts": [0, 2, 2]}),
+        resealed(good, {"counts": [0, 3, 2]}),
+        resealed(good, {"seen": [0, [], [*"User"], []]}),
+        resealed(good, {"seen": [0, [], [*"\nUser:"], []]}),
+        resealed(good, {"seen": [0, ["x"], [*"\nUs"], []]}),
+        resealed(good, {"seen": [0, [], [*"\nUs"], [*">"]]}),
+        resealed(good, {"seen": [0, [], ["\nUs"], []]}),
+        resealed(good, {"seen": [7, [], [], []]}),
+        resealed(good, {"seen": [0, [], []]}),
+        resealed(good, {"match": [False, 0, 1, 0, 1, None, 0]}),
+        resealed(good, {"conditions": {"max_tokens": 3}}),
         StopSequenceDecoder(TOKENIZER, StopConditions("a")).snapshot(),
         [good],
     ):

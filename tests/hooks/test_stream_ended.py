@@ -41,9 +41,9 @@ HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
 class Most(NamedTuple):
     """The most that was held and jailed after an output without text."""
 
-    held: int = 0
-    jailed: int = 0
-    tokens: int = 0
+    held_bytes: int = 0
+    jailed_characters: int = 0
+    pending_tokens: int = 0
 
 
 class Counted(NamedTuple):
@@ -165,7 +165,7 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
         chunks = [*TextIterator(iter(outputs), DecodeStream(TOKENIZER))]
     (event,) = hook.streams
     assert told(event)[:5] == expected[:5]
-    assert event.max_held_bytes == expected.most.held
+    assert event.max_held_bytes == expected.most.held_bytes
     assert event.characters == len("".join(chunk.text for chunk in chunks))
     assert (event.stop_kind, event.finish_reason) == (None, "length")
     with recording() as hook:
@@ -373,15 +373,15 @@ def test_long_silences_are_counted() -> None:
     assert [told(event) for event in hook.streams] == [expected]
 
 
-# --- how many tokens have pending text ------------------------------------------------------------
+# --- how much is withheld -------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> None:
+def test_the_waiting_time_counts_from_the_first_withheld_byte(ids: list[int]) -> None:
     """Of tokens that are joined byte by byte, it is the end of their bytes."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-    data: list[bytes] = []
+    data = []
     for token_id in ids:
         if token_id == len(TOKENS) - 1:
             continue
@@ -389,7 +389,7 @@ def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> Non
         chunk = decoder.step(token_id)
         if chunk.finish_reason is not None:
             return
-        size = len(decoder.jailed.encode()) + len(decoder.held)
+        size = len((decoder.jailed).encode()) + len(decoder.held)
         count = 0
         while size > 0:
             count += 1

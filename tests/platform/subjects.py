@@ -41,8 +41,8 @@ def begun(tokenizer: Any, ids: list[int]) -> tuple[Any, ...]:
     half = len(ids) // 2
     texts = [
         "".join(stream.step_batch(ids[:half])),
-        sequence.append_tokens(ids[:half]),
-        decoder.step_batch(ids[:half]).text,
+        sequence.feed(ids[:half]),
+        decoder.feed(ids[:half]).text,
         pool.step({"a": ids[:half]})["a"].text,
     ]
     return texts, half, stream, sequence, decoder, pool
@@ -53,8 +53,8 @@ def ended(under_way: tuple[Any, ...], ids: list[int]) -> list[str]:
     texts, half, stream, sequence, decoder, pool = under_way
     return [
         texts[0] + "".join(stream.step_batch(ids[half:])) + stream.flush(),
-        texts[1] + sequence.append_tokens(ids[half:]),
-        texts[2] + decoder.step_batch(ids[half:]).text,
+        texts[1] + sequence.feed(ids[half:]),
+        texts[2] + decoder.feed(ids[half:]).text,
         texts[3] + pool.step({"a": ids[half:]})["a"].text,
     ]
 

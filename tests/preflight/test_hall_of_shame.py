@@ -61,7 +61,7 @@ def test_glm_leaks_nothing_even_if_special_tokens_are_shown(incidents: Path, mar
     tokenizer = load_tokenizer(incidents / "glm")
     conditions = stop_conditions(incidents / "glm", "vllm")
     decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=False)
-    chunk = decoder.step_batch([*tokenizer.encode("hi").ids, marker, *tokenizer.encode("!").ids])
+    chunk = decoder.feed([*tokenizer.encode("hi").ids, marker, *tokenizer.encode("!").ids])
     assert chunk.text + decoder.flush().text == "hi"
 
 

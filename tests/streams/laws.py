@@ -87,7 +87,8 @@ def stepped(machine: Machine, token_id: Any) -> Chunk:
         return machine.step(token_id)
     if isinstance(machine, DecodeStream):
         return Chunk(machine.step(token_id))
-    return Chunk(machine.append_token(token_id))
+    assert isinstance(machine, TokenSequence)
+    return Chunk(machine.step(token_id))
 
 
 def flushed(machine: Machine) -> Chunk:

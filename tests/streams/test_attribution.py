@@ -121,18 +121,6 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
     assert TokenAttribution(half).step(BDA0) == Chunk("你", token_ids=(BDA0,))
 
 
-def test_a_copy_with_ids_is_shared_only_if_the_ids_are_the_same() -> None:
-    """The same chunk completes a character after different tokens."""
-    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd\xa0", b"a\xe4", b"\xe4"])
-    for _ in range(2):
-        for first in (0, 2, 3):
-            machine = TokenAttribution(DecodeStream(tokenizer))
-            machine.step(first)
-            waiting = machine.waiting
-            chunk = machine.step(1)
-            assert (waiting, chunk.text, chunk.token_ids) == ((first,), "你", (first, 1))
-
-
 @pytest.mark.asyncio
 async def test_a_stream_names_the_ids_that_wait() -> None:
     """Also those of a last chunk that could not be handed over."""

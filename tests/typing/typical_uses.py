@@ -36,7 +36,6 @@ from streamdec import (
     TokenizerLoadError,
     TokenQueue,
     TokenSpan,
-    Withheld,
     add_hook,
     iter_chunks,
     load_tokenizer,
@@ -109,7 +108,8 @@ def decode(tokenizer: Decoder) -> None:
     assert_type(text_stream.step_bytes(1), bytes)
     assert_type(text_stream.flush(), str)
     assert_type(text_stream.held, bytes)
-    assert_type(text_stream.withheld, Withheld)
+    assert_type(text_stream.feed([1, 2]), str)
+    assert_type(text_stream.num_pending_tokens, int)
     assert_type(text_stream.take_spans(), list[TokenSpan])
     assert_type(text_stream.fork(), DecodeStream)
     assert_type(text_stream.snapshot(), dict[str, Any])
@@ -146,7 +146,8 @@ def stops(tokenizer: Decoder) -> None:
     assert_type(chunk.finish_reason, FinishReason | None)
     assert_type(chunk.stop_reason, StopReason)
     assert_type(chunk.unread_tokens, int)
-    assert_type(decoder.step_batch([1, 2]), Chunk)
+    assert_type(decoder.step_batch([1, 2]), list[Chunk])
+    assert_type(decoder.feed([1, 2]), Chunk)
     assert_type(decoder.flush("abort"), Chunk)
     assert_type(decoder.jailed, str)
     assert_type(decoder.match, StopMatch | None)

@@ -75,7 +75,7 @@ def test_the_text_does_not_depend_on_where_the_stream_moves(cut: int) -> None:
     tokenizer = loaded()
     ids = tokenizer.encode(TEXT).ids
     decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))
-    before = decoder.step_batch(ids[:cut])
+    before = decoder.feed(ids[:cut])
     snapshot = json.loads(json.dumps(decoder.snapshot()))
     restored = StopSequenceDecoder.restore(tokenizer, snapshot)
     with nullcontext() if not restored.finished else pytest.warns(match="has already ended"):

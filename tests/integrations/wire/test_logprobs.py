@@ -119,7 +119,7 @@ def test_the_placed_log_probabilities_are_those_of_the_output_tokens(
     tokenizer = TABLES[name][0]
     text, placed, steps, decoder = tracked(tokenizer, ids, stop=stop, max_tokens=limit)
     plain = StopSequenceDecoder(tokenizer, StopConditions(stop=stop, max_tokens=limit))
-    last = plain.step_batch(ids)
+    last = plain.feed(ids)
     assert text == last.text + plain.flush().text, "the decoder's text is unchanged"
     # The tokens are those that were read, up to the cut, in order.
     assert [each.token_id for each in placed] == ids[: len(placed)]
@@ -283,7 +283,7 @@ def test_alternatives_stand_where_the_token_does() -> None:
     tracker = LogprobTracker(StopSequenceDecoder(SPACED, StopConditions()))
     top = {1: -2.0, 0: -0.5, 99: -math.inf}
     tracker.put([TokenLogprob(0, -0.5, top), TokenLogprob(1, -0.5, top)])
-    tracker.step_batch([0, 1])
+    tracker.feed([0, 1])
     first, second = (each.top or () for each in tracker.take())
     assert [(each.token, each.logprob) for each in first] == [
         *(("Hello", -0.5), ("you", -2.0), ("", -9999.0)),
@@ -311,7 +311,7 @@ def test_missing_and_wrong_log_probabilities_are_named() -> None:
     with pytest.raises(
         ValueError, match="token 1: expected a log probability of the id 67, got one of the id 66"
     ) as e:
-        tracker.step_batch([65, 67])
+        tracker.feed([65, 67])
     assert e.value.chunk.text == "A"  # type: ignore[attr-defined]
     assert tracker.step(66).text == "B"
     with pytest.raises(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import Chunk, MockTokenizer, SectionDecoder, iter_chunks
+from streamdec import Chunk, MockTokenizer, StopSequenceDecoder, iter_chunks
 from streamdec.chunks import in_section, joined
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
@@ -159,14 +159,14 @@ def test_text_in_another_section_is_content_and_a_completion_has_no_sections() -
 @pytest.mark.parametrize("size", [1, 3, 12])
 def test_log_probabilities_of_sections(size: int) -> None:
     ids = [0, 1, 2, 3, 0, 4, 5, 3]
-    tracker = LogprobTracker(SectionDecoder(TOKENIZER, sections=SECTIONS))
+    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, sections=SECTIONS))
     tracker.put(TokenLogprob(token_id, -0.5) for token_id in ids)
     taken, parts = [], []
     for start in range(0, len(ids), size):
         chunk = tracker.feed(ids[start : start + size])
         parts += [(each.section, each.text) for each in chunk.split()]
         taken += tracker.take()
-    parts += [(each.section, each.text) for each in tracker.end().split()]
+    parts += [(each.section, each.text) for each in tracker.flush().split()]
     taken += tracker.take()
     assert [each.token_id for each in taken] == ids
     texts = [TOKENS[token_id].decode() for token_id in ids]

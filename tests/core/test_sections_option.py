@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     MockTokenizer,
-    SectionDecoder,
     SnapshotError,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
     TokenIdError,
 )
+from tests.support.snapshots import resealed
 
 TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -104,6 +104,11 @@ def pieces_of(chunks: Sequence[Chunk]) -> Pieces:
     return merged((part.section, part.text) for chunk in chunks for part in chunk.split())
 
 
+def section_of(decoder: StopSequenceDecoder) -> str | None:
+    """The section in which the next text is, if it is no part of a marker."""
+    return decoder.fork().flush().split()[-1].section
+
+
 def cut(ids: Sequence[int], data: st.DataObject) -> list[list[int]]:
     places = sorted(data.draw(st.sets(st.integers(0, len(ids)))))
     bounds = [0, *places, len(ids)]
@@ -114,7 +119,7 @@ def cut(ids: Sequence[int], data: st.DataObject) -> list[list[int]]:
 def test_after_each_token_all_text_is_output_that_cannot_become_a_marker(
     ids: list[int], sections: dict[str, Any], stops: StopConditions
 ) -> None:
-    decoder = SectionDecoder(TOKENIZER, stops, sections=sections)
+    decoder = StopSequenceDecoder(TOKENIZER, stops, sections=sections)
     plain, output = StopSequenceDecoder(TOKENIZER, stops), ""
     chunks: list[Chunk] = []
     for token_id in ids:
@@ -138,27 +143,27 @@ def test_after_each_token_all_text_is_output_that_cannot_become_a_marker(
 def test_groups_snapshots_and_forks_make_no_difference(
     ids: list[int], sections: dict[str, Any], stops: StopConditions, data: st.DataObject
 ) -> None:
-    single = SectionDecoder(TOKENIZER, stops, sections=sections)
-    expected = pieces_of([single.step_batch([each]) for each in ids if not single.finished])
-    decoder = SectionDecoder(TOKENIZER, stops, sections=sections)
+    single = StopSequenceDecoder(TOKENIZER, stops, sections=sections)
+    expected = pieces_of([single.step(each) for each in ids if not single.finished])
+    decoder = StopSequenceDecoder(TOKENIZER, stops, sections=sections)
     chunks = []
     for group in cut(ids, data):
         if decoder.finished:
             break
-        chunks.append(decoder.step_batch(group))
+        chunks.append(decoder.feed(group))
         if data.draw(st.booleans()):
             snapshot = json.loads(json.dumps(decoder.snapshot()))
-            decoder = SectionDecoder.restore(TOKENIZER, snapshot)
+            decoder = StopSequenceDecoder.restore(TOKENIZER, snapshot)
         else:
             decoder = decoder.fork()
     assert pieces_of(chunks) == expected
     assert decoder.jailed == single.jailed
-    assert decoder.section == single.section
-    assert decoder.withheld == single.withheld
+    assert section_of(decoder) == section_of(single)
+    assert decoder.num_pending_tokens == single.num_pending_tokens
     assert pieces_of([decoder.flush()]) == pieces_of([single.flush()])
     decoder.reset()
-    assert pieces_of([decoder.step_batch(ids)]) == pieces_of(
-        [SectionDecoder(TOKENIZER, stops, sections=sections).step_batch(ids)]
+    assert pieces_of([decoder.feed(ids)]) == pieces_of(
+        StopSequenceDecoder(TOKENIZER, stops, sections=sections).step_batch(ids)
     )
 
 
@@ -167,22 +172,22 @@ def test_markers_that_are_ids_are_found_like_their_texts_if_nothing_else_spells_
     ids: list[int],
 ) -> None:
     ids = [token_id for token_id in ids if TOKENS[token_id].isalnum() or token_id in (2, 3)]
-    by_id = SectionDecoder(TOKENIZER, sections=IDS)
-    by_text = SectionDecoder(TOKENIZER, sections=ONE)
+    by_id = StopSequenceDecoder(TOKENIZER, sections=IDS)
+    by_text = StopSequenceDecoder(TOKENIZER, sections=ONE)
     assert [by_id.step(each) for each in ids] == [by_text.step(each) for each in ids]
-    assert by_id.section == by_text.section
+    assert section_of(by_id) == section_of(by_text)
 
 
 def test_a_section_of_skipped_special_tokens_begins_after_withheld_text() -> None:
     tokenizer = MockTokenizer.from_tokens(
         [b"Hm", b"a", b"<think>", b"</think>", b"Hi"], special_ids=[2, 3]
     )
-    decoder = SectionDecoder(
+    decoder = StopSequenceDecoder(
         tokenizer, StopConditions("aHo"), sections={"reasoning": ("<think>", "</think>")}
     )
     chunks = [decoder.step(each) for each in (2, 0, 1, 3, 4)]
     assert pieces_of(chunks) == [("reasoning", "Hma"), (None, "Hi")]
-    assert decoder.section is None
+    assert section_of(decoder) is None
 
 
 HARMONY = MockTokenizer.from_tokens(
@@ -194,9 +199,9 @@ CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
 def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
     told = r"'<\|channel\|>analysis<\|message\|>' contains '<\|channel\|>'.*=False"
     with pytest.warns(StreamdecWarning, match=told):
-        SectionDecoder(HARMONY, sections=CHANNEL)
-    decoder = SectionDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)
-    assert pieces_of([decoder.step_batch([0, 3, 1, 4, 2])]) == [("r", "Hm.")]
+        StopSequenceDecoder(HARMONY, sections=CHANNEL)
+    decoder = StopSequenceDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)
+    assert pieces_of(decoder.step_batch([0, 3, 1, 4, 2])) == [("r", "Hm.")]
 
 
 BYTES = MockTokenizer.from_tokens(
@@ -221,21 +226,21 @@ FALLBACK = MockTokenizer.from_tokens(
 def test_a_character_that_an_id_finds_unfinished_is_text_before_it(
     ids: list[int], expected: Pieces, mode: Any
 ) -> None:
-    decoder = SectionDecoder(FALLBACK, sections={"r": ("<t>", "</t>")}, byte_fallback=mode)
+    decoder = StopSequenceDecoder(FALLBACK, sections={"r": ("<t>", "</t>")}, byte_fallback=mode)
     assert pieces_of([*map(decoder.step, ids), decoder.flush()]) == expected
 
 
 def test_withheld_text_before_a_marker_id_belongs_before_it_even_if_flush_would_stop() -> None:
-    decoder = SectionDecoder(BYTES, StopConditions("a\ufffd"), sections={"r": (4, 0)})
+    decoder = StopSequenceDecoder(BYTES, StopConditions("a\ufffd"), sections={"r": (4, 0)})
     chunks = [decoder.step(each) for each in (3, 5, 4, 6, 3)]
     assert pieces_of([*chunks, decoder.flush()]) == [(None, "aé"), ("r", "a")]
 
 
 def test_a_character_that_a_marker_begins_is_part_of_it() -> None:
-    decoder = SectionDecoder(BYTES, sections={"r": (5, 0)})
+    decoder = StopSequenceDecoder(BYTES, sections={"r": (5, 0)})
     decoder.step(5)
     snapshot = decoder.snapshot()
-    for stream in (decoder, SectionDecoder.restore(BYTES, snapshot)):
+    for stream in (decoder, StopSequenceDecoder.restore(BYTES, snapshot)):
         assert pieces_of([stream.step(6), stream.step(3)]) == [("r", "a")]
 
 
@@ -250,7 +255,7 @@ class Windowed:
 
 
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = SectionDecoder(Windowed(TOKENIZER), sections=IDS)
+    decoder = StopSequenceDecoder(Windowed(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
@@ -258,23 +263,23 @@ def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
 
 def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_character() -> None:
     tokenizer = Windowed(MockTokenizer.from_tokens([b"\xe4", b"b\xe4", b"\xb8\xad", b"a"]))
-    decoder = SectionDecoder(tokenizer, sections={"r": (1, 9)})
+    decoder = StopSequenceDecoder(tokenizer, sections={"r": (1, 9)})
     chunks = []
     for token_id in (0, 1, 2, 3):
         chunks.append(decoder.step(token_id))
-        decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+        decoder = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
     assert pieces_of(chunks) == [(None, "\ufffd"), ("r", "中a")]
 
 
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
     tokenizer = Windowed(FALLBACK)
-    decoder = SectionDecoder(tokenizer, sections={"r": (4, 9)})
+    decoder = StopSequenceDecoder(tokenizer, sections={"r": (4, 9)})
     chunks = []
     for token_id in (4, 0, 1, 2, 4, -1, 0, 1, 2):
         chunks.append(decoder.release() if token_id < 0 else decoder.step(token_id))
         if restores:
-            decoder = SectionDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+            decoder = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
     assert pieces_of(chunks) == [("r", "你你")]
 
 
@@ -282,15 +287,15 @@ def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores:
 def test_few_ids_are_kept_while_the_text_before_them_is_jailed(ids: list[int], stop: str) -> None:
     tokenizer = MockTokenizer.from_tokens([b"<", b"1", b"2", b"3", b"4", b"5", b"a"], range(1, 6))
     sections = {"r": (1, 2), "q": (3, 1), "s": (4, 3)}
-    decoder = SectionDecoder(tokenizer, StopConditions(stop), sections=sections)
-    plain = SectionDecoder(tokenizer, sections=sections)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop), sections=sections)
+    plain = StopSequenceDecoder(tokenizer, sections=sections)
     decoder.step(0)
     for token_id in ids:
         decoder.step(token_id)
         plain.step(token_id)
-        assert len(decoder.snapshot()["sections"].get("ids", [])) <= 30
+        assert len(decoder.snapshot().get("since", [])) <= 64
     chunk = decoder.step(6)
-    assert pieces_of([chunk]) == merged([(None, "<"), (plain.section, "a")])
+    assert pieces_of([chunk]) == merged([(None, "<"), (section_of(plain), "a")])
 
 
 @pytest.mark.parametrize("windowed", [False, True])
@@ -301,7 +306,7 @@ def test_few_ids_are_kept_while_a_character_is_unfinished(
     tokenizer = MockTokenizer.from_tokens(
         [b"\xe4", b"\xbd", b"\xa0", b"<t>", b"</t>", b"a"], special_ids=[3, 4]
     )
-    decoder = SectionDecoder(
+    decoder = StopSequenceDecoder(
         Windowed(tokenizer) if windowed else tokenizer,
         prompt_token_ids=prompt,
         sections={"r": (3, 4), "q": (9, 3)},
@@ -310,43 +315,43 @@ def test_few_ids_are_kept_while_a_character_is_unfinished(
     chunks = [decoder.step(each) for each in (() if prompt else (0,))]
     for _ in range(50):
         chunks += [decoder.step(each) for each in (3, 3, 4)]
-        sizes.append(len(json.dumps(decoder.snapshot()["sections"])))
-    assert max(sizes) < 200
-    assert max(sizes[25:]) == max(sizes[:25])
+        sizes.append(len(decoder.snapshot().get("since", [])))
+    assert max(sizes) < 100
+    assert max(sizes[25:]) <= max(sizes[:25])
     chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
     # On the windowed route, a character is of the token that decides it.
     assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
 
 
 def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
-    decoder = SectionDecoder(TOKENIZER, sections=TWO)
+    decoder = StopSequenceDecoder(TOKENIZER, sections=TWO)
     decoder.step_batch([3, 8])
     snapshot = json.loads(json.dumps(decoder.snapshot(), sort_keys=True))
-    assert SectionDecoder.restore(TOKENIZER, snapshot).section == decoder.section == "r"
+    assert section_of(StopSequenceDecoder.restore(TOKENIZER, snapshot)) == section_of(decoder) == "r"
 
 
 def test_withheld_counts_the_age_of_the_tail() -> None:
-    decoder = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")})
+    decoder = StopSequenceDecoder(BYTES, sections={"r": ("aa<", "é>")})
     ages = []
     for token_id in (3, 3, 3, 3, 5, 3):
         decoder.step(token_id)
-        ages.append(decoder.withheld.tokens)
+        ages.append(decoder.num_pending_tokens)
     assert ages == [1, 2, 2, 2, 3, 1]
-    inside = SectionDecoder(BYTES, sections={"r": ("aa<", "é>")}, starts_inside=True)
-    assert inside.step_batch([5, 6]).text == ""
-    assert inside.withheld.tokens == 2
+    inside = StopSequenceDecoder(BYTES, sections={"r": ("aa<", "é>")}, starts_inside=True)
+    assert inside.feed([5, 6]).text == ""
+    assert inside.num_pending_tokens == 2
 
 
 def test_withheld_counts_tokens_without_text() -> None:
     tokenizer = MockTokenizer.from_tokens([b"b<", b"</s>", b"t", b"a"], special_ids=[1])
-    decoder = SectionDecoder(tokenizer, StopConditions("b<x"), sections={"r": ("<t>", "</t>")})
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("b<x"), sections={"r": ("<t>", "</t>")})
     ages = []
     for token_id in (0, 1, 1, 1, 2):
         decoder.step(token_id)
-        ages.append(decoder.withheld.tokens)
+        ages.append(decoder.num_pending_tokens)
     assert ages == [1, 2, 3, 4, 5]
     assert decoder.jailed == "<t"
-    assert (decoder.step(3).text, decoder.withheld.tokens) == ("<ta", 0)
+    assert (decoder.step(3).text, decoder.num_pending_tokens) == ("<ta", 0)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +359,7 @@ def test_withheld_counts_tokens_without_text() -> None:
     [(StopConditions(max_tokens=3), [3, 4, 2]), (StopConditions(visible_stop_token_ids=2), [3, 2])],
 )
 def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: list[int]) -> None:
-    decoder = SectionDecoder(TOKENIZER, stops, sections=IDS)
+    decoder = StopSequenceDecoder(TOKENIZER, stops, sections=IDS)
     chunks = [decoder.step(each) for each in ids]
     assert chunks[-1].finish_reason is not None
     assert "</t>" not in "".join(chunk.text for chunk in chunks)
@@ -365,11 +370,11 @@ def test_a_marker_that_is_the_last_id_is_not_output(stops: StopConditions, ids: 
 def test_a_stream_whose_stop_cut_the_text_of_a_marker_can_be_restored(
     stop: str, opening: int
 ) -> None:
-    decoder = SectionDecoder(TOKENIZER, StopConditions(stop), sections={"r": (opening, 2)})
+    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop), sections={"r": (opening, 2)})
     decoder.step_batch([3] if opening == 3 else [0, 1])
     assert decoder.finish_reason == "stop"
-    restored = SectionDecoder.restore(TOKENIZER, json.loads(json.dumps(decoder.snapshot())))
-    assert (restored.section, restored.match) == (decoder.section, decoder.match)
+    restored = StopSequenceDecoder.restore(TOKENIZER, json.loads(json.dumps(decoder.snapshot())))
+    assert (section_of(restored), restored.match) == (section_of(decoder), decoder.match)
     assert restored.snapshot() == decoder.snapshot()
 
 
@@ -380,10 +385,10 @@ def test_a_stream_whose_stop_cut_the_text_of_a_marker_can_be_restored(
 def test_the_prompt_or_the_caller_says_where_a_stream_begins(
     prompt: list[int], starts_inside: bool | None, section: str | None
 ) -> None:
-    decoder = SectionDecoder(
+    decoder = StopSequenceDecoder(
         TOKENIZER, prompt_token_ids=prompt, sections=ONE, starts_inside=starts_inside
     )
-    assert decoder.section == section
+    assert section_of(decoder) == section
     assert decoder.step(4).section == section
 
 
@@ -397,11 +402,11 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 ) -> None:
     stops = StopConditions("x", ignore_stops_between=markers, starts_inside=inside)
     prompt = [] if inside else [3]  # the opposite
-    decoder = SectionDecoder(TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside)
+    decoder = StopSequenceDecoder(TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside)
     if is_inherited:
-        assert decoder.section == ("r" if inside else None)
+        assert section_of(decoder) == ("r" if inside else None)
     else:
-        assert decoder.section == ("r" if prompt and starts_inside is None else None)
+        assert section_of(decoder) == ("r" if prompt and starts_inside is None else None)
 
 
 @pytest.mark.parametrize(
@@ -419,100 +424,65 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 )
 def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
-        SectionDecoder(TOKENIZER, sections=sections)
+        StopSequenceDecoder(TOKENIZER, sections=sections)
 
 
 @pytest.mark.parametrize(
-    ("kind", "option", "message"),
+    ("option", "kind", "message"),
     [
-        (StopSequenceDecoder, {}, r"write SectionDecoder\(tokenizer, conditions, sections=...\)"),
-        (SectionDecoder, {"stop": "a"}, r"write SectionDecoder\(tokenizer, StopConditions\("),
-        (SectionDecoder, {"starts_inside": 1}, "starts_inside must be True, False or None, not 1"),
+        ({"sections": ONE, "stop": "a"}, TypeError, r"write StopSequenceDecoder\(tokenizer, Stop"),
+        ({"sections": ONE, "starts_inside": 1}, TypeError, "must be True, False or None, not 1"),
+        ({"starts_inside": True}, ValueError, "starts_inside needs sections"),
     ],
 )
 def test_the_errors_for_bad_options_say_what_to_write(
-    kind: Any, option: dict[str, Any], message: str
+    option: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(TypeError, match=message):
-        kind(TOKENIZER, sections=ONE, **option)
+    with pytest.raises(kind, match=message):
+        StopSequenceDecoder(TOKENIZER, **option)
+
+
+PLACE = [None, 0, 1]
+"""The clean point of the snapshot below: the state of the table, and the two sections."""
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"tail": "zz"},
-        {"at": 2},
-        {"at": "1"},
-        {"origins": []},
-        {"origins": [2]},
-        {"origins": [2, 3]},
-        {"origins": [2, 1]},
-        {"origins": [-3, 2]},
-        {"origins": [2, "2"]},
-        {"origins": [2, True]},
-        {"origins": [2, 2, 2]},
-        {"ids": [[5, 0]]},
-        {"marker": [3, 0]},
-        {"named": []},
-        {"named": {"r": [["a", "a"]]}},
-        {"named": [["r", "a", "a"]]},
-        {"named": [["r", "a"]]},
-        {"named": [[["r"], "a", "b"]]},
+        {"sections": [["r", "a", "a"]]},
+        {"sections": [["r", "a"]]},
+        {"sections": [[["r"], "a", "b"]]},
+        {"sections": [["r", "", "b"]]},
+        {"sections": {"r": ["<t>", "</t>"]}},
+        {"sections": [["r", "<t>", "</t>"], ["q", "<t>", "a"]]},
+        {"sections": []},
+        {"clean": [None, 0, 2]},
+        {"clean": [None, 0, -1]},
+        {"clean": [None, 0, "1"]},
+        {"clean": [None, 0, True]},
+        {"clean": [None, 1, 1]},
+        {"clean": [None, 0, 1, ["a"]]},
+        {"clean": [None, 0, 1, [], 0]},
+        {"start": [None, 0, 2]},
+        {"care": [0]},
+        {"care": [0, 9]},
+        {"care": [-4, 0]},
+        {"care": [0, True]},
         {"more": 1},
     ],
 )
 def test_hostile_snapshots_are_rejected(change: dict[str, Any]) -> None:
-    decoder = SectionDecoder(TOKENIZER, sections=ONE)
+    decoder = StopSequenceDecoder(TOKENIZER, sections=ONE)
     decoder.step_batch([3, 4, 8])
     snapshot = decoder.snapshot()
-    assert (snapshot["sections"]["tail"], snapshot["sections"]["origins"]) == ("</", [2, 2])
-    snapshot["sections"] = {**snapshot["sections"], **change}
+    assert (snapshot["clean"], snapshot["since"]) == (PLACE, [8])
     with pytest.raises(SnapshotError):
-        SectionDecoder.restore(TOKENIZER, snapshot)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("ids", [[3]]),
-        ("ids", [[5, 1]]),
-        ("ids", [[3, 2]]),
-        ("ids", [[3, -1]]),
-        ("ids", [[3, "1"]]),
-        ("ids", [[3, 1, 1]]),
-        ("ids", [[3, 1], [3, 0]]),
-        ("ids", [[3, 1], [3, 1]]),
-        ("origins", [0, 1, 1]),
-        ("marker", [2]),
-        ("marker", [-1]),
-        ("marker", ["1"]),
-        ("marker", [1, 0]),
-        ("marker", [[]]),
-        ("marker", 1),
-    ],
-)
-def test_hostile_ids_in_a_snapshot_are_rejected(field: str, value: Any) -> None:
-    decoder = SectionDecoder(TOKENIZER, StopConditions("a<t>b"), sections=IDS)
-    decoder.step_batch([4, 3])  # both are jailed: the section begins after the "a"
-    snapshot = decoder.snapshot()
-    sections = snapshot["sections"]
-    assert (sections["ids"], sections["origins"]) == ([[3, 1]], [0, 1, 1, 1])
-    with pytest.raises(SnapshotError):
-        SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": {**sections, field: value}})
-
-
-def test_an_id_in_a_snapshot_cannot_come_before_text_that_was_read() -> None:
-    decoder = SectionDecoder(TOKENIZER, sections={"r": ("<t>", 2)})
-    decoder.step_batch([4, 0])
-    snapshot = decoder.snapshot()
-    sections = {**snapshot["sections"], "ids": [[2, 1]]}
-    with pytest.raises(SnapshotError):
-        SectionDecoder.restore(TOKENIZER, {**snapshot, "sections": sections})
+        StopSequenceDecoder.restore(TOKENIZER, resealed(snapshot, change))
 
 
 def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:
     tokenizer = MockTokenizer.from_tokens([b"<t>", b"Hm", b"</t>", b"Hi"])
-    decoder = SectionDecoder(tokenizer, sections={"thought": ("<t>", "</t>")})
+    decoder = StopSequenceDecoder(tokenizer, sections={"thought": ("<t>", "</t>")})
     with pytest.raises(TokenIdError) as caught:
         decoder.step_batch([0, 1, 2, 3, -1, 3])
     chunk = caught.value.chunk
@@ -522,3 +492,58 @@ def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:
         (None, "Hi"),
     ]
     assert (caught.value.num_taken, decoder.num_tokens) == (4, 4)
+
+
+# --- beside a stop that may come
+
+LETTERS = [b"a", b"b", b"d", b"x", b"ab", b"z", b"", b"cd", b"b"]
+A, B, D, X, AB, Z, SKIPPED, CD, OTHER_B = range(len(LETTERS))
+OF_LETTERS = MockTokenizer.from_tokens([each or b"<s>" for each in LETTERS], special_ids=[SKIPPED])
+
+
+def with_stop(*pairs: tuple[str | int, str | int], stop: str) -> StopSequenceDecoder:
+    return StopSequenceDecoder(OF_LETTERS, StopConditions(stop), sections={"r": pairs})
+
+
+def shown(decoder: StopSequenceDecoder, *ids: int) -> list[tuple[list[tuple[Any, str]], str]]:
+    """For each id: the section and the text of each part, and what is withheld."""
+    return [
+        (
+            [(part.section, part.text) for part in decoder.step(i).split() if part.text],
+            decoder.jailed,
+        )
+        for i in ids
+    ]
+
+
+def test_a_marker_may_continue_in_what_a_stop_withholds() -> None:
+    begun: list[Any] = [([], "a"), ([], "ab")]
+    decoder = with_stop(("abd", "cd"), stop="bz")
+    assert shown(decoder, A, B, D, X) == [*begun, ([], ""), ([("r", "x")], "")]
+    decoder = with_stop(("abd", "cd"), stop="bz")
+    assert shown(decoder, A, B, X) == [*begun, ([(None, "abx")], "")]
+    decoder = with_stop(("abd", "cd"), stop="bz")
+    assert shown(decoder, A, B, Z) == [*begun, ([(None, "a")], "")]
+
+
+def test_text_before_a_marker_that_a_stop_withholds_is_output() -> None:
+    decoder = with_stop(("xq", "q"), ("ab", "cd"), stop="abz")
+    assert shown(decoder, X, AB, X) == [([], "x"), ([(None, "x")], "ab"), ([("r", "x")], "")]
+
+
+def test_a_marker_does_not_continue_behind_an_id_that_is_a_marker() -> None:
+    decoder = with_stop(("abd", "cd"), (SKIPPED, "z"), stop="bz")
+    assert shown(decoder, A, B, SKIPPED, X) == [
+        *(([], "a"), ([], "ab"), ([(None, "a")], "b")),
+        ([(None, "b"), ("r", "x")], ""),
+    ]
+
+
+def test_a_marker_does_not_continue_in_the_text_of_an_id_that_is_a_marker() -> None:
+    decoder = with_stop(("ab", "cd"), (B, "d"), stop="bz")
+    assert shown(decoder, A, B, X) == [([], "a"), ([(None, "a")], "b"), ([("r", "x")], "")]
+    decoder = with_stop(("abb", "cd"), (OTHER_B, "d"), stop="bbz")
+    assert shown(decoder, A, B, OTHER_B, X) == [
+        *(([], "a"), ([], "ab"), ([(None, "a")], "bb")),
+        ([(None, "b"), ("r", "x")], ""),
+    ]
