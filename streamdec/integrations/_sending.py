@@ -27,6 +27,10 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
+_LOGPROBS_WEIGHT = 256
+"""The weight of a waiting chunk with log probabilities, whose JSON is large."""
+
+
 class WireStream(Protocol):
     r"""The encoder of a wire format: it returns bytes that are sent as they are.
 
@@ -97,7 +101,7 @@ class Sending:
         self._samples = [Sample(wire, stream, index) for index, stream in enumerate(streams)]
         self._waiting: list[tuple[Sample, Chunk]] = []
         self._size = 0
-        """The waiting code points, plus one for each chunk."""
+        """The waiting code points, plus the weight of each chunk."""
         self._is_sending = False
         self._is_reader_sending = False
         """Whether a reader is sending. A cancellation would lose the message."""
@@ -228,7 +232,7 @@ class Sending:
     async def _leave(self, sample: Sample, chunk: Chunk) -> None:
         """Leave ``chunk`` to the next sender. Wait while too many chunks wait."""
         self._waiting.append((sample, chunk))
-        self._size += len(chunk.text) + 1
+        self._size += len(chunk.text) + sample.weight
         self._late.set()
         while self._size > MAX_BEHIND:
             await self._next_progress()
@@ -324,6 +328,8 @@ class Sample:
         machine = stream.decoder
         self._decoder = decoder_behind(machine)
         self._tracker = machine if isinstance(machine, LogprobTracker) else None
+        self.weight = 1 if self._tracker is None else _LOGPROBS_WEIGHT
+        """How many code points a waiting chunk counts for, beside its text."""
 
     def encoded(self, chunk: Chunk) -> bytes:
         """Return the event of ``chunk``, the newest chunk or chunks of the stream."""
