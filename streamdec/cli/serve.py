@@ -1,4 +1,4 @@
-"""``streamdec serve``: serve OpenAI's and Anthropic's APIs for an engine or a replayed text."""
+"""``streamdec serve``: OpenAI's and Anthropic's APIs for an engine or a text."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ from streamdec.server.requests import (
     read_message,
 )
 from streamdec.server.samples import Samples
+from streamdec.stops.conditions import StopConditions
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -93,8 +94,9 @@ def create_app(
         hosts: the accepted names of the Host header, without a port; ``*`` for all.
         page: whether ``/`` is a page to try the server in a browser.
 
-    Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, or an API
-    key is not printable ASCII; TypeError if ``models``, ``api_keys`` or ``hosts`` is a string.
+    Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, an API key
+    is not printable ASCII, or markers are empty or equal; TypeError if ``models``, ``api_keys`` or
+    ``hosts`` is a string.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -119,6 +121,7 @@ def create_app(
         told = "callable with (prompt_token_ids, params)"
         raise SourceError(f"an engine must be {told}, not {engine!r:.80}")
     markers = tuple((first, last) for first, last in reasoning_markers)
+    StopConditions(ignore_stops_between=markers or None)  # raises for wrong markers
     known = Known(
         models=tuple(models),
         limits=limits or ServerLimits(),
@@ -341,7 +344,7 @@ class _Endpoint:
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
-    """Return an error in the form of the request's API. Details of the server are only logged."""
+    """Return an error in the form of the request's API, without internal details."""
     if isinstance(error, HTTPException):
         found = RequestError(error.detail, status=error.status_code, headers=error.headers)
     elif isinstance(error, RequestError):

@@ -48,9 +48,9 @@ class Prompts:
         return self._encoded(prompt, "prompt", add_special_tokens=True)
 
     def ids_of_chat(self, chat: Chat, markers: Pairs) -> tuple[list[int], Pairs, bool]:
-        """Return the ids of a conversation, the markers, and whether its answer begins in them.
+        """Return the ids of a conversation, the markers, and whether it ends in them.
 
-        It then begins between the first pair that is returned. Only what the template adds after
+        The answer then begins between the first pair. Only what the template adds after
         the messages decides this. A marker that a user wrote does not. Raises RequestError if the
         conversation cannot be rendered.
         """
@@ -100,7 +100,7 @@ class Prompts:
 
 
 def holds_special_tokens(tokenizer: LoadedTokenizer, markers: Sequence[tuple[str, str]]) -> bool:
-    """Whether a marker has a special token and more, so that special tokens must not be skipped."""
+    """Whether a marker has a special token and more. Then none may be skipped."""
     names = [name for name in tokenizer.special_tokens.all if name]
     return any(
         name in marker and name != marker for pair in markers for marker in pair for name in names

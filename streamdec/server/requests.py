@@ -62,7 +62,6 @@ class Known:
     skips_special_tokens: bool
     """Whether requests skip special tokens if they do not say so."""
     gives_logprobs: bool
-    """Whether the engine has log probabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +305,7 @@ def _chat(fields: Fields) -> Chat:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with its reasoning under both names, because templates read one of them.
+    """Return a message with its reasoning under both names that templates read.
 
     Thinking blocks of Anthropic's API are reasoning. Encrypted ones are left out.
     """

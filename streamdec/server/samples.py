@@ -15,11 +15,12 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec import StopSequenceDecoder, TextStream, stream, wrap
+from streamdec.decoders.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import SourceError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.requests import Generation
+from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 REASONING = "reasoning"
@@ -28,7 +29,7 @@ _END = object()
 
 
 class Samples:
-    """Makes the streams of one server, of which ``most`` run at once. The others wait.
+    """Makes the streams of one server. ``most`` run at once, and the others wait.
 
     Args:
         tokenizer: the tokenizer of the engine's model.
@@ -55,6 +56,7 @@ class Samples:
             return wrap(
                 self._outputs(prompt, params, tracker),
                 tracker,
+                chunk_by="token",  # tokens without text have log probabilities, too
                 return_token_ids=asked.return_token_ids,
                 finish_reason="stop",
             )

@@ -26,17 +26,8 @@ def test_the_text_is_that_of_the_decoder(running: Served, data: st.DataObject) -
         "stop": data.draw(st.lists(st.sampled_from(STOPS), max_size=4)),
         "include_stop_str_in_output": data.draw(st.booleans()),
         "min_tokens": data.draw(st.integers(0, 3)),
-        "enable_stops_after": data.draw(st.sampled_from([None, None, "e", "🦉", ids[0]])),
-        "disable_stops_after": data.draw(st.sampled_from([None, None, " the", ids[-1]])),
         "max_tokens": data.draw(st.integers(3, 45)),
     }
-    if data.draw(st.booleans()):
-        del conditions["enable_stops_after"], conditions["disable_stops_after"]
-        markers = st.sampled_from(["e", "🦉", " the", ids[0], ids[-1], 5])
-        first, last = data.draw(markers), data.draw(markers)
-        if first != last:
-            conditions["ignore_stops_between"] = [[first, last]]
-            conditions["starts_inside"] = data.draw(st.sampled_from([None, None, True, False]))
     skips = data.draw(st.booleans())
     decoder = StopSequenceDecoder(
         tokenizer, StopConditions(**conditions), ids, skip_special_tokens=skips
