@@ -6,11 +6,10 @@ while they come, so that no callback of the event loop writes all of them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import anyio
 
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations._sending import Receive, Send
@@ -20,7 +19,6 @@ from streamdec.streams.text_stream import TextStream
 _log = logging.getLogger("streamdec.server")
 _LOGPROBS = b'"logprobs":null'
 """What a choice has without log probabilities. In JSON, no string contains this."""
-_PIECE = 1 << 16
 Format = Callable[[Sequence[PlacedLogprob]], dict[str, Any]]
 """Returns the log probabilities of some tokens, as lists for a choice."""
 
@@ -46,15 +44,28 @@ class WholeResponse:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Read all samples, and send them unless the client disconnects before.
 
-        Raises the errors of the engine in a group.
+        Raises the errors of the engine, those of several samples in a group.
         """
-        is_complete = False
-        async with anyio.create_task_group() as group:
-            group.start_soon(_listen, receive, group.cancel_scope)
+        reading, has_left = asyncio.current_task(), False
+        assert reading is not None
+
+        async def listen() -> None:
+            nonlocal has_left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            has_left = True
+            reading.cancel()
+
+        listening = asyncio.create_task(listen())
+        try:
             await self._read_all()
-            is_complete = True
-            group.cancel_scope.cancel()
-        if is_complete:
+        except asyncio.CancelledError:
+            if not has_left:
+                raise
+            reading.uncancel()
+        finally:
+            listening.cancel()
+        if not has_left:
             await self._send(send)
 
     async def _send(self, send: Send) -> None:
@@ -64,15 +75,16 @@ class WholeResponse:
         headers = [(b"content-type", b"application/json"), (b"content-length", length)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         for part in parts:
-            for start in range(0, len(part), _PIECE):
-                piece = bytes(part[start : start + _PIECE])
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": bytes(part), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _read_all(self) -> None:
-        async with anyio.create_task_group() as group:
+        if len(self._streams) == 1:
+            await self._read(self._streams[0], 0)
+            return
+        async with asyncio.TaskGroup() as group:
             for index, each in enumerate(self._streams):
-                group.start_soon(self._read, each, index)
+                group.create_task(self._read(each, index))
 
     async def _read(self, text: TextStream[Any], index: int) -> None:
         tracker = text.decoder if isinstance(text.decoder, LogprobTracker) else None
@@ -114,10 +126,3 @@ class WholeResponse:
                 yield values
                 yield b"]"
             yield b"}" + part if lists else part
-
-
-async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel ``scope`` when the client disconnects."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()

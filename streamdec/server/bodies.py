@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
-import anyio
 from starlette.requests import Request
 
 from streamdec.server.errors import RequestError
@@ -28,15 +28,17 @@ async def read_body(request: Request, limits: ServerLimits) -> bytes:
         raise too_large
     parts: list[bytes] = []
     size = 0
-    with anyio.move_on_after(limits.body_seconds):
-        async for part in request.stream():
-            size += len(part)
-            if size > limits.body_bytes:
-                raise too_large
-            parts.append(part)
-        return b"".join(parts)
-    message = f"the body did not arrive within {limits.body_seconds:g} seconds"
-    raise RequestError(message, status=408, headers={"connection": "close"})
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        message = f"the body did not arrive within {limits.body_seconds:g} seconds"
+        raise RequestError(message, status=408, headers={"connection": "close"}) from None
+    return b"".join(parts)
 
 
 def parsed(data: bytes, limits: ServerLimits) -> dict[str, Any]:

@@ -25,12 +25,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Prompts:
-    """The prompts of one model. Threads may share it.
-
-    Args:
-        tokenizer: the tokenizer of the model, which has its template.
-        limits: the limits of requests.
-    """
+    """The prompts of one model. Threads may share it."""
 
     def __init__(self, tokenizer: LoadedTokenizer, limits: ServerLimits) -> None:
         self._tokenizer = tokenizer
@@ -50,9 +45,8 @@ class Prompts:
     def ids_of_chat(self, chat: Chat, markers: Pairs) -> tuple[list[int], Pairs, bool]:
         """Return the ids of a conversation, the markers, and whether it ends in them.
 
-        The answer then begins between the first pair. Only what the template adds after
-        the messages decides this. A marker that a user wrote does not. Raises RequestError if the
-        conversation cannot be rendered.
+        The answer then begins between the first pair. Only what the template adds after the
+        messages decides this. A marker that a user wrote does not.
         """
         text = self._rendered(chat, for_answer=True)
         ids = self._encoded(text, "messages", add_special_tokens=False)

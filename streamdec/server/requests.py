@@ -274,13 +274,13 @@ def _prompts(fields: Fields, known: Known) -> list[Prompt]:
     prompts = given if isinstance(given, list) else [given]
     if prompts and all(type(each) is int for each in prompts):
         prompts = [prompts]
-    if not prompts or len(prompts) > most:
-        raise fields.wrong("prompt", f"a text, a list of token ids, or up to {most} of them")
-    for each in prompts:
-        is_prompt = isinstance(each, (str, list))
-        if not is_prompt or (isinstance(each, list) and not _are_ids(each, known.vocab_size)):
-            wanted = f"texts or lists of token ids from 0 to {known.vocab_size - 1}"
-            raise fields.wrong("prompt", wanted)
+    are_right = all(
+        isinstance(each, str) or (isinstance(each, list) and _are_ids(each, known.vocab_size))
+        for each in prompts
+    )
+    if not are_right or not 0 < len(prompts) <= most:
+        ids = f"a list of token ids from 0 to {known.vocab_size - 1}"
+        raise fields.wrong("prompt", f"a text, {ids}, or a list of up to {most} of either")
     return prompts
 
 

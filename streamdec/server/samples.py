@@ -29,18 +29,12 @@ _END = object()
 
 
 class Samples:
-    """Makes the streams of one server. ``most`` run at once, and the others wait.
-
-    Args:
-        tokenizer: the tokenizer of the engine's model.
-        engine: see :class:`~streamdec.server.Engine`.
-        most: how many calls of the engine run at once.
-    """
+    """Makes the streams of one server. ``most`` run at once, and the others wait."""
 
     def __init__(self, tokenizer: LoadedTokenizer, engine: Engine, most: int) -> None:
         self._tokenizer = tokenizer
         self._engine = engine
-        self._room = anyio.Semaphore(most)
+        self._room = asyncio.Semaphore(most)
 
     def of(self, asked: Generation, prompts: Sequence[list[int]]) -> list[TextStream[Any]]:
         """Return ``n`` streams for each prompt. They have not begun."""

@@ -30,14 +30,14 @@ def checked(response: Any, status: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "param", "told"),
     [
-        ({}, "prompt", "texts or lists of token ids"),
+        ({}, "prompt", "or a list of up to 8 of either"),
         ({"prompt": ""}, "prompt", "no tokens"),
-        ({"prompt": []}, "prompt", "a list of token ids"),
+        ({"prompt": []}, "prompt", "or a list of up to 8 of either"),
         ({"prompt": [[]]}, "prompt", "no tokens"),
-        ({"prompt": [1, "a", True]}, "prompt", "texts or lists of token ids"),
+        ({"prompt": [1, "a", True]}, "prompt", "or a list of up to 8 of either"),
         ({"prompt": [-1]}, "prompt", "token ids from 0 to"),
         ({"prompt": [10**9]}, "prompt", "token ids from 0 to"),
-        ({"prompt": ["a"] * 9}, "prompt", "up to 8 of them"),
+        ({"prompt": ["a"] * 9}, "prompt", "or a list of up to 8 of either"),
         ({"prompt": "a", "n": 9}, "n", "from 1 to 8"),
         ({"prompt": ["a"] * 5, "n": 2}, "n", "must be at most 8, not 10"),
         ({"prompt": "a", "n": True}, "n", "not True"),
