@@ -334,6 +334,8 @@ class _Endpoint:
                     if await request.is_disconnected():
                         return
                     response = await to_thread.run_sync(self._prepare, data)
+                if await request.is_disconnected():
+                    return
             del data
             await response(scope, receive, send)
         finally:
