@@ -26,7 +26,6 @@ from streamdec import (
     HuggingFaceTokenizer,
     MockTokenizer,
     RoundQueue,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TokenQueue,
@@ -516,7 +515,7 @@ def _(_: Path) -> Any:
     "marker is not found; pass skip_special_tokens=False"
 )
 def _(_: Path) -> Any:
-    SectionDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
+    StopSequenceDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
 
 
 @gives(
