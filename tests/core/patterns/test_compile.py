@@ -50,7 +50,7 @@ def test_good_patterns_are_read(source: str) -> None:
 @pytest.mark.parametrize(
     ("why", "source"), [(why, each) for why in BAD for each in BAD[why].split("   ")]
 )
-def test_bad_patterns_are_refused(why: str, source: str) -> None:
+def test_bad_patterns_are_rejected(why: str, source: str) -> None:
     with pytest.raises(ValueError, match=f"^stop_regex .*{why}"):
         read_pattern(source, 9)
 
