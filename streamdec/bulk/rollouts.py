@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, Never, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, Never, SupportsIndex
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
@@ -217,7 +217,9 @@ class _Decoding:
 
     def _new_decoder(self, prompt: Iterable[SupportsIndex]) -> StopSequenceDecoder:
         wants, options = self._wants_spans, self._options._asdict()
-        return StopSequenceDecoder(self._tokenizer, self._conditions, prompt, spans=wants, **options)
+        return StopSequenceDecoder(
+            self._tokenizer, self._conditions, prompt, spans=wants, **options
+        )
 
     def found(self, ids: list[list[Any]], prompts: list[Any] | None) -> list[_Found]:
         """Return the result of each row."""

@@ -30,9 +30,9 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     effect = nothing = _no_effect(stops)
     kept: list[int | None] = []
     places = {(_place(row), effect): 0}
-    """Where the stream was since the last bytes: the number of entries up to there."""
+    """Where the stream was since the last text: the number of entries up to there."""
     for entry in since:
-        before, text = row, ""
+        text = ""
         if entry is RELEASE:
             row = row.table.row(row.table.release(row.state)[1])
         elif entry >= 0:
@@ -41,7 +41,7 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             if entry in stops.marker_ids:
                 effect = _after(stops, effect, entry)
         kept.append(entry)
-        if text or entry is RELEASE or row.size > before.size:
+        if text or entry is RELEASE:
             effect = nothing
             places = {(_place(row), effect): len(kept)}
             continue

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
 from streamdec.core import stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
-from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
