@@ -1,13 +1,9 @@
 """``decode_rollouts`` turns generated token ids into a :class:`Rollout` per row.
 
-The result equals that of a StopSequenceDecoder for each row. It is computed in three ways:
-
-1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
-   installed.
-2. A decoder decodes the other rows: rows with a stop in their text, rows whose prompt changes their
-   text, rows with ids that cannot be decoded, and small batches.
-3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
-   records them where these bytes do not spell the text.
+The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
+(:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
+rows with a stop in their text, rows whose prompt changes their text, rows with ids that cannot be
+decoded, small batches, and batches with ``spans``.
 """
 
 from __future__ import annotations
@@ -20,9 +16,7 @@ from typing import Any, NamedTuple, Never, SupportsIndex
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
-from streamdec.bulk.gather import gather_for
 from streamdec.bulk.mistakes import unknown_bulk_option
-from streamdec.bulk.row_spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
@@ -138,9 +132,9 @@ def decode_rollouts(
 
     **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and a few
     tenths of a second once for each tokenizer. The cost is that of a StopSequenceDecoder without
-    pyarrow, for fewer than 8,192 ids with the same conditions, with decoding options other than
-    ``skip_special_tokens``, with ``stop_regex`` or ``ignore_stops_between``, and for rows with a
-    stop in their text.
+    pyarrow, for fewer than 8,192 ids with the same conditions, with ``spans``, with decoding
+    options other than ``skip_special_tokens``, with ``stop_regex`` or ``ignore_stops_between``, and
+    for rows with a stop in their text.
 
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts
@@ -271,41 +265,16 @@ class _Decoding:
     def _of_column(self, rows: dict[int, list[Any]]) -> dict[int, _Found]:
         """Decode the rows that can be decoded as a column."""
         options = self._options
-        skip = options.skip_special_tokens
-        if options != Options(skip):
+        if self._wants_spans or options != Options(options.skip_special_tokens):
             return {}
         try:
             stopped = StoppedRows(self._tokenizer, self._conditions, options)
-            gather = gather_for(self._tokenizer, skip_special_tokens=skip)
-            if gather is None or not stopped.gathers:
-                return {}
-            if self._wants_spans and not gather.has_pieces:
+            if not stopped.gathers:
                 return {}
             which, column = _column(rows)
         except MissingExtraError:
             return {}
-        read = stopped.read(column)
-        if not self._wants_spans:
-            return {row: _Found(each) for row, each in zip(which, read, strict=True)}
-        pieces = gather.pieces(column.cut([each.num_read for each in read]))
-        spans = (
-            spans_of(each.text, *_output(each, *piece))
-            for each, piece in zip(read, pieces, strict=True)
-        )
-        return {
-            row: _Found(each, None, its_spans)
-            for row, each, its_spans in zip(which, read, spans, strict=True)
-            if its_spans is not None
-        }
-
-
-def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
-    """Return ``data`` and ``sizes`` without the bytes of the row's hidden stop ids."""
-    match = row.match
-    if match is None or match.visible or isinstance(match.stop, str):
-        return data, sizes
-    kept = sizes[: match.tokens_before]
-    return data[: sum(kept)], [*kept, *[0] * (len(sizes) - len(kept))]
+        return {row: _Found(each) for row, each in zip(which, stopped.read(column), strict=True)}
 
 
 def _rest(decoder: StopSequenceDecoder) -> str:
