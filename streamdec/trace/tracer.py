@@ -229,7 +229,8 @@ class Tracer(Generic[D]):
 
     def _position(self, decoder: Any) -> int:
         """Return how many code points of the trace were output or jailed so far."""
-        return decoder.num_characters - self._output_before + len(decoder.jailed)
+        output: int = decoder.num_characters - self._output_before
+        return output + len(decoder.jailed)
 
     def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, position: int) -> None:
         """Record one id, which ``decoder`` has taken."""
