@@ -120,7 +120,8 @@ def _load(
     decoder._unknown_tokens = fields.count("unknown_tokens")
     if decoder._spans is not None and decoder._spans.taken + len(decoder._spans.spans) > tokens:
         raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
-    if tokens > decoder._limit or decoder._unknown_tokens > tokens:
+    most = decoder._limit if decoder.finished else decoder._limit - 1
+    if tokens > most or decoder._unknown_tokens > tokens:
         raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
     least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
     default = [tokens - 1, tokens] if tokens else [least, 0]

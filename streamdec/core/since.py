@@ -85,6 +85,28 @@ def _after(stops: StopSet, effect: Effect, token_id: int) -> Effect:
     return tuple(found)
 
 
+def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
+    """Return the entries of the first ``size`` tokens, and those after them.
+
+    A release between the two is among the first.
+    """
+    before: list[int | None] = []
+    after: list[int | None] = []
+    for entry in since:
+        if entry is RELEASE:
+            (before if size >= 0 and not after else after).append(entry)
+            continue
+        count = 1 if entry >= 0 else -entry
+        taken = min(max(size, 0), count)
+        size -= count
+        if entry >= 0:
+            (before if taken else after).append(entry)
+        else:
+            before += [-taken] if taken else []
+            after += [taken - count] if count > taken else []
+    return before, after
+
+
 def silenced(since: Since) -> list[int | None]:
     """Return ``since`` and a token without bytes that leaves everything as it was."""
     last = since[-1]
