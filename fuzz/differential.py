@@ -204,7 +204,7 @@ def _text_problem(subject: Subject, case: Case) -> str:
         if is_moved:
             snapshot = json.loads(json.dumps(stream.snapshot()))
             stream = DecodeStream.restore(subject.streamed, snapshot)
-        text += "".join(stream.step_batch(part))
+        text += stream.feed(part)
     text += stream.flush()
     whole = _whole(subject, [*case.prompt, *case.ids], skip=case.skip_special_tokens)
     decided = _decided(subject, case, options)
@@ -221,7 +221,7 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
     replace text: no replacement crosses the end of such a run, so the text may differ.
     """
     begun = DecodeStream(subject.streamed, **options)
-    text = "".join(begun.step_batch(case.prompt))
+    text = begun.feed(case.prompt)
     rules = subject.tokenizer.rules
     if "byte_fallback" not in options or rules is None:
         return [text]
@@ -240,7 +240,7 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
 
 
 def _stop_problem(subject: Subject, case: Case) -> str:
-    """Check laws 1, 9 and 10: the text before the first complete stop, and the withheld text."""
+    """Check laws 1, 9 and 10: the text before the first complete stop, and the jailed text."""
     whole = _whole(subject, case.ids, skip=case.skip_special_tokens)
     found = [
         (place + len(stop), -len(stop)) for stop in case.stops if (place := whole.find(stop)) >= 0
@@ -254,12 +254,12 @@ def _stop_problem(subject: Subject, case: Case) -> str:
         if is_moved:
             snapshot = json.loads(json.dumps(stream.snapshot()))
             stream = StopSequenceDecoder.restore(subject.streamed, snapshot)
-        text += stream.step_batch(part).text
+        text += stream.feed(part).text
         if stream.finished:
             break
-        decided += "".join(beside.step_batch(part))
+        decided += beside.feed(part)
         if text + stream.jailed != decided or stream.jailed != _jailed(decided, case.stops):
-            return f"withheld {stream.jailed!r:.80} of {decided[-40:]!r}"
+            return f"jailed {stream.jailed!r:.80} of {decided[-40:]!r}"
     text += "" if stream.finished else stream.flush().text
     if (stream.match is not None) != bool(found):
         return f"{stream.match} where {'one' if found else 'no'} stop is complete"

@@ -84,7 +84,7 @@ def check_decoding(tokenizer: LoadedTokenizer) -> None:
     for part in (ids, ids[::-1], [*ids[:3] * 3, 2**32 - 1]):
         try:
             stream = DecodeStream(tokenizer, **runs)
-            text = "".join(stream.step_batch(part)) + stream.flush()
+            text = stream.feed(part) + stream.flush()
             whole = tokenizer.decode(part)
         except (TokenizerLibraryError, RewriteError):
             continue

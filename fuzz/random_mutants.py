@@ -34,18 +34,14 @@ STREAMS = "streamdec/streams"
 OF_CORE = (
     "tests/test_stop_model.py",  # The quickest.
     "tests/test_stop_patterns.py",
-    "tests/tables",
-    "tests/stops",
-    "tests/decoders",
+    "tests/core",
     "tests/test_stop_laws.py",
     "tests/streams",
     "tests/hooks",
     "tests/test_laws.py",  # The slowest by far.
 )
 JUDGES = {
-    "streamdec/tables": OF_CORE,
-    "streamdec/stops": OF_CORE,
-    "streamdec/decoders": OF_CORE,
+    "streamdec/core": OF_CORE,
     f"{STREAMS}/statistics.py": ("tests/hooks", "tests/streams"),
     STREAMS: ("tests/streams", "tests/hooks"),
 }

@@ -1,7 +1,8 @@
 """``python -m fuzz.snapshots``: check that any snapshot raises an error or restores a stream.
 
 An input is JSON: a ``snapshot``, and the tokenizer that it is ``of``. ``"*"`` in place of the
-tokenizer becomes its fingerprint, so that seeds stay valid if fingerprints change.
+tokenizer becomes its fingerprint, so that seeds stay valid if fingerprints change. ``"*"`` in place
+of the checksum becomes the right one, so that an edited field reaches the checks behind it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ from typing import Any, TypeAlias
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from streamdec import DecoderPool, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStopDecoder,
+)
 from streamdec import Sequence as TokenSequence
-from streamdec.core.snapshots import fingerprint
+from streamdec.core.snapshots import fingerprint, sealed
 from streamdec.errors import FinishedError, RewriteError, SnapshotError, TokenIdError
 from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
 from tests import reference
@@ -25,8 +33,10 @@ from tests.test_laws import Bare
 YOU = "你".encode()
 BYTES = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>", b"."]
 PIECES = ["▁a", "b</w>", "##c", "<pad>", "a", "▁", ".", "|", " n't"]
-AFTER = (0, 5, 6, 7, 2, 3, 99, 4, 1)
-"""Ids for a restored stream: characters in bytes, stops, an unknown and a special id."""
+RELEASE = None
+AFTER = (0, 5, 6, 7, 2, 3, 99, RELEASE, 4, 1, 5, RELEASE, 6)
+"""Ids for a restored stream, and releases: characters in bytes, stops, an unknown and a special
+id."""
 
 
 def _of_pieces(rule: Any) -> MockTokenizer:
@@ -42,12 +52,15 @@ TOKENIZERS: dict[str, Decoder] = {
     "suffix": _of_pieces(BPESuffix()),
     "ctc": _of_pieces(CTC()),
 }
-Stream: TypeAlias = DecodeStream | StopSequenceDecoder | DecoderPool | TokenSequence
+Stream: TypeAlias = (
+    DecodeStream | StopSequenceDecoder | DecoderPool | TokenSequence | TextStopDecoder
+)
 MACHINES: tuple[Callable[[Decoder, Any], Stream], ...] = (
     DecodeStream.restore,
     StopSequenceDecoder.restore,
     DecoderPool.restore,
     TokenSequence.restore,
+    lambda _, snapshot: TextStopDecoder.restore(snapshot),
 )
 
 
@@ -66,10 +79,12 @@ def law(data: bytes) -> None:
 def _filled(value: Any, own: str) -> Any:
     if isinstance(value, list):
         return [_filled(each, own) for each in value]
-    if isinstance(value, dict):
-        given = {key: _filled(each, own) for key, each in value.items()}
-        return {**given, "tokenizer": own} if given.get("tokenizer") == "*" else given
-    return value
+    if not isinstance(value, dict):
+        return value
+    fields = {key: _filled(each, own) for key, each in value.items()}
+    if fields.get("tokenizer") == "*":
+        fields["tokenizer"] = own
+    return sealed({**fields, "check": ""}) if fields.get("check") == "*" else fields
 
 
 def _is_like_any_other(
@@ -80,11 +95,10 @@ def _is_like_any_other(
         assert 0 <= stream.unknown_tokens <= stream.num_tokens
         if tokenizer is TOKENIZERS["bytes"]:
             assert reference.unfinished(stream.held) == stream.held
-    if isinstance(stream, DecodeStream):
         read = stream.num_prompt_tokens + stream.num_tokens
         assert 0 <= stream.prefix_offset <= stream.read_offset <= read
-    if isinstance(stream, StopSequenceDecoder):
-        _withholds_a_beginning(stream)
+        assert stream.num_pending_tokens <= read
+        _jails_a_beginning(stream)
     snapshot = stream.snapshot()
     assert json.loads(json.dumps(snapshot)) == snapshot
     twin = restore(tokenizer, snapshot)
@@ -96,22 +110,26 @@ def _is_like_any_other(
     assert twin.snapshot() == stream.snapshot()
 
 
-def _withholds_a_beginning(decoder: StopSequenceDecoder) -> None:
+def _jails_a_beginning(decoder: DecodeStream | StopSequenceDecoder) -> None:
     """Check that jailed text may become a hidden stop, and no other text is jailed."""
     conditions, jailed = decoder.conditions, decoder.jailed
-    if jailed and not conditions.stop_regex:
+    if jailed and not (conditions.stop_regex or decoder.has_sections):
         assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)
 
 
 PROMISED = (FinishedError, RewriteError, TokenIdError)
 
 
-def _step(stream: Stream, token_id: int) -> object:
+def _step(stream: Stream, token_id: int | None) -> object:
     try:
+        if token_id is RELEASE:
+            return None if isinstance(stream, DecoderPool | TextStopDecoder) else stream.release()
         if isinstance(stream, DecoderPool):
             chunks = stream.step(dict.fromkeys(stream, token_id))
             assert all(isinstance(error, PROMISED) for error in stream.errors.values())
             return chunks
+        if isinstance(stream, TextStopDecoder):
+            return stream.step(BYTES[token_id % len(BYTES)].decode(errors="ignore"))
         if isinstance(stream, TokenSequence):
             return stream.append_token(token_id)
         return stream.step(token_id)
@@ -144,14 +162,27 @@ def seeds() -> dict[str, bytes]:
     made = {}
     for of, tokenizer in TOKENIZERS.items():
         stream = DecodeStream(tokenizer, [0, 5], spans=of == "bytes")
-        stream.step_batch([6, 99])
+        stream.feed([6, 99])
         made[f"stream-{of}"] = of, stream.snapshot()
     for name, given in CONDITIONS.items():
         decoder = StopSequenceDecoder(TOKENIZERS["bytes"], StopConditions(**given))
-        decoder.step_batch([0, 1, 2])
+        decoder.feed([0, 1, 2])
         made[f"stops-{name}"] = "bytes", decoder.snapshot()
+    named = {"a": ("<s>", 0), "b": ("er:", "\nUs")}
+    conditions = StopConditions(stop="a.", ignore_stops_between=[("er:", 2)], starts_inside=False)
+    sectioned = StopSequenceDecoder(TOKENIZERS["bytes"], conditions, sections=named)
+    sectioned.feed([3, 5, 4])
+    made["sections"] = "bytes", sectioned.snapshot()
+    sectioned = StopSequenceDecoder(TOKENIZERS["suffix"], sections={"a": [(3, 0)]}, spans=True)
+    sectioned.feed([1, 3])
+    sectioned.release()
+    sectioned.feed([3, 1, 0])
+    made["sections-suffix"] = "suffix", sectioned.snapshot()
+    text = TextStopDecoder(StopConditions(stop="\nUser:", stop_regex="a b[ab]?x"))
+    text.step("a b\nUs")
+    made["text"] = "bytes", text.snapshot()
     windowed = StopSequenceDecoder(TOKENIZERS["window"], StopConditions(stop="\nUser:"))
-    windowed.step_batch([0, 2])
+    windowed.feed([0, 2])
     made["stops-window"] = "window", windowed.snapshot()
     pool = DecoderPool(TOKENIZERS["fallback"], return_token_ids=True)
     pool.add("a", StopConditions(stop="\nUser:"), [5], byte_fallback="exact")
@@ -163,12 +194,29 @@ def seeds() -> dict[str, bytes]:
 
 
 def _seed(of: str, snapshot: Any) -> bytes:
-    own = fingerprint(TOKENIZERS[of])
-    return written(of=of, snapshot=json.loads(json.dumps(snapshot).replace(own, "*")))
+    return written(of=of, snapshot=_unfilled(json.loads(json.dumps(snapshot))))
 
 
-FIELDS = ["memory", "primed", "num_tokens", "num_prompt_tokens", "finished", "options", "spans"]
-FIELDS += ["core", "withheld", "tail", "tail_ages", "gate", "live", "end", "match", "size", "tails"]
+def _unfilled(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unfilled(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    own = {"tokenizer": "*", "check": "*"}
+    return {key: own.get(key) or _unfilled(each) for key, each in value.items()}
+
+
+FIELDS = ["num_prompt_tokens", "unknown_tokens", "start", "clean", "care", "counts", "since", "end"]
+FIELDS += [
+    "match",
+    "offsets",
+    "spans",
+    "options",
+    "sections",
+    "conditions",
+    "token_ids",
+    "releases",
+]
 WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
 

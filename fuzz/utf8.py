@@ -1,4 +1,4 @@
-"""``python -m fuzz.utf8``: check the text and the withheld bytes of UTF-8 in pieces.
+"""``python -m fuzz.utf8``: check the text and the held bytes of UTF-8 in pieces.
 
 An input is bytes: the first one selects the policy for ill-formed parts, the rest is the text.
 """

@@ -9,7 +9,8 @@ r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 Text from an engine: :func:`stream` and :func:`wrap` (``async for``), :func:`iter_chunks`,
 :class:`TokenQueue` for an engine that pushes, :class:`DecoderPool` for many requests at once. The
 decoders under these do no I/O: :class:`DecodeStream`, :class:`StopSequenceDecoder` with
-:class:`StopConditions`, :class:`Sequence`, and :class:`TextStopDecoder` for text without ids. Tokenizers: :func:`load_tokenizer`, and a class for each library.
+:class:`StopConditions`, :class:`Sequence`, and :class:`TextStopDecoder` for text without ids.
+Tokenizers: :func:`load_tokenizer`, and a class for each library.
 
 Wrong arguments raise TypeError or ValueError. All other errors are :class:`StreamdecError`.
 """

@@ -88,9 +88,9 @@ class StreamEnded(NamedTuple):
     max_held_bytes: int
     """The most bytes of an unfinished character after an output that gave no text."""
     max_jailed_characters: int
-    """The most code points withheld as a possible stop after an output that gave no text."""
-    max_withheld_tokens: int
-    """The most tokens for which text was withheld."""
+    """The most code points that were jailed after an output that gave no text."""
+    max_pending_tokens: int
+    """The most tokens whose text was held or jailed."""
     ends_incomplete: bool
     """Whether the last chunk ends in U+FFFD, mostly because the last character was incomplete."""
 

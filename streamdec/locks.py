@@ -46,22 +46,23 @@ class Lock:
     The guarded data is as the other thread left it at the fork, possibly half-updated.
     """
 
-    __slots__ = ("__weakref__", "_lock")
+    __slots__ = ("__weakref__", "inner")
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.inner = threading.RLock()
+        """The lock of the standard library, for ``with`` where two calls are too many."""
         _locks.add(self)
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.inner.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.inner.release()
 
 
 def _free() -> None:
     for lock in list(_locks):
-        lock._lock = threading.RLock()
+        lock.inner = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -214,6 +214,13 @@ def at_once(setup: Setup, ids: Sequence[int], beyond: Sequence[Any] = (-1, None,
     chunk = fits(decoder.feed(fed), decoder, len(fed) - steps[-1].num_tokens)
     assert seen(decoder, chunk.text) == steps[-1]
     assert seen(decoder, chunk.text).num_tokens + chunk.unread_tokens == len(fed)
+    decoder.reset()
+    assert seen(decoder, batch_text(decoder.step_batch(fed))) == steps[-1]
+
+
+def batch_text(found: Any) -> str:
+    """The text of ``step_batch``, which is one chunk, or a chunk for each id."""
+    return "".join(each.text for each in ([found] if isinstance(found, Chunk) else found))
 
 
 def order_of_lists(setup: Setup, ids: Sequence[int]) -> None:

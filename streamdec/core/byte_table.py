@@ -53,7 +53,7 @@ class ByteTable(Table):
 
         Raises UnknownTokenError for an unknown id.
         """
-        return self._step(state, self.rule.element(token_id))
+        return self._step(state, self.rule.elements[token_id])
 
     def step_unknown(self, state: State) -> tuple[str, State]:
         """Return the same for an id that the tokenizer does not have."""
@@ -69,7 +69,7 @@ class ByteTable(Table):
         An unknown id is skipped or replaced, as the options say.
         """
         try:
-            return self.rule.element(token_id)
+            return self.rule.elements[token_id]
         except UnknownTokenError:
             return self._unknown
 
@@ -80,15 +80,17 @@ class ByteTable(Table):
         data, after = self.rule.advance(rule_state, element)
         if not data and self.rule.is_bounded(after) and after == rule_state:
             return "", state
-        text, pending = utf8.decode(pending + data, self.rule.errors)
+        text, rest = utf8.decode(pending + data, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
-        return text, (after, pending, tails)
+        elif after is rule_state and rest == pending:
+            return text, state
+        return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
         """Whether the tokenizer has ``token_id``."""
         try:
-            self.rule.element(token_id)
+            self.rule.elements[token_id]
         except UnknownTokenError:
             return False
         return True
@@ -169,11 +171,6 @@ class ByteTable(Table):
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``, held or not."""
         return self.holds(state) or self.rule.waiting(state[0]) > 0
-
-    def size(self, state: State) -> int:
-        """Return how many bytes, letters and tokens are held or owed in ``state``."""
-        rule_state, pending, tails = state
-        return len(pending) + sum(map(len, tails)) + self.rule.waiting(rule_state)
 
     def held(self, state: State) -> bytes:
         """Return the bytes that are held in ``state``."""

@@ -36,8 +36,11 @@ def size_of(text: str) -> int:
 
 def tally_of(text: str) -> int:
     """Return the count of one token with ``text``."""
-    tally = TOKEN + size_of(text)
-    return _shared.setdefault(tally, tally) if len(text) < 64 else tally
+    size = len(text)
+    tally = TOKEN + size
+    if not text.isascii():
+        tally += len(text.encode()) - size << _FURTHER
+    return _shared.setdefault(tally, tally) if size < 64 else tally
 
 
 def count_of(tokens: int, code_points: int = 0, num_bytes: int = 0) -> int:

@@ -11,7 +11,7 @@ from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.mistakes import unknown_decoder_option
-from streamdec.core.step import note_taken, step_function
+from streamdec.core.step import feed_function, note_taken, step_function
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
 
@@ -110,8 +110,12 @@ class DecodeStream(TokenDecoder):
         def step(self, token_id: SupportsIndex) -> str:
             """Return the text that ``token_id`` completes."""
 
+        def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
+            """Return the text that all of ``token_ids`` complete."""
+
     else:
         step = step_function(returns_text=True)
+        feed = feed_function(returns_text=True)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         r"""Return a list of the text that each token completes; "" for no text.
@@ -140,10 +144,6 @@ class DecodeStream(TokenDecoder):
             note_taken(error, [*map(Chunk, texts)])
             raise
         return texts
-
-    def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Return the text that all of ``token_ids`` complete. Otherwise as ``step_batch``."""
-        return self._feed(token_ids).text
 
     def flush(self) -> str:
         """End the stream, and return the text that was held.

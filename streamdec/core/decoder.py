@@ -37,7 +37,6 @@ from streamdec.core.counting import (
     MOST_COUNTED,
     TOKEN,
     code_points_in,
-    count_of,
     size_of,
     sizes_in,
     tokens_in,
@@ -49,9 +48,9 @@ from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.since import folded, is_released, moved_up, silenced, split
+from streamdec.core.since import folded, is_released, moved_up, silenced
 from streamdec.core.spans import SpanLog, spans_of
-from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed, step_function
+from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import ENDED, Row, Table
@@ -118,7 +117,8 @@ class TokenDecoder:
         state = self._stops.first
         if prompt or definition.names:
             state = self._stops.begin(tokenizer, prompt, starts_inside)
-        self._begin_at(table.row(table.prime(prompt)), state, spans=spans)
+        row = table.row(table.prime(prompt)) if prompt else table.start_row
+        self._begin_at(row, state, spans=spans)
 
     def _begin_at(self, row: Row, state: StopState, *, spans: bool) -> None:
         """Begin in these states, which a prompt led to."""
@@ -152,8 +152,10 @@ class TokenDecoder:
         self._end: Chunk | None = None
         self._match = None
         self._unknown_tokens = self._output = 0
-        before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        self._prefix, self._read, self._moved = count - before * TOKEN, count, count
+        self._prefix = self._read = self._moved = count
+        if self._num_prompt_tokens:
+            before = min(self._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+            self._prefix = count - before * TOKEN
         self._set_alert(is_silent=False)
 
     def _set_alert(self, *, is_silent: bool) -> None:
@@ -175,15 +177,24 @@ class TokenDecoder:
         def _step(self, token_id: SupportsIndex) -> Chunk:
             """Take ``token_id``, and return what may be output."""
 
+        def _feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+            """Take ``token_ids`` up to the end of the stream, and return one chunk."""
+
     else:
         _step = step_function(returns_text=False)
 
-    _feed = feed
+        _feed = feed_function(returns_text=False)
 
     @property
     def has_sections(self) -> bool:
         """Whether chunks name their section."""
         return self._stops.labeller is not None
+
+    def _note_unknown(self, token_id: int) -> None:
+        """Count a token that the tokenizer does not have."""
+        if not self._unknown_tokens:
+            warn_once(self.tokenizer, token_id)
+        self._unknown_tokens += 1
 
     def _checked(self, token_id: SupportsIndex) -> int:
         self._check_running()
@@ -233,11 +244,8 @@ class TokenDecoder:
 
     def _after(self, examined: Examined) -> Chunk:
         """Return the chunk of a token that was taken, or the last chunk if no more may come."""
-        out, _, token_id, step, saved = examined
+        out, _, _, step, saved = examined
         assert step is not None
-        if step.mask & UNKNOWN:
-            self._unknown_tokens += 1
-            warn_once(self.tokenizer, token_id)
         self._set_alert(is_silent=not step.chunk.text)
         if step.count < 0:
             return out
@@ -262,7 +270,7 @@ class TokenDecoder:
 
     @property
     def _clean_point(self) -> CleanPoint:
-        if self._since or self._is_careful:
+        if self._since or self._is_careful or self._end is not None:
             return CleanPoint(*self._clean)
         return CleanPoint(self._row, self._state, self._count)
 
@@ -303,6 +311,8 @@ class TokenDecoder:
             self._prefix, self._read = self._read, step.count
         self._moved = step.count
         self._settle(clean, since, step.count, step.row, state, found, reading)
+        if step.mask & UNKNOWN:
+            self._note_unknown(token_id)
         return self._after(Examined(out, None, token_id, step, saved))
 
     def _output_of(
@@ -337,7 +347,7 @@ class TokenDecoder:
             self._clean = row, state, count, *_carried(found, reading, tokens)
             self._since, self._most = (), MOST_SINCE
         elif len(since) > self._most:
-            self._move_up_carefully()
+            self._move_up(state)
         self._is_careful = (
             reading.has_ids
             or found.waits <= max(reading.shield, reading.marker)
@@ -355,34 +365,16 @@ class TokenDecoder:
         moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
         if moved.size and not stops.marker_ids.intersection(since[: moved.size]):
             tokens, text = num_tokens(since[: moved.size]), moved.text
+            if self._spans is not None:
+                base = self._base(clean)
+                cells = replay(self._table, clean.row.state, since, base).cells
+                self._spans.note(cells, range(base, base + tokens), clean.count)
             count = clean.count + tokens * TOKEN + size_of(text)
             self._clean = moved.row, stops.settled(clean.state, text), count
             since = since[moved.size :]
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
         self._since, self._most = since, 2 * len(since) + MOST_SINCE
-
-    def _move_up_carefully(self) -> None:
-        """Do the same where the tokens of the text matter."""
-        clean = CleanPoint(*self._clean)
-        self._since = since = folded(self._stops, clean.row, self._since)
-        base = self._base(clean)
-        found, reading = self._review(clean, since)
-        cells = found.cells
-        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
-        tail = cells[len(cells) - reach :] if reach else []
-        first = min([found.waits, *(cell.first for cell in tail)])
-        before, after = split(since, first - base)
-        earlier, read = self._review(clean, before)
-        if before and not reading.has_ids and not read.has_ids:
-            if self._spans is not None:
-                self._spans.note(cells, range(base, first), clean.count)
-            count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
-            state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
-            row = self._table.row(earlier.state)
-            self._clean = row, state, count, *_carried(earlier, read, first)
-            self._since = after
-        self._most = 2 * len(self._since) + MOST_SINCE
 
     # --- the end
 
@@ -415,7 +407,9 @@ class TokenDecoder:
         code_points = code_points_in(self._count)
         state = self._state
         if state.is_settled and not text:
-            return Ending(of_parts([(self._stops.names[state.section], "")], last), code_points)
+            if state.section:
+                last = of_parts([(self._stops.names[state.section], "")], last)
+            return Ending(last, code_points)
         ignore = decided_by < self._stops.conditions.min_tokens > 0
         effect = self._stops.read(state, text, ignore=ignore, release=True)
         if effect.after is None:
@@ -432,7 +426,7 @@ class TokenDecoder:
         assert hit is not None
         assert chunk is not None
         end = code_points_in(self._count) + hit.end
-        return Ending(chunk, end - (0 if hit.visible else hit.size), hit, end)
+        return Ending(chunk, end - (0 if hit.visible else len(hit.text)), hit, end)
 
     def _stopped(self, token_id: int, effect: Effect) -> Chunk:
         """End at ``token_id``, whose text completes a stop."""
@@ -440,39 +434,52 @@ class TokenDecoder:
 
     def _stopped_by_id(self, token_id: int, reason: Any, hidden: bool) -> Chunk:
         """End at ``token_id``, which is a stop."""
-        index = self.num_tokens
+        index, clean, since = self.num_tokens, self._clean_point, self._since
+        base, whole = self._base(clean), [*since, token_id]
+        match: StopMatch | None
         if hidden and self._stops.hides:
             ending = self._ending(Chunk("", "stop", reason), index)
-            text = self._table.flush(self._row.state)
-            at, byte_at = sizes_in(self._count + size_of(text))
-            since = self._since
-            match: StopMatch | None = StopMatch(
-                reason, False, at, at, byte_at, byte_at, index, index
-            )
+            at, byte_at = sizes_in(self._count + size_of(self._table.flush(self._row.state)))
+            match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
         else:
-            clean = self._clean_point
-            base, output = self._base(clean), self._num_output(clean)
-            since = [*self._since, token_id]
             ending, match = visible_ending(
                 self._stops,
                 self._table,
                 clean,
-                self._since,
+                since,
                 token_id,
                 reason,
                 base,
                 index,
-                output,
+                self._num_output(clean),
             )
-        chunk = self._finish(ending, since, index + 1)
-        if ending.hit is None:
-            self._match = match
+            since = whole
+        if ending.hit is not None:
+            match = match_of(ending, self._table, clean, since, base, index + 1)
+        cells: list[Cell] = []
+        if self._spans is not None:
+            cells = replay(self._table, clean.row.state, since, base, index).cells
+        chunk = self._finish(ending, whole, index + 1, cells=cells)
+        self._match = match
         return chunk
 
-    def _finish(self, ending: Ending, since: Since, tokens: int, *, is_out: bool = True) -> Chunk:
+    def _finish(
+        self,
+        ending: Ending,
+        since: Since,
+        tokens: int,
+        *,
+        is_out: bool = True,
+        cells: list[Cell] | None = None,
+    ) -> Chunk:
         """End the stream after ``tokens`` tokens.
 
-        ``is_out``: whether text of what was held was output.
+        Args:
+            ending: the end.
+            since: the entries since the clean point, up to it.
+            tokens: how many tokens the stream has.
+            is_out: whether text of what was held was output.
+            cells: the code points since the clean point, for spans; None: those of ``since``.
         """
         clean = self._clean_point
         prefix, read = self._offsets()
@@ -483,7 +490,8 @@ class TokenDecoder:
         self._match = None if ending.hit is None else ending
         if self._spans is not None:
             base = self._base(clean)
-            cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
+            if cells is None:
+                cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
             self._spans.note(cells, range(base, tokens), clean.count, ending.output)
         self._row, self._alert = ENDED, ALERT
         self._count = (tokens - self._limit) * TOKEN
@@ -514,7 +522,7 @@ class TokenDecoder:
             ignore = 0 < stops.conditions.min_tokens >= tokens
             effect = stops.read(self._state, text, ignore=ignore, release=True)
             if effect.after is None:
-                return self._finish(self._hit(effect), self._since, tokens)
+                return self._finish(self._hit(effect), [*self._since, RELEASE], tokens)
             out = effect.chunk or (chunk_of(text) if text else NOTHING)
             self._row, self._state, self._count, self._since = row, effect.after, count, ()
         self._set_offsets(prefix, read)
@@ -532,7 +540,8 @@ class TokenDecoder:
 
     def _set_offsets(self, prefix: int, read: int) -> None:
         """Note the offsets of the stream as it is."""
-        self._prefix, self._read = count_of(prefix - self._limit), count_of(read - self._limit)
+        limit = self._limit
+        self._prefix, self._read = (prefix - limit) * TOKEN, (read - limit) * TOKEN
         self._moved = self._count
 
     # --- what may be asked
@@ -585,9 +594,9 @@ class TokenDecoder:
     @property
     def num_pending_tokens(self) -> int:
         """How many of the last tokens have text that is held or jailed."""
-        holds = bool(self.held)
-        if self._end is not None or not (holds or self._state.jailed):
+        if self._end is not None or not (self._row.holds or self._state.jailed):
             return 0
+        holds = bool(self.held)
         clean, tokens = self._clean_point, self.num_tokens
         found = replay(self._table, clean.row.state, self._since, self._base(clean))
         jailed = found.cells[len(found.cells) - len(self._state.jailed) :]
@@ -707,9 +716,8 @@ class TokenDecoder:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
         It has the tokenizer's fingerprint, the options, the conditions, the state at the last clean
-        point and the ids since. After the end of the stream it has the text of the last chunk. It
-        takes 100 to 300 bytes (500 on the windowed route), more with conditions or ``spans``. A
-        checksum finds damage. The stream continues.
+        point and the ids since. It takes 100 to 300 bytes (500 on the windowed route), more with
+        conditions or ``spans``. A checksum finds damage. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

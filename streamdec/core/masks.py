@@ -25,14 +25,14 @@ _BIT_OF = {letter: 1 << bit for bit, letters in enumerate(_CLASSES) for letter i
 
 MOVES = 1 << 27
 """The token is not a plain one. A plain token has text, and leads from idle to idle."""
-NAMED = 1 << 28
-"""The conditions of some stream name the token's id."""
-UNKNOWN = 1 << 29
+UNKNOWN = 1 << 28
 """The tokenizer does not have the id, or it is not an id."""
+NAMED = 1 << 29
+"""The token must be examined: the conditions of some stream name its id, or it is an error."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
 # CPython handles integers of 30 bits fastest.
-assert 1 << len(_CLASSES) <= MOVES < NAMED < UNKNOWN < 2**30
+assert 1 << len(_CLASSES) <= MOVES < UNKNOWN < NAMED < 2**30
 
 _masks: dict[int, int] = {}
 """One object for each common mask: the masks of a table then share the processor's cache."""
@@ -40,15 +40,10 @@ MAX_SHARED_MASKS = 8_192
 
 
 def mask_of(text: str) -> int:
-    """Return the mask of the letters in ``text``."""
+    """Return the mask of the letters in ``text``, as one object for each common mask."""
     mask = 0
     for letter in text:
         mask |= _BIT_OF.get(letter, _OTHER)
-    return mask
-
-
-def shared(mask: int) -> int:
-    """Return ``mask``: the one object that stands for it, if it is common."""
     known = _masks.get(mask)
     if known is None and len(_masks) < MAX_SHARED_MASKS:
         known = _masks.setdefault(mask, mask)

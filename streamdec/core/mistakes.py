@@ -19,8 +19,7 @@ def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> Typ
     elsewhere = {
         "conditions": f"write {with_stops}(tokenizer, conditions)",
         **dict.fromkeys(OF_CONDITIONS, f"write {with_stops}(tokenizer, StopConditions({{}}=...))"),
-        "sections": "write SectionDecoder(tokenizer, conditions, sections=...)",
-        "keep_markers": "write SectionDecoder(tokenizer, conditions, sections=..., {}=...)",
+        "sections": "write StopSequenceDecoder(tokenizer, conditions, sections=...)",
     }
     for name in known:
         elsewhere.pop(name, None)
@@ -45,7 +44,7 @@ def check_restoring(
             raise unknown_option(f"{what}.restore()", name, Options._fields, elsewhere)
 
 
-_OF_DECODERS = ("conditions", "prompt_token_ids", "sections", "keep_markers", "spans")
+_OF_DECODERS = ("conditions", "prompt_token_ids", "sections", "starts_inside", "spans")
 """The parameters of decoders besides the tokenizer and the options of decoding."""
 
 

@@ -175,10 +175,12 @@ class _Labelling:
             labels.add(0, len(cells))
             labels.end(self._seen)
             return Reading(self._seen, 0, labels, NEVER, NEVER, False, None, 0)
+        begun = NEVER
         for cell in cells:
-            self._meet(cell.begun, cell.decided)
+            begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
+            self._meet(begun, cell.decided)
             labels.add(self._seen.section, 1)
-            if cell.begun == self._marker:
+            if begun == self._marker:
                 labels.names[-1] = MARKER
                 continue
             self._seen, turn = labeller.read(self._seen, cell.text)

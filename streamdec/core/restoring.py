@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from streamdec.chunks import check_finish_reason
 from streamdec.core import snapshots
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
@@ -18,10 +19,9 @@ from streamdec.core.replay import RELEASE, replay
 from streamdec.core.sections import Seen
 from streamdec.core.shared_tables import table_for
 from streamdec.core.spans import SpanLog
-from streamdec.core.step import ALERT
 from streamdec.core.stop_set import NO_DEFINITION, StopState
 from streamdec.core.stop_sets import stop_set_for
-from streamdec.core.table import ENDED, Row, Table
+from streamdec.core.table import Row, Table
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.protocols import Decoder
 
@@ -36,23 +36,24 @@ def dump(decoder: TokenDecoder) -> dict[str, Any]:
     """Return the snapshot of ``decoder``."""
     table, stops, tokens = decoder._table, decoder._stops, decoder.num_tokens
     start, definition = decoder._start, stops.definition
+    ended = decoder.finish_reason
     fields: dict[str, Any] = {
         "conditions": stops.conditions.to_json(),
         "sections": [[name, *p] for name, p in zip(*definition, strict=True)],
         "num_prompt_tokens": decoder._num_prompt_tokens,
         "start": _place(decoder, start.row, start.state),
         "unknown_tokens": decoder._unknown_tokens,
-        "spans": decoder._spans and [decoder._spans.taken, [*map(list, decoder._spans.spans)]],
+        "end": ended,
     }
-    if decoder._end is not None:
-        fields |= snapshots.dump_end(decoder._end, decoder.match)
-        fields["counts"] = [tokens, decoder._output]
-    else:
-        clean = decoder._clean_point
-        fields["clean"] = _place(decoder, clean.row, clean.state)
-        fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
-        fields["counts"] = [decoder._base(clean), *sizes_in(clean.count)]
-        fields["since"] = [*decoder._since]
+    clean = decoder._clean_point
+    base = decoder._base(clean)
+    fields["clean"] = _place(decoder, clean.row, clean.state)
+    fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
+    fields["counts"] = [base, *sizes_in(clean.count)]
+    fields["since"] = [*decoder._since]
+    if decoder._spans is not None:
+        spans = [span for span in decoder._spans.spans if not ended or span.token_index < base]
+        fields["spans"] = [decoder._spans.taken, [*map(list, spans)]]
     if decoder._offsets() != (tokens - 1, tokens):
         fields["offsets"] = [*decoder._offsets()]
     return snapshots.dump(decoder._kind, decoder.tokenizer, table.route, table.options, fields)
@@ -92,32 +93,29 @@ def _load(
     decoder._num_prompt_tokens = fields.count("num_prompt_tokens")
     start, spans = _loaded(decoder, fields.take("start", None)), fields.take("spans", None)
     decoder._begin_at(*start, spans=spans is not None)
-    numbers = fields.take("counts", [0, 0, 0])
-    if "end" in fields:
-        tokens, decoder._output = snapshots.numbers(numbers, 0, MOST_COUNTED - 1, 2)
-        end, match = fields.take("end", None), fields.take("match", None)
-        decoder._end, decoder._match = snapshots.load_end(conditions, end, match, tokens)
-        decoder._row, decoder._alert = ENDED, ALERT
-        decoder._count = (tokens - decoder._limit) * TOKEN
-    else:
-        counts = snapshots.counts(numbers)
-        row, state = _loaded(decoder, fields.take("clean", None))
-        shield, marker = fields.take("care", [NEVER, NEVER])
-        snapshots.numbers([shield, marker], NEVER, counts[0])
-        decoder._row, decoder._state = row, state
-        decoder._count = count_of(*counts) - decoder._limit * TOKEN
-        decoder._clean = row, state, decoder._count, shield, marker
-        decoder._is_careful = False
-        if row.waits:
-            waits = replay(table, row.state, (), counts[0]).waits
-            decoder._is_careful = waits <= max(shield, marker) or spans is not None
-        decoder._set_alert(is_silent=True)
+    counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
+    row, state = _loaded(decoder, fields.take("clean", None))
+    shield, marker = fields.take("care", [NEVER, NEVER])
+    snapshots.numbers([shield, marker], NEVER, counts[0])
+    decoder._row, decoder._state = row, state
+    decoder._count = count_of(*counts) - decoder._limit * TOKEN
+    decoder._clean = row, state, decoder._count, shield, marker
+    decoder._is_careful = False
+    if row.waits:
+        waits = replay(table, row.state, (), counts[0]).waits
+        decoder._is_careful = waits <= max(shield, marker) or spans is not None
+    decoder._set_alert(is_silent=True)
     if spans is not None:
         decoder._spans = SpanLog(*snapshots.spans(spans))
-    if decoder._end is None:
-        is_exact = table.options.byte_fallback == "exact"
-        most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
-        _restep(decoder, snapshots.entries(fields.take("since", []), most))
+    is_exact = table.options.byte_fallback == "exact"
+    most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
+    _restep(decoder, snapshots.entries(fields.take("since", []), most))
+    reason = fields.take("end", None)
+    if reason is not None and not decoder.finished:
+        check_finish_reason(reason)
+        decoder._finish_unfollowed(reason)
+    if decoder.finish_reason != reason:
+        raise ValueError("the ids since the clean point do not lead to this end")
     tokens = decoder.num_tokens
     decoder._unknown_tokens = fields.count("unknown_tokens")
     if decoder._spans is not None and decoder._spans.taken + len(decoder._spans.spans) > tokens:
@@ -146,6 +144,8 @@ def _loaded(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
 def _restep(decoder: TokenDecoder, since: Sequence[int | None]) -> None:
     """Take the entries of a snapshot again, which follow its clean point."""
     for entry in since:
+        if decoder._end is not None or decoder._count >= 0:
+            raise ValueError("the ids since the clean point go on after the end")
         if entry is RELEASE:
             decoder._release()
         elif entry >= 0:
@@ -158,5 +158,3 @@ def _restep(decoder: TokenDecoder, since: Sequence[int | None]) -> None:
             state = decoder._table.later(decoder._row.state, -entry)
             if state is not decoder._row.state:
                 decoder._row = decoder._table.row(state)
-        if decoder._end is not None or decoder._count >= 0:
-            raise ValueError("the ids since the clean point end the stream")

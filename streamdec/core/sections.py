@@ -153,6 +153,7 @@ class Matcher:
         self.stops: StopMatcher = stops
         self.sections: Sections = sections
         self._gated = gated
+        self._is_simple = not len(sections)
 
     def start(self, section: int) -> Seen:
         """Return what is remembered at the beginning of a text that begins in ``section``."""
@@ -170,6 +171,9 @@ class Matcher:
         With ``ignore``, a complete stop is ordinary text.
         """
         tail, section, marker = seen
+        if self._is_simple:
+            after_text, hit = self.stops.step(tail, text, ignore=ignore)
+            return (seen if after_text == tail else Seen(after_text)), hit
         found, part, after = None, text, section
         if len(self.sections):
             found, marker, after = self.sections.read(section, marker, text)

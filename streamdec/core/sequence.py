@@ -17,8 +17,8 @@ from streamdec.protocols import Decoder, Encoder
 
 __all__ = ["Sequence"]
 
-FIRST_LOOK_BACK = 64
-"""How many tokens before a cut are stepped again to know its offsets, at first."""
+DISTANCE = 64
+"""After so many tokens a copy of the stream is kept, from which ``truncate`` steps."""
 
 
 @final
@@ -39,7 +39,7 @@ class Sequence:
 
     Raises what DecodeStream raises, and for ``token_ids`` what ``feed`` raises.
 
-    **Memory** grows by some 25 bytes for each token: a reference to its id and one to its text.
+    **Memory** grows by some 30 bytes for each token: a reference to its id and one to its text.
     Equal texts are shared. **Cost** and **threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, Sequence
@@ -53,7 +53,7 @@ class Sequence:
     'Hello'
     """
 
-    __slots__ = ("_characters_before", "_ids", "_releases", "_stream", "_texts", "_unknown_before")
+    __slots__ = ("_copies", "_ids", "_releases", "_stream", "_texts")
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Sequence:
         self._texts: list[str] = []
         self._releases: list[int] = []
         """The numbers of tokens after which ``release`` was called."""
-        self._characters_before = self._unknown_before = 0
-        """The counts before ``_stream`` begins; after ``truncate`` it begins near the cut."""
+        self._copies = [self._stream.fork()]
+        """The stream after 0, DISTANCE, 2 * DISTANCE ... tokens."""
         self.feed(token_ids)
 
     # --- growing
@@ -96,6 +96,8 @@ class Sequence:
             raise error.at(len(self._ids)) from None
         self._ids.append(token_id.__index__())
         self._texts.append(text)
+        if not len(self._ids) % DISTANCE:
+            self._copies.append(self._stream.fork())
         return text
 
     step = append_token
@@ -162,8 +164,8 @@ class Sequence:
     def truncate(self, num_tokens: int) -> None:
         r"""Cut the sequence back to its first ``num_tokens`` ids.
 
-        For speculative decoding, where drafted tokens are removed again. Decodes some tokens before
-        the cut again, mostly 64; on the windowed route, all ``num_tokens``.
+        For speculative decoding, where drafted tokens are removed again. Decodes at most 63 tokens
+        before the cut again.
 
         Raises ValueError if the sequence has fewer ids or ``num_tokens`` is negative, and TypeError
         if it is not an int. Then nothing is cut.
@@ -183,35 +185,17 @@ class Sequence:
             )
         if num_tokens == len(self._ids):
             return
-        stream = self._stream_after(num_tokens)
-        characters = self.num_characters - sum(map(len, self._texts[num_tokens:]))
-        table = stream._table
-        unknown = self.unknown_tokens - sum(not table.knows(i) for i in self._ids[num_tokens:])
-        self._characters_before = characters - stream.num_characters
-        self._unknown_before = unknown - stream.unknown_tokens
-        del self._ids[num_tokens:], self._texts[num_tokens:]
-        self._releases = [place for place in self._releases if place <= num_tokens]
-        self._stream = stream
-
-    def _stream_after(self, num_tokens: int) -> DecodeStream:
-        """A stream after ``num_tokens`` tokens.
-
-        It is primed with ids before the cut, and then stepped up to the cut.
-        """
-        # A window remembers how it came to where it is: only the whole way gives the same one.
-        look_back = FIRST_LOOK_BACK if self.route == "bytes" else num_tokens
-        while True:
-            start = max(num_tokens - look_back, 0)
-            stream = DecodeStream(self.tokenizer, self._ids[:start], **self._stream.options)
-            for place in self._releases:
-                if start < place <= num_tokens:
-                    stream.step_batch(self._ids[start + stream.num_tokens : place])
-                    stream.release()
-            stream.step_batch(self._ids[start + stream.num_tokens : num_tokens])
-            # What the offsets were at ``start`` is not known, so both must lie after it.
-            if start == 0 or stream.prefix_offset > start:
-                return stream
-            look_back *= 4
+        number = num_tokens // DISTANCE
+        stream, taken = self._copies[number].fork(), number * DISTANCE
+        releases = [place for place in self._releases if place <= num_tokens]
+        for place in releases:
+            if place >= taken:
+                stream.step_batch(self._ids[taken:place])
+                stream.release()
+                taken = place
+        stream.step_batch(self._ids[taken:num_tokens])
+        del self._ids[num_tokens:], self._texts[num_tokens:], self._copies[number + 1 :]
+        self._stream, self._releases = stream, releases
 
     # --- what it is
 
@@ -261,12 +245,12 @@ class Sequence:
     @property
     def num_characters(self) -> int:
         """How many code points were output."""
-        return self._characters_before + self._stream.num_characters
+        return self._stream.num_characters
 
     @property
     def unknown_tokens(self) -> int:
         """How many ids the tokenizer does not have; 0 without ``piece``."""
-        return self._unknown_before + self._stream.unknown_tokens
+        return self._stream.unknown_tokens
 
     @property
     def num_pending_tokens(self) -> int:
@@ -306,8 +290,7 @@ class Sequence:
         other._ids = self._ids.copy()
         other._texts = self._texts.copy()
         other._releases = self._releases.copy()
-        other._characters_before = self._characters_before
-        other._unknown_before = self._unknown_before
+        other._copies = self._copies.copy()
         return other
 
     def __copy__(self) -> Self:

@@ -40,6 +40,8 @@ class _Compiled:
         self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
         self._tables: dict[Options, ByteTable] = {}
         self._verified: dict[bool, bool] = {}
+        self.known: dict[Options, ByteTable] = {}
+        """The tables that agree with ``decode``."""
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
         """Whether the rules agree with ``decode``.
@@ -92,12 +94,11 @@ class _Compiled:
 
 
 def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
-    state, idle = table.prime(()), table.idle
+    state = table.prime(())
     texts = []
     for token_id in token_ids:
         try:
-            # ByteTable.step is fast only for the object ``idle`` itself.
-            text, state = table.step(idle if state == idle else state, token_id)
+            text, state = table.step(state, token_id)
         except UnknownTokenError:
             continue
         texts.append(text)
@@ -133,6 +134,9 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     On the bytes route it is shared, on the windowed route it is a new one. Raises ValueError or
     TypeError for bad options, and for those that the windowed route cannot honour.
     """
+    compiled = _compiled.get(id(decoder))
+    if compiled is not None and (known := compiled.known.get(options)) is not None:
+        return known
     options.check()
     if not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None:
         table_decoder = cast(TableDecoder, decoder)
@@ -140,6 +144,7 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
             table = compiled.table(table_decoder, options)
             if table is not None:
+                compiled.known[options] = table
                 return table
     check_decoder(decoder)
     return WindowTable(decoder, options)

@@ -12,17 +12,14 @@ the checks is one that some stream could have, and continues as that stream woul
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, TokenSpan, of_parts
-from streamdec.core.conditions import StopConditions
+from streamdec.chunks import TokenSpan
 from streamdec.core.counting import MOST_COUNTED
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.shared_tables import check_decoder
@@ -373,62 +370,3 @@ def spans(data: Any) -> tuple[list[TokenSpan], int]:
     if not fits or indices != [*range(taken, taken + len(found))]:
         raise ValueError("expected the spans of consecutive tokens")
     return found, taken
-
-
-def dump_end(end: Chunk | None, match: StopMatch | None) -> dict[str, Any]:
-    """Return the last chunk and the match as fields."""
-    found: dict[str, Any] = {}
-    if end is not None:
-        parts = [[part.section, part.text] for part in end.split()]
-        found["end"] = [parts, end.finish_reason, end.stop_reason]
-    if match is not None:
-        found["match"] = list(astuple(match)[1:])
-    return found
-
-
-def load_end(
-    conditions: StopConditions, end: Any, match: Any, tokens: int
-) -> tuple[Chunk | None, StopMatch | None]:
-    """Return the chunk and the match whose fields these are.
-
-    Raises ValueError or TypeError for fields that no stream of ``tokens`` tokens has.
-    """
-    if end is None:
-        if match is not None:
-            raise ValueError("there is a match, but no end")
-        return None, None
-    parts, reason, stop = end
-    found = [(section, text) for section, text in parts]
-    if reason not in get_args(FinishReason) or not all(
-        isinstance(text, str) and isinstance(section, str | None) for section, text in found
-    ):
-        raise ValueError(f"end must be texts, a finish reason and a stop, not {shown(end)}")
-    last = of_parts(found, Chunk("", reason, _stop_reason(conditions, stop)))
-    if match is None:
-        return last, None
-    if not isinstance(match, list) or len(match) != 7 or not isinstance(match[0], bool):
-        raise ValueError(f"match must be a list of a bool and six integers, not {shown(match)}")
-    numbers([0 if n is None and at == 4 else n for at, n in enumerate(match[1:])], 0, MOST_COUNTED)
-    placed = StopMatch(last.stop_reason, *match)
-    if not (
-        placed.start <= placed.end <= placed.byte_end
-        and placed.start <= placed.byte_start <= placed.byte_end
-        and placed.tokens_before <= tokens
-        and (placed.token_index is None or placed.token_index < tokens)
-    ):
-        raise ValueError(f"match does not fit a stream of {tokens} tokens: {shown(match)}")
-    return last, placed
-
-
-def _stop_reason(conditions: StopConditions, reason: Any) -> StopReason:
-    known = itertools.chain(
-        conditions.stop,
-        conditions.visible_stop,
-        conditions.stop_regex,
-        conditions.stop_token_ids,
-        conditions.visible_stop_token_ids,
-    )
-    if reason is not None and (isinstance(reason, bool) or reason not in known):
-        raise ValueError(f"{shown(reason)} is not a stop of these conditions")
-    found: StopReason = reason
-    return found

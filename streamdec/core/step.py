@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
-from streamdec.core.masks import MOVES, NAMED
+from streamdec.core.masks import MOVES, NAMED, UNKNOWN
 from streamdec.core.since import silenced
 from streamdec.core.stop_set import StopState
 from streamdec.core.table import Row
@@ -126,6 +126,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             if text and not row.holds:
                 self._prefix, self._read = self._read, count
             self._moved, self._row = count, row
+            if mask & UNKNOWN:
+                self._note_unknown(token_id)
         self._state, self._count = state, count
         # After tokens without text, the next one with text must note the offsets.
         self._alert = state.alert if text else ALERT
@@ -157,37 +159,85 @@ class Examined(NamedTuple):
     """The fields before the last token that may come."""
 
 
-def feed(self: TokenDecoder, token_ids: Iterable[SupportsIndex]) -> Chunk:
-    """Take ``token_ids`` up to the end of the stream, and return one chunk."""
-    ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsIndex]], Any]:
+    """Return the method ``feed``, which returns a text or a chunk. Its source is written once."""
+
+    def feed(self: TokenDecoder, token_ids: Iterable[SupportsIndex]) -> Any:  # noqa: D417
+        r"""Take ``token_ids``, and return the text that all of them complete.
+
+        A DecodeStream returns a str, a StopSequenceDecoder a Chunk. Use it for the lists of ids of
+        engines. Ids after the end of the stream are not taken, and counted in ``unread_tokens``.
+
+        Args:
+            token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
+                end first.
+
+        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
+        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
+        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
+
+        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
+        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+        >>> decoder.feed([0, 3, 1, 2, 3, 3])
+        Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
+        """
+        ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+        if self.has_sections:
+            return _fed(self, ids)
+        texts: list[str] = []
+        chunk, last = NOTHING, None
+        row, alert, count = self._row, self._alert, self._count
+        try:
+            for token_id in ids:
+                if type(token_id) is int:
+                    chunk, mask, tally, _ = row[token_id]
+                    after = count + tally
+                    if not mask & alert and after < 0:  # as in step_function
+                        count = after
+                        texts.append(chunk.text)
+                        continue
+                self._count = count
+                chunk = self._step(token_id)
+                texts.append(chunk.text)
+                if chunk.finish_reason is not None:
+                    last = chunk
+                    break
+                row, alert, count = self._row, self._alert, self._count
+        except Exception as error:
+            if self._end is None and row is self._row:
+                self._count = count
+            note_taken(error, [*map(Chunk, texts)])
+            raise
+        if last is not None:
+            left = len(ids) - len(texts)
+            last = Chunk("".join(texts), last.finish_reason, last.stop_reason, left)
+            return last.text if returns_text else last
+        self._count = count
+        if len(texts) == 1:
+            return texts[0] if returns_text else chunk  # shared, where a new one would take longer
+        text = "".join(texts)
+        if returns_text:
+            return text
+        return chunk_of(text) if text else NOTHING
+
+    out = "str" if returns_text else "Chunk"  # what help() and signatures show
+    feed.__qualname__ = "feed"
+    feed.__annotations__ = {"token_ids": "Iterable[SupportsIndex]", "return": out}
+    return feed
+
+
+def _fed(decoder: TokenDecoder, ids: Sequence[SupportsIndex]) -> Chunk:
+    """Take ``ids`` up to the end of the stream, and return one chunk with its sections."""
     chunks: list[Chunk] = []
     try:
         for token_id in ids:
-            if type(token_id) is not int:
-                token_id = self._checked(token_id)
-            chunk, mask, tally, _ = self._row[token_id]  # as in step_function
-            count = self._count + tally
-            if not mask & self._alert and count < 0:
-                self._count = count
-                chunks.append(chunk)
-            else:
-                chunk = self._step(token_id)
-                chunks.append(chunk)
-                if chunk.finish_reason is not None:
-                    break
+            chunk = decoder._step(token_id)
+            chunks.append(chunk)
+            if chunk.finish_reason is not None:
+                break
     except Exception as error:
         note_taken(error, chunks)
         raise
-    if len(chunks) == len(ids) == 1:
-        return chunks[0]  # shared, where a joined chunk would be a new one
-    whole = _whole(self, chunks)
-    left = len(ids) - len(chunks)
+    whole, left = joined(NOTHING, *chunks), len(ids) - len(chunks)
     return replace(whole, unread_tokens=left) if left else whole
-
-
-def _whole(decoder: TokenDecoder, chunks: list[Chunk]) -> Chunk:
-    """Return one chunk of consecutive ``chunks``."""
-    if decoder.has_sections or (chunks and chunks[-1].finish_reason is not None):
-        return joined(*chunks) if chunks else NOTHING
-    text = "".join([chunk.text for chunk in chunks])
-    return chunk_of(text) if text else NOTHING

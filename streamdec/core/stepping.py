@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of
+from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of, in_section
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.sequence import Sequence
@@ -22,38 +22,46 @@ def step_of(decoder: Any) -> Step:
     """Return the function that takes one id (or piece of text), and returns a chunk."""
     if isinstance(decoder, TokenDecoder):
         return decoder._step
-    if isinstance(decoder, Sequence):
-        return lambda token_id: _chunk(decoder.step(token_id))
-    step: Step = decoder.step
-    return step
+    return _of_chunks(decoder, decoder.step)
 
 
 def feed_of(decoder: Any) -> Feed:
     """Return the function that takes several ids, and returns one chunk."""
     if isinstance(decoder, TokenDecoder):
         return decoder._feed
-    if isinstance(decoder, Sequence):
-        return lambda token_ids: _chunk(decoder.feed(token_ids))
-    feed: Feed = decoder.feed
-    return feed
+    return _of_chunks(decoder, decoder.feed)
 
 
 def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
     """End ``decoder``, and return its last chunk. A Sequence can always grow."""
-    if isinstance(decoder, Sequence):
+    behind = decoder_behind(decoder)
+    if isinstance(behind, Sequence):
         return Chunk("", reason)
-    if isinstance(decoder, DecodeStream):
-        if decoder.finished:
-            return Chunk("", decoder.finish_reason)
+    if decoder is behind and isinstance(decoder, DecodeStream) and not decoder.finished:
         return decoder._finish_unfollowed(reason)
+    if isinstance(behind, DecodeStream):
+        return Chunk(decoder.flush(), reason)
     last: Chunk = decoder.flush(reason)
     return last
+
+
+def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
+    """Return what ``decoder`` jails, in the section in which it begins, as the end by an error."""
+    section = decoder._stops.names[decoder._state.section]
+    return in_section(section, decoder.jailed, Chunk("", "error"))
 
 
 def release(decoder: Any) -> Chunk:
     """Output what ``decoder`` holds and jails, as a chunk."""
     released = decoder.release()
     return released if isinstance(released, Chunk) else _chunk(released)
+
+
+def _of_chunks(decoder: Any, function: Callable[[Any], Any]) -> Callable[[Any], Chunk]:
+    """Return ``function`` of ``decoder`` with chunks for texts."""
+    if isinstance(decoder_behind(decoder), (DecodeStream, Sequence)):
+        return lambda given: _chunk(function(given))
+    return function
 
 
 def decoder_behind(machine: Any) -> Any:

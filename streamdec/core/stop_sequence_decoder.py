@@ -11,7 +11,7 @@ from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.definitions import SectionsOption, definition_of
 from streamdec.core.mistakes import not_conditions, unknown_decoder_option
-from streamdec.core.step import note_taken, step_function
+from streamdec.core.step import feed_function, note_taken, step_function
 from streamdec.core.stop_set import NO_DEFINITION
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
@@ -132,8 +132,12 @@ class StopSequenceDecoder(TokenDecoder):
         def step(self, token_id: SupportsIndex) -> Chunk:
             """Return the chunk of ``token_id``."""
 
+        def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
+            """Return one chunk of all of ``token_ids``."""
+
     else:
         step = step_function(returns_text=False)
+        feed = feed_function(returns_text=False)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
         r"""Return a list of the chunk of each token that was taken; the last one may be the end.
@@ -163,19 +167,6 @@ class StopSequenceDecoder(TokenDecoder):
             note_taken(error, chunks)
             raise
         return chunks
-
-    def feed(self, token_ids: Iterable[SupportsIndex]) -> Chunk:
-        r"""Return one chunk of all of ``token_ids``. Use it for the lists of ids of engines.
-
-        Ids after the end are counted in ``unread_tokens``. Otherwise as ``step_batch``.
-
-        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
-        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-        >>> decoder.feed([0, 3, 1, 2, 3, 3])
-        Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
-        """
-        return self._feed(token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream; return a chunk with the withheld text.

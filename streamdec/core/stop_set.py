@@ -345,12 +345,12 @@ class StopSet:
                 break
             place += outcome.end
         if outcome is not None:
-            hit = outcome._replace(end=place + outcome.end)
-            size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)
-            parts = self._parts(state.section, decided[: max(size, 0)])
-            return Effect(of_parts(parts, Chunk("", "stop", hit.stop)), None, hit)
+            hit = outcome if not place else outcome._replace(end=place + outcome.end)
+            size = len(state.jailed) + hit.end - (0 if hit.visible else len(hit.text))
+            text = decided[: max(size, 0)]
+            return Effect(self._last(state.section, text, hit.stop), None, hit)
         section, kept = state.section, 0
-        parts = [(None, decided)]
+        parts: Parts = [(None, decided)]
         if release:
             seen = matcher.restart(seen)
         else:
@@ -367,12 +367,13 @@ class StopSet:
             out = _chunk(parts)
         return Effect(out, self.state(seen, section, decided[len(decided) - kept :]))
 
-    def _parts(self, section: int, text: str) -> Parts:
-        """Return the sections of ``text``, which begins in ``section`` and ends there."""
+    def _last(self, section: int, text: str, stop: str) -> Chunk:
+        """Return the last chunk, whose ``text`` begins in ``section``."""
+        last = Chunk(text, "stop", stop)
         if self.labeller is None:
-            return [(None, text)]
+            return last
         labels = self._labels(section, text)
-        return merged(labels.names, text) or [(labels.last_name, "")]
+        return of_parts(merged(labels.names, text) or [(labels.last_name, "")], last)
 
     def _labels(self, section: int, text: str) -> Labels:
         """Find the sections of ``text``, which begins in ``section``."""

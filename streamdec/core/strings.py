@@ -31,6 +31,7 @@ one, and then a string over a pattern.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from operator import itemgetter
@@ -142,14 +143,12 @@ class StopStrings:
         return sorted({*map(len, self._stops)}, reverse=True)
 
     @cached_property
-    def _begins(self) -> Callable[[str], bool]:
-        return proper_prefix_test(self._stops)
+    def _tests(self) -> _PrefixTest:
+        return _PrefixTest(self._stops)
 
     @cached_property
-    def _hides(self) -> Callable[[str], bool]:
-        if self._hidden == self._stops:
-            return self._begins
-        return proper_prefix_test(self._hidden)
+    def _hides(self) -> _PrefixTest:
+        return _PrefixTest(self._hidden)
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
         """See StopMatcher."""
@@ -166,7 +165,7 @@ class StopStrings:
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
-        begins, lasts = self._begins, self._lasts
+        begins, lasts = self._tests.after(len(text)), self._lasts
         for index, letter in enumerate(text, 1):
             if not tail and letter not in firsts:
                 continue
@@ -196,7 +195,10 @@ class StopStrings:
 
     def jailed(self, tail: str) -> str:
         """See StopMatcher."""
-        while tail and not self._hides(tail):
+        if self._stops is self._hidden:
+            return tail
+        begins = self._hides.after(len(tail))
+        while tail and not begins(tail):
             tail = tail[1:]
         return tail
 
@@ -215,38 +217,33 @@ class StopStrings:
         return ""
 
 
-def proper_prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Return a test whether a text is a proper prefix of one of ``stops``.
+class _PrefixTest:
+    """Tests whether a text is a proper prefix of one of ``stops``.
 
-    The text must not be empty.
+    It searches a sorted list at first, and later a set of all prefixes, once that is worth the
+    cost.
     """
-    if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
-        return _bisecting(sorted(stops))
-    return _learning(stops)
 
+    def __init__(self, stops: frozenset[str]) -> None:
+        self._stops = stops
+        self._ordered = sorted(stops)
+        self._asked = 0
+        self._most = sum(map(len, stops))
+        if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
+            self._most = sys.maxsize
+        self._test: Callable[[str], bool] = self._bisect
 
-def _bisecting(ordered: list[str]) -> Callable[[str], bool]:
-    def begins(text: str) -> bool:
+    def after(self, letters: int) -> Callable[[str], bool]:
+        """Return the test of a text that is not empty, to read so many letters."""
+        self._asked += letters
+        if self._asked >= self._most:
+            prefixes = {stop[:size] for stop in self._stops for size in range(1, len(stop))}
+            self._test, self._most = prefixes.__contains__, sys.maxsize
+        return self._test
+
+    def _bisect(self, text: str) -> bool:
+        ordered = self._ordered
         place = bisect_left(ordered, text)
         if place < len(ordered) and ordered[place] == text:
             place += 1
         return place < len(ordered) and ordered[place][: len(text)] == text
-
-    return begins
-
-
-def _learning(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Search a sorted list at first, and later a set of all prefixes.
-
-    The set is made once it is worth the cost.
-    """
-    test, asked, most = _bisecting(sorted(stops)), 0, sum(map(len, stops))
-
-    def begins(text: str) -> bool:
-        nonlocal test, asked
-        asked += 1
-        if asked == most:
-            test = {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
-        return test(text)
-
-    return begins

@@ -61,13 +61,16 @@ from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
 from streamdec.core.decode_options import Options, Route
-from streamdec.core.masks import MOVES, NAMED, UNKNOWN, mask_of, shared
+from streamdec.core.masks import MOVES, NAMED, UNKNOWN, mask_of
 from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError
-from streamdec.locks import Lock
+from streamdec.locks import Lock, cached_property
 
 MAX_TRANSITIONS = 65_536
 """The most transitions and rows, other than idle's; then all are dropped. Each takes 200 to 300
 bytes."""
+
+MAX_UNKNOWN = 4_096
+"""The most transitions of unknown ids that are stored: there are four billion such ids."""
 
 State: TypeAlias = Any
 """The state of a table. On the bytes route a tuple: the rule's state, the unfinished character, and
@@ -83,7 +86,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_kept", "size", "state", "table", "unknown", "waits")
+    __slots__ = ("holds", "is_kept", "state", "table", "unknown", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -95,8 +98,6 @@ class Row(dict[int, Transition]):
         """Whether bytes or text are held."""
         self.waits: bool = table.waits(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
-        self.size: int = table.size(state)
-        """How much is held or owed: more after a token that leaves bytes behind."""
         self.unknown: Transition | None = None
         """The transition of an unknown id."""
 
@@ -111,7 +112,7 @@ class _EndedRow(Row):
         dict.__init__(self)
 
     def __missing__(self, token_id: int) -> Transition:
-        return NOTHING, MOVES | UNKNOWN, 0, self
+        return NOTHING, MOVES | NAMED, 0, self
 
 
 ENDED: Final = _EndedRow()
@@ -137,12 +138,18 @@ class Table(ABC):
         self._num_stored = 0
         self._named: dict[int, int] = {}
         """The named ids, each with the number of stop sets that name it."""
+        self._num_unknown = 0
         self._lock = Lock()
         self.idle_row: Any = None if idle is None else Row(self, idle)
         self.stop_sets: Any = None
         """What :mod:`streamdec.core.stop_sets` keeps with the table."""
 
     # --- looking up
+
+    @cached_property
+    def start_row(self) -> Row:
+        """The row in which a stream without a prompt begins."""
+        return self.row(self.prime(()))
 
     def row(self, state: State) -> Row:
         """Return the row of ``state``."""
@@ -160,14 +167,22 @@ class Table(ABC):
     def learn(self, row: Row, token_id: int) -> Transition:
         """Compute what ``token_id`` does in ``row``, and store it if the row is kept."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
-            return NOTHING, MOVES | UNKNOWN, TOKEN, row
+            return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
         try:
             text, after = self.step(row.state, token_id)
         except UnknownTokenError:
-            return row.unknown or self._learn_unknown(row)
+            entry = row.unknown or self._learn_unknown(row, token_id)
+            if self._num_unknown >= MAX_UNKNOWN:
+                return entry
+            self._num_unknown += 1
+            return self._stored(row, token_id, entry)
         entry = self._transition(row, text, after)
+        return self._stored(row, token_id, entry)
+
+    def _stored(self, row: Row, token_id: int, entry: Transition) -> Transition:
+        """Store ``entry`` if the row is kept, and return it."""
         if row is self.idle_row:
-            with self._lock:
+            with self._lock.inner:
                 if token_id in self._named:
                     chunk, mask, tally, then = entry
                     entry = chunk, mask | NAMED, tally, then
@@ -179,9 +194,12 @@ class Table(ABC):
                 row[token_id] = entry
         return entry
 
-    def _learn_unknown(self, row: Row) -> Transition:
+    def _learn_unknown(self, row: Row, token_id: int) -> Transition:
         chunk, mask, tally, then = self._transition(row, *self.step_unknown(row.state))
-        row.unknown = chunk, mask | MOVES | UNKNOWN, tally, then
+        mask |= MOVES | UNKNOWN
+        if self.options.unknown_ids == "error":
+            mask |= NAMED
+        row.unknown = chunk, mask, tally, then
         return row.unknown
 
     def _transition(self, row: Row, text: str, after: State) -> Transition:
@@ -190,7 +208,7 @@ class Table(ABC):
         mask = mask_of(text)
         if not (text and row is then is self.idle_row):
             mask |= MOVES
-        return chunk_of(text) if text else NOTHING, shared(mask), tally_of(text), then
+        return chunk_of(text) if text else NOTHING, mask, tally_of(text), then
 
     # --- storing
 
@@ -211,14 +229,14 @@ class Table(ABC):
 
     def name_ids(self, token_ids: Iterable[int]) -> None:
         """Mark ``token_ids`` as NAMED, until ``forget_ids`` is called as often."""
-        with self._lock:
+        with self._lock.inner:
             for token_id in token_ids:
                 self._named[token_id] = self._named.get(token_id, 0) + 1
                 self._drop(token_id)
 
     def forget_ids(self, token_ids: Iterable[int]) -> None:
         """Undo one call of ``name_ids``."""
-        with self._lock:
+        with self._lock.inner:
             for token_id in token_ids:
                 self._named[token_id] -= 1
                 if not self._named[token_id]:
@@ -269,10 +287,6 @@ class Table(ABC):
     @abstractmethod
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``."""
-
-    @abstractmethod
-    def size(self, state: State) -> int:
-        """Return how much is held or owed in ``state``, in any unit."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

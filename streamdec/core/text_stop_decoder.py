@@ -78,7 +78,7 @@ class TextStopDecoder:
     Chunk(text='', finish_reason='stop', stop_reason='\nUser:')
     """
 
-    __slots__ = ("_end", "_match", "_num_bytes", "_num_read", "_state", "_stops")
+    __slots__ = ("_end", "_last", "_match", "_num_bytes", "_num_read", "_state", "_stops")
 
     _stops: StopSet
     _state: StopState
@@ -86,6 +86,8 @@ class TextStopDecoder:
     _match: StopMatch | None
     _num_read: int
     """Code points that were read."""
+    _last: str
+    """Of a stopped stream: the last piece, up to the end of the stop."""
     _num_bytes: int
     """Their bytes as UTF-8."""
 
@@ -111,6 +113,7 @@ class TextStopDecoder:
         self._state = self._stops.first
         self._end, self._match = None, None
         self._num_read = self._num_bytes = 0
+        self._last = ""
 
     def step(self, text: str) -> Chunk:
         r"""Return what may be output now that ``text`` came.
@@ -175,7 +178,7 @@ class TextStopDecoder:
         end = self._num_read + hit.end
         byte_end = self._num_bytes + _num_bytes(text[: hit.end])
         start, byte_start = end - hit.size, byte_end - _num_bytes(hit.text)
-        self._num_read, self._num_bytes = end, byte_end
+        self._last = text[: hit.end]
         self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
         self._end = chunk
         return chunk
@@ -227,8 +230,8 @@ class TextStopDecoder:
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the conditions and the end of the text that may be part of a stop. After the end of
-        the stream it has the text of the last chunk. Other text that was output is not in it.
+        It has the conditions and the end of the text that may be part of a stop. After a stop it
+        has the last piece up to the stop. Other text that was output is not in it.
 
         >>> from streamdec import StopConditions, TextStopDecoder
         >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
@@ -244,9 +247,10 @@ class TextStopDecoder:
             "machine": "text",
             "conditions": self.conditions.to_json(),
             "counts": [0, self._num_read, self._num_bytes],
-            **snapshots.dump_end(self._end, self._match),
+            "last": [*self._last],
+            "end": self.finish_reason,
         }
-        if self._end is None and self._state is not self._stops.first:
+        if self._state is not self._stops.first:
             # Letters one by one: JSON would make one letter of two halves of a surrogate pair.
             context = [*stops.context(seen.tail)]
             fields["seen"] = [seen.section, context, [*tail], [*seen.marker]]
@@ -273,11 +277,14 @@ class TextStopDecoder:
             _, stream._num_read, stream._num_bytes = snapshots.counts(
                 fields.take("counts", [0, 0, 0])
             )
-            stream._end, stream._match = snapshots.load_end(
-                stream.conditions, fields.take("end", None), fields.take("match", None), 0
-            )
-            if stream._end is None:
-                stream._state = stream._loaded(fields.take("seen", None))
+            stream._state = stream._loaded(fields.take("seen", None))
+            last, reason = "".join(fields.take("last", [])), fields.take("end", None)
+            if last:
+                stream.step(last)
+            if reason is not None and not stream.finished:
+                stream.flush(reason)
+            if stream.finish_reason != reason:
+                raise ValueError("the last text does not lead to this end")
         return stream
 
     def _loaded(self, data: Any) -> StopState:

@@ -63,7 +63,7 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
     hint = ""
     is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
     if what == "token" and is_list:
-        hint = ". Pass several ids to step_batch (of a Sequence: append_tokens), as one flat list"
+        hint = ". Pass several ids to feed, as one flat list"
     elif what == "prompt token" and is_list:
         hint = ". Pass the ids of the prompt as one flat list"
     elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):

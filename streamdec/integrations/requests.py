@@ -109,7 +109,7 @@ IDS = frozenset({
 
 
 class FurtherConditions(TypedDict, total=False):
-    """What a request does not have: arguments of StopConditions, and bounds on its stops.
+    """What a request does not have: other conditions, and bounds on its stops.
 
     The bounds are for requests that are not trusted: memory and the cost of making conditions grow
     with the length of the stops. All others are as for StopConditions.
@@ -131,7 +131,7 @@ class FurtherConditions(TypedDict, total=False):
     max_stop_length: int | None
     """The most code points of a stop string, a marker or a match of ``stop_regex``."""
     max_total_length: int | None
-    """The most code points of all of these together, and of the sources of the patterns."""
+    """The most code points of all stop strings, markers and sources of patterns together."""
 
 
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
@@ -213,7 +213,7 @@ def _conditions(
 
 
 def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
-    """Raise ValueError if a stop, or all stops together, are longer than these bounds."""
+    """Raise ValueError if a stop, or all stops together, exceed these bounds."""
     if most is None and most_together is None:
         return
     markers = [each for each in conditions.markers if isinstance(each, str)]

@@ -11,11 +11,12 @@ from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, check_finish_reason, in_section, joined
+from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.mistakes import check_order
 from streamdec.core.shared_tables import check_decoder
 from streamdec.core.snapshots import shown
+from streamdec.core.stepping import jailed_chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import check_flag, unknown_option
@@ -516,6 +517,5 @@ def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, E
         return request.end(finish_reason), None
     except Exception as error:  # noqa: BLE001 (the tokenizer may raise at the end too)
         decoder, attribution = _decoder(request), request.attribution
-        section = decoder._stops.names[decoder._state.section]
-        last = in_section(section, decoder.jailed, Chunk("", "error"))
+        last = jailed_chunk(decoder)
         return last if attribution is None else attribution.with_ids(last), error

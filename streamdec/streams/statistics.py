@@ -136,7 +136,7 @@ class StreamStatistics:
             jailed_tokens=self._jailed,
             max_held_bytes=self._most.held_bytes,
             max_jailed_characters=self._most.jailed_characters,
-            max_withheld_tokens=self._most.pending_tokens,
+            max_pending_tokens=self._most.pending_tokens,
             ends_incomplete=last is not None and last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)

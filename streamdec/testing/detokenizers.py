@@ -67,7 +67,7 @@ class Detokenizer(Protocol):
     ...             served, conditions, prompt, skip_special_tokens=skip
     ...         )
     ...     def step(self, token_ids):
-    ...         return self.decoder.step_batch(token_ids).text
+    ...         return self.decoder.feed(token_ids).text
     ...     def flush(self):
     ...         return self.decoder.flush().text
     ...     @property

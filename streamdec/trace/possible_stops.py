@@ -1,24 +1,30 @@
-"""Find the stops that the withheld text may become.
+"""Find the stops that the jailed text may become.
 
-In: a decoder that withholds text. Out: the stops that are partly matched. The decoder's own matcher
-state is read, so gates, the prompt and ignored stops are taken into account.
+In: a decoder. Out: the stops that are partly matched.
 """
 
 from __future__ import annotations
 
+from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.patterns.matcher import PatternTail
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 
 
-def possible_stops(decoder: StopSequenceDecoder) -> tuple[str, ...]:
+def possible_stops(decoder: DecodeStream | StopSequenceDecoder) -> tuple[str, ...]:
     """Return the possible strings and the sources of possible patterns.
 
     They are ordered by where they begin.
     """
     if not decoder.jailed:
         return ()
-    conditions, (tail, sizes) = decoder.conditions, decoder.seen
+    # The matcher's own state is read: the jailed text does not show what a look-behind has seen,
+    # or where ``ignore_stops_between`` switched the stops on.
+    tail, ages = decoder._state.seen.tail, tuple[int, ...]()
+    if isinstance(tail, PatternTail):
+        tail, ages = tail.strings, tuple(state.oldest for state in tail.states)
+    conditions = decoder.conditions
     begun = [(_begun(stop, tail), stop) for stop in conditions.stop]
-    begun += zip(sizes, conditions.stop_regex, strict=True)
+    begun += zip(ages, conditions.stop_regex, strict=bool(ages))
     found = sorted((-size, stop) for size, stop in begun if size)
     return tuple(stop for _, stop in found)
 

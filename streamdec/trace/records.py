@@ -67,7 +67,7 @@ class TokenRecord:
     >>> from streamdec.trace import Tracer
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
     >>> tracer = Tracer(StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:")))
-    >>> chunk = tracer.step_batch([0, 1])
+    >>> chunk = tracer.feed([0, 1])
     >>> record = tracer.trace().tokens[1]
     >>> record.data, record.text, record.jailed, record.may_become
     (b'\nUs', '', '\nUs', ('\nUser:',))
@@ -84,13 +84,13 @@ class TokenRecord:
     kind: Kind
     """``"text"``, ``"special"`` (shown), ``"skipped"`` (left out), ``"unknown"`` (no token)."""
     position: int
-    """The number of code points before its text, output or withheld."""
+    """The number of code points before its text, output or jailed."""
     text: str
     """The text that was output with it."""
     held: bytes
     """The bytes of an unfinished character after it."""
     jailed: str
-    """The text that is withheld after it because it may become a stop."""
+    """The text that is not output after it because it may become a stop or a section's marker."""
     may_become: tuple[str, ...]
     """The stop strings and patterns that ``jailed`` may become, by where they would begin."""
     chunk: int

@@ -8,7 +8,7 @@ with several ids, a fork of the decoder shows the effect of each id.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
@@ -16,12 +16,14 @@ from itertools import islice
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.decode_options import Options
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
 from streamdec.trace.possible_stops import possible_stops
-from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace
+from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace, Verdict
 from streamdec.trace.verdict import verdict_on
 
 Traceable = DecodeStream | StopSequenceDecoder
@@ -42,8 +44,9 @@ class Tracer(Generic[D]):
     r"""A decoder, with a record of each token that it was given.
 
     It has the methods and properties of the decoder, and returns and raises what the decoder does.
-    Streams and iterators accept it in place of the decoder. ``reset`` begins a new trace. Copies
-    (``fork``, ``copy``, ``pickle``) are copies of the decoder and are not traced.
+    Streams and iterators accept a tracer of a StopSequenceDecoder in place of the decoder.
+    ``reset`` begins a new trace. Copies (``fork``, ``copy``, ``pickle``) are copies of the decoder
+    and are not traced.
     ``step_bytes``, ``flush_bytes`` and ``release`` cannot be traced and raise AttributeError.
 
     **Cost** and **memory.** Each id costs some microseconds more, and a record of some 300 bytes
@@ -79,7 +82,6 @@ class Tracer(Generic[D]):
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder
-        self._step_chunk, self._feed = decoder.step_chunk, decoder.feed
         self._given_prompt: tuple[int, ...] | None = None
         if prompt_token_ids is not None:
             self._given_prompt = tuple(each.__index__() for each in as_sequence(prompt_token_ids))
@@ -92,8 +94,9 @@ class Tracer(Generic[D]):
             self._prompt = None
         self._ids: list[int] = []
         self._tokens: list[TokenRecord] = []
-        self._given = 0
-        """The number of code points that were output."""
+        self._output_before: int = self._machine.num_characters
+        """The number of code points that were output before the trace."""
+        self._table = table_for(self._machine.tokenizer, Options(**self._machine.options))
         self._calls = 0
         self._end: End | None = None
         self._error: str | None = None
@@ -125,8 +128,11 @@ class Tracer(Generic[D]):
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> Any:
         """Call the decoder's ``step_batch``, and record each of ``token_ids``."""
-        ids = _read(token_ids)
-        return self._several(self._machine.step_batch, ids, ids)
+        return self._several(self._machine.step_batch, token_ids)
+
+    def feed(self, token_ids: Iterable[SupportsIndex]) -> Any:
+        """Call the decoder's ``feed``, and record each of ``token_ids``."""
+        return self._several(self._machine.feed, token_ids)
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
         """Call the decoder's ``flush``, and record its output.
@@ -146,53 +152,38 @@ class Tracer(Generic[D]):
         snapshot: dict[str, Any] = self._machine.snapshot()
         return snapshot
 
-    # --- methods that streams call
-
-    def step_chunk(self, token_id: SupportsIndex) -> Chunk:
-        """Call the decoder's ``step_chunk``, and record ``token_id``."""
-        chunk: Chunk = self._one(self._step_chunk, token_id)
-        return chunk
-
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Call the decoder's ``feed``, and record each of ``token_ids``."""
-        chunk: Chunk = self._several(self._feed, token_ids, token_ids)
-        return chunk
-
-    def end(self, finish_reason: FinishReason = "length") -> Chunk:
-        """Call the decoder's ``end`` with ``finish_reason``, and record it."""
-        chunk: Chunk = self._flushed(self._machine.end, finish_reason)
-        return chunk
-
     def trace(self) -> Trace:
         """Return the trace so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
         machine = self.decoder
         if not machine.finished:
             return trace
-        match = getattr(machine, "match", None)
-        verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, match)
+        if machine.has_sections:
+            verdict = Verdict(None, reason="the markers of sections are not output")
+        else:
+            verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, machine.match)
         return replace(trace, verdict=verdict)
 
     # --- recording
 
     def _one(self, call: Callable[[Any], Any], token_id: SupportsIndex) -> Any:
         """Make a call with one id, and record the state of the decoder after it."""
-        withheld = _withheld(self.decoder)
+        position = self._position(self.decoder)
         try:
             with self._noting_errors():
                 given = call(token_id)
             with self._doing_no_harm():
-                self._record(self.decoder, token_id, _as_chunk(given), withheld)
+                self._record(self.decoder, token_id, _as_chunk(given), position)
         finally:
             self._calls += 1
         return given
 
-    def _several(self, call: Callable[[Any], Any], argument: Any, ids: Iterable[Any]) -> Any:
+    def _several(self, call: Callable[[Any], Any], token_ids: Iterable[SupportsIndex]) -> Any:
         """Make a call with several ids, and record the effect of each on a fork."""
-        before = self.decoder.fork()
+        before, ids = self.decoder.fork(), _read(token_ids)
         with self._noting_errors():
             try:
-                return call(argument)
+                return call(ids)
             finally:
                 self._write_down(before, ids)
 
@@ -221,8 +212,8 @@ class Tracer(Generic[D]):
         taken = self.decoder.num_tokens - decoder.num_tokens
         with self._doing_no_harm():
             for token_id in islice(ids, taken) if taken else ():
-                withheld = _withheld(decoder)
-                self._record(decoder, token_id, _as_chunk(decoder.step(token_id)), withheld)
+                position = self._position(decoder)
+                self._record(decoder, token_id, _as_chunk(decoder.step(token_id)), position)
         self._calls += 1
 
     @contextmanager
@@ -236,13 +227,13 @@ class Tracer(Generic[D]):
         except Exception as error:  # noqa: BLE001
             self._error = f"the record is incomplete: {type(error).__name__}: {error}"
 
-    def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, withheld: int) -> None:
-        """Record one id.
+    def _position(self, decoder: Any) -> int:
+        """Return how many code points of the trace were output or jailed so far."""
+        return decoder.num_characters - self._output_before + len(decoder.jailed)
 
-        ``decoder`` has taken it; ``withheld`` is its withheld text before.
-        """
+    def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, position: int) -> None:
+        """Record one id, which ``decoder`` has taken."""
         token_id, tokenizer = given_id.__index__(), decoder.tokenizer
-        stops = isinstance(decoder, StopSequenceDecoder)
         self._ids.append(token_id)
         self._tokens.append(
             TokenRecord(
@@ -250,18 +241,24 @@ class Tracer(Generic[D]):
                 token_id=token_id,
                 piece=_asked(tokenizer, "id_to_token", token_id, str),
                 data=_asked(tokenizer, "token_bytes", token_id, bytes),
-                kind=_kind(decoder, token_id),
-                position=self._given + withheld,
+                kind=self._kind(decoder, token_id),
+                position=position,
                 text=chunk.text,
                 held=decoder.held,
-                jailed=decoder.jailed if stops else "",
-                may_become=possible_stops(decoder) if stops else (),
+                jailed=decoder.jailed,
+                may_become=possible_stops(decoder),
                 chunk=self._calls,
                 finish_reason=chunk.finish_reason,
                 stop_reason=chunk.stop_reason,
             )
         )
-        self._given += len(chunk.text)
+
+    def _kind(self, decoder: Any, token_id: int) -> Kind:
+        if not self._table.knows(token_id):
+            return "unknown"
+        if _asked(decoder.tokenizer, "is_skipped", token_id, bool):
+            return "skipped" if decoder.options["skip_special_tokens"] else "special"
+        return "text"
 
 
 def _header(decoder: Traceable) -> Header:
@@ -276,7 +273,7 @@ def _header(decoder: Traceable) -> Header:
         route=decoder.route,
         options=decoder.options,
         conditions=conditions,
-        after_prompt=decoder.num_tokens > 0 or decoder.has_context,
+        after_prompt=decoder.num_tokens + decoder.num_prompt_tokens > 0,
         versions={name: _version(name) for name in ("streamdec", "tokenizers")},
     )
 
@@ -313,10 +310,6 @@ def _as_chunk(given: str | Chunk) -> Chunk:
     return given if isinstance(given, Chunk) else Chunk(given)
 
 
-def _withheld(decoder: Any) -> int:
-    return len(getattr(decoder, "jailed", ""))
-
-
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
     """Return the result of a method of the tokenizer, of type ``kind``.
 
@@ -328,11 +321,3 @@ def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
     except Exception:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
         return None
     return found if isinstance(found, kind) else None
-
-
-def _kind(decoder: Any, token_id: int) -> Kind:
-    if not decoder.knows(token_id):
-        return "unknown"
-    if _asked(decoder.tokenizer, "is_skipped", token_id, bool):
-        return "skipped" if decoder.options["skip_special_tokens"] else "special"
-    return "text"

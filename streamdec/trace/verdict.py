@@ -151,8 +151,8 @@ class _Reference:
 def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
     """Return the first token after which the code point ``at`` is wrong.
 
-    After this token another code point is output or withheld, or the right one is decided and
-    neither output nor withheld. Returns None if it is only wrong after the flush.
+    After this token another code point is output or jailed, or the right one is decided and
+    neither output nor jailed. Returns None if it is only wrong after the flush.
     """
 
     def is_decided(index: int) -> bool:

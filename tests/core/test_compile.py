@@ -29,8 +29,8 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from tests.support.zoo import UNCOMPILED
 from tests.core.rule_tables import Table
+from tests.support.zoo import UNCOMPILED
 
 MACHINES: list[tuple[DecodingRule | TextRules, ByteFallbackMode, type[TokenRule]]] = [
     (RawBytes(), "exact", FixedBytes),

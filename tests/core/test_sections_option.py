@@ -279,7 +279,9 @@ def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores:
     for token_id in (4, 0, 1, 2, 4, -1, 0, 1, 2):
         chunks.append(decoder.release() if token_id < 0 else decoder.step(token_id))
         if restores:
-            decoder = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
+            decoder = StopSequenceDecoder.restore(
+                tokenizer, json.loads(json.dumps(decoder.snapshot()))
+            )
     assert pieces_of(chunks) == [("r", "你你")]
 
 
@@ -327,7 +329,9 @@ def test_a_snapshot_may_pass_through_json_that_orders_keys() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, sections=TWO)
     decoder.step_batch([3, 8])
     snapshot = json.loads(json.dumps(decoder.snapshot(), sort_keys=True))
-    assert section_of(StopSequenceDecoder.restore(TOKENIZER, snapshot)) == section_of(decoder) == "r"
+    assert (
+        section_of(StopSequenceDecoder.restore(TOKENIZER, snapshot)) == section_of(decoder) == "r"
+    )
 
 
 def test_withheld_counts_the_age_of_the_tail() -> None:
@@ -402,7 +406,9 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 ) -> None:
     stops = StopConditions("x", ignore_stops_between=markers, starts_inside=inside)
     prompt = [] if inside else [3]  # the opposite
-    decoder = StopSequenceDecoder(TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside)
+    decoder = StopSequenceDecoder(
+        TOKENIZER, stops, prompt, sections=ONE, starts_inside=starts_inside
+    )
     if is_inherited:
         assert section_of(decoder) == ("r" if inside else None)
     else:

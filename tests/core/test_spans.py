@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Meta
 
 Place = tuple[int, int, int, int]
 """start and end in code points, then in bytes."""
+
 
 def stream_of(
     rule: str | DecodingRule | TextRules,

@@ -331,7 +331,9 @@ def test_a_tokenizer_and_its_tables_go_with_its_last_stream() -> None:
     streams.append(StopSequenceDecoder(tokenizer, StopConditions("x", [1])))
     between = StopConditions("x", ignore_stops_between=("<t>", "</t>"))
     streams.append(StopSequenceDecoder(tokenizer, between, [0]))
-    streams.append(StopSequenceDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")}))
+    streams.append(
+        StopSequenceDecoder(tokenizer, prompt_token_ids=[0], sections={"r": ("<t>", "</t>")})
+    )
     for stream in streams:
         stream.step_batch([0, LEAD, MIDDLE, LAST])
     gone: list[weakref.ref[Any]] = [weakref.ref(tokenizer), weakref.ref(table_of(tokenizer))]

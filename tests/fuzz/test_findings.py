@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core.snapshots import sealed
 from streamdec.errors import SnapshotError
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
@@ -22,5 +23,6 @@ def test_a_snapshot_with_more_unknown_tokens_than_tokens_is_rejected(
         stream.step(token_id)
     snapshot = stream.snapshot()
     assert type(stream).restore(TOKENIZER, snapshot).unknown_tokens == 2
-    with pytest.raises(SnapshotError, match="4 unknown tokens, but only 3"):
-        type(stream).restore(TOKENIZER, {**snapshot, "unknown_tokens": 4})
+    forged = sealed({**snapshot, "unknown_tokens": 4, "check": ""})
+    with pytest.raises(SnapshotError, match="3 tokens do not fit the limit or the unknown tokens"):
+        type(stream).restore(TOKENIZER, forged)

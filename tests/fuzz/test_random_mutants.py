@@ -130,8 +130,8 @@ def test_the_same_seed_draws_the_same_mutants(tmp_path: Path) -> None:
 def test_by_default_the_core_and_the_streams_are_mutated() -> None:
     found = modules(ROOT)
     assert found == sorted(set(found))
-    assert any(path.startswith("streamdec/decoders/") for path in found)
-    assert any(not path.startswith("streamdec/decoders/") for path in found)
+    assert any(path.startswith("streamdec/core/") for path in found)
+    assert any(not path.startswith("streamdec/core/") for path in found)
 
 
 def test_files_and_folders_can_be_chosen(tmp_path: Path) -> None:
@@ -147,10 +147,10 @@ def test_files_and_folders_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_each_folder_has_its_own_tests() -> None:
-    assert judges_of("streamdec/core/strings.py") == JUDGES["streamdec/decoders"]
+    assert judges_of("streamdec/core/strings.py") == JUDGES["streamdec/core"]
     assert judges_of("streamdec/streams/pool.py") == JUDGES["streamdec/streams"]
     assert judges_of("streamdec/streams/statistics.py")[0] == "tests/hooks"
-    assert judges_of("streamdec/chunks.py") == JUDGES["streamdec/decoders"]
+    assert judges_of("streamdec/chunks.py") == JUDGES["streamdec/core"]
     for place, tests in JUDGES.items():
         assert all((ROOT / path).exists() for path in (place, *tests))
 

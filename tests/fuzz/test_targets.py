@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from streamdec.stops import patterns
 
 import streamdec.cli.rows as cli_rows
 from fuzz import harness, targets
@@ -20,6 +19,7 @@ from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf, tekken
 from streamdec.core import snapshots, utf8
+from streamdec.core.patterns import compile as patterns
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import FixedBytes
 from streamdec.core.rules.byte_fallback import ExactRuns

@@ -81,7 +81,7 @@ def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends:
 
 
 def told(event: StreamEnded) -> Counted:
-    most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_withheld_tokens)
+    most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_pending_tokens)
     return Counted(
         event.tokens,
         event.chunks,

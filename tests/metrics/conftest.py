@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
-from streamdec.stops import stop_sets
 
+from streamdec.core import stop_sets
 from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings

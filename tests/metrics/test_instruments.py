@@ -22,7 +22,7 @@ counter {token} streamdec.stream.jailed_tokens streamdec_stream_jailed_tokens_to
 counter {stream} streamdec.stream.incomplete_ends streamdec_stream_incomplete_ends_total tokenizer_type route
 histogram By streamdec.stream.max_held streamdec_stream_max_held_bytes tokenizer_type route
 histogram {character} streamdec.stream.max_jailed_characters streamdec_stream_max_jailed_characters tokenizer_type route
-histogram {token} streamdec.stream.max_withheld_tokens streamdec_stream_max_withheld_tokens tokenizer_type route
+histogram {token} streamdec.stream.max_pending_tokens streamdec_stream_max_pending_tokens tokenizer_type route
 counter {call} streamdec.tokenizer.calls streamdec_tokenizer_calls_total tokenizer_type operation
 counter {call} streamdec.tokenizer.errors streamdec_tokenizer_errors_total tokenizer_type operation error_type
 histogram s streamdec.tokenizer.duration streamdec_tokenizer_duration_seconds tokenizer_type operation

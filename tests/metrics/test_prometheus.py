@@ -25,17 +25,17 @@ FAST = "fastokens" if HAS_FASTOKENS else "huggingface"
 
 EXPECTED = f"""\
 streamdec_streams_total huggingface bytes length 4
-streamdec_streams_total huggingface bytes stop 6
+streamdec_streams_total huggingface bytes stop 5
 streamdec_streams_total huggingface bytes error 1
 streamdec_streams_total huggingface bytes abort 1
 streamdec_streams_total Letters window length 1
 streamdec_streams_total Letters window stop 1
-streamdec_stream_tokens_sum huggingface bytes 48
-streamdec_stream_tokens_count huggingface bytes 12
+streamdec_stream_tokens_sum huggingface bytes 43
+streamdec_stream_tokens_count huggingface bytes 11
 streamdec_stream_tokens_sum Letters window 6
-streamdec_stream_chunks_total huggingface bytes 34
+streamdec_stream_chunks_total huggingface bytes 30
 streamdec_stream_chunks_total Letters window 5
-streamdec_stream_characters_total huggingface bytes 37
+streamdec_stream_characters_total huggingface bytes 33
 streamdec_stream_characters_total Letters window 5
 streamdec_stream_stops_total huggingface string 1
 streamdec_stream_stops_total huggingface engine 1
@@ -46,13 +46,13 @@ streamdec_stream_stops_total Letters string 1
 streamdec_stream_errors_total huggingface OSError 1
 streamdec_stream_unknown_tokens_total huggingface bytes 1
 streamdec_stream_unknown_tokens_total Letters window 0
-streamdec_stream_held_tokens_total huggingface bytes 10
+streamdec_stream_held_tokens_total huggingface bytes 9
 streamdec_stream_jailed_tokens_total huggingface bytes 4
-streamdec_stream_incomplete_ends_total huggingface bytes 4
-streamdec_stream_max_held_bytes_sum huggingface bytes 27
+streamdec_stream_incomplete_ends_total huggingface bytes 3
+streamdec_stream_max_held_bytes_sum huggingface bytes 24
 streamdec_stream_max_jailed_characters_sum huggingface bytes 3
-streamdec_stream_max_withheld_tokens_sum huggingface bytes 20
-streamdec_stream_max_withheld_tokens_count Letters window 2
+streamdec_stream_max_pending_tokens_sum huggingface bytes 18
+streamdec_stream_max_pending_tokens_count Letters window 2
 streamdec_tokenizer_calls_total {FAST} encode 10
 streamdec_tokenizer_calls_total {FAST} encode_batch 1
 streamdec_tokenizer_calls_total huggingface decode 2
@@ -81,7 +81,7 @@ COUNTED_BEFORE = {
     "streamdec_encoding_cache_hits_total": 2,
     "streamdec_encoding_cache_misses_total": 4,
     "streamdec_encoding_cache_evictions_total": 2,
-    "streamdec_stop_sets_dropped_total": 14,
+    "streamdec_stop_sets_dropped_total": 13,
 }
 """What else the process did is counted too."""
 

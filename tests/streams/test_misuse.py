@@ -494,11 +494,11 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
     [
         (
             lambda: DecodeStream(TOKENIZER).step([1]),  # type: ignore[arg-type]
-            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
+            "4294967295. Pass several ids to feed, as one",
         ),
         (
             lambda: StopSequenceDecoder(TOKENIZER).step(np.array([1, 2])),
-            "4294967295. Pass several ids to step_batch (of a Sequence: append_tokens), as one",
+            "4294967295. Pass several ids to feed, as one",
         ),
         (lambda: Sequence(TOKENIZER).append_token([1]), "token 0 is of type list: [1]; "),  # type: ignore[arg-type]
         (

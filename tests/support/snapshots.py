@@ -10,7 +10,9 @@ from typing import Any
 __all__ = ["resealed"]
 
 
-def resealed(snapshot: Mapping[Any, Any], change: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
+def resealed(
+    snapshot: Mapping[Any, Any], change: Mapping[Any, Any] | None = None
+) -> dict[Any, Any]:
     """``snapshot`` with ``change``, and the checksum of the result.
 
     If the result is no JSON, it keeps the old checksum.

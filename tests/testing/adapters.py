@@ -29,7 +29,7 @@ class Plain:
         self._stream = DecodeStream(known(tokenizer), prompt, skip_special_tokens=skip)
 
     def step(self, token_ids: list[int]) -> str:
-        return "".join(self._stream.step_batch(token_ids))
+        return self._stream.feed(token_ids)
 
     def flush(self) -> str:
         return self._stream.flush()
@@ -52,7 +52,7 @@ class Stopping:
         )
 
     def step(self, token_ids: list[int]) -> str:
-        chunk = self._decoder.step_batch(token_ids)
+        chunk = self._decoder.feed(token_ids)
         self.stop_reason = chunk.stop_reason
         return chunk.text
 

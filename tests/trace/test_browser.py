@@ -75,7 +75,7 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         if token.data is not None:
             assert fields["bytes"] == (token.data.hex(" ") or "none")
         assert fields["held"] == (token.held.hex(" ") or "nothing")
-        assert fields["withheld"] == (token.jailed.replace("\n", "↵") or "nothing")
+        assert fields["jailed"] == (token.jailed.replace("\n", "↵") or "nothing")
         assert fields["may become"] == ("↵User:" if token.jailed else "—")
         assert fields["chunk"] == str(token.chunk)
         assert fields["position"] == f"code point {token.position}"
@@ -90,20 +90,20 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         (2, "No text is output. The bytes f0 are held: they begin a character, and 3 more bytes"),
         (2, "This is decided at token 4."),
         (4, "It has the last bytes of “🦉”, which began at token 2. The character is complete"),
-        (6, "“↵” is withheld: it may become the stop “↵User:”. This is decided at token 8."),
-        (7, "No text is output. “↵Us” is withheld"),
-        (8, "The text withheld since token 6 is not a stop: “↵Using” is output."),
+        (6, "“↵” is jailed: it may become the stop “↵User:”. This is decided at token 8."),
+        (7, "No text is output. “↵Us” is jailed"),
+        (8, "The text jailed since token 6 is not a stop: “↵Using” is output."),
         (10, "No text is output. It is a special token, which is skipped"),
         (11, "The tokenizer has no token with this id. No text is output."),
         (13, "No text is output. The token has no text here."),
         (
             17,
-            "“↵Us” is withheld: it may become the stop “↵User:”. It becomes the stop at token",
+            "“↵Us” is jailed: it may become the stop “↵User:”. It becomes the stop at token",
         ),
         (18, "The stop “↵User:” is complete with this token: the stream ends here."),
     ],
 )
-def test_the_panel_says_why_text_was_withheld(page: Browser, place: int, told: str) -> None:
+def test_the_panel_says_why_text_is_jailed(page: Browser, place: int, told: str) -> None:
     # 5 is the full stop; the stop's beginning is 6 and 7 in the trace.
     page.run(
         "document.getElementById(arguments[0]).click()",
@@ -365,7 +365,7 @@ NEWLINE, US, ER, HELLO, END_ID = 5, 6, 7, 0, 11
             [HELLO, NEWLINE, NEWLINE, US, ER],
             {"stop": "\nUser:"},
             [("↵", 1, 2), ("↵User:stop", 2, 4)],
-            "Its text was withheld since token 2, and is not output.",
+            "Its text was jailed since token 2, and is not output.",
         ),
         (
             [HELLO, NEWLINE, US, END_ID],
@@ -521,7 +521,7 @@ def test_printed_all_rows_are_there(page: Browser, tmp_path: Path) -> None:
 
 def test_signs_that_do_not_occur_are_not_explained(chromium: Browser, tmp_path: Path) -> None:
     always = ["output at once", "held: bytes of an incomplete character"]
-    always.append("withheld: may become a stop")
+    always.append("jailed: may become a stop")
 
     def legend() -> list[str]:
         found: list[str] = chromium.run(

@@ -1,4 +1,4 @@
-"""What withheld text may become: the stops for which a decoder with them alone would withhold."""
+"""What jailed text may become: the stops for which a decoder with them alone would jail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE: dict[str, Any] = {"stop": (), "stop_regex": (), "max_match_length": None}
 
 
 @given(situation=situations() | test_stop_patterns.situations())
-def test_each_possible_stop_would_withhold_text(situation: Situation) -> None:
+def test_each_possible_stop_would_jail_text(situation: Situation) -> None:
     """Under the same gate, after the same prompt; and no other would."""
     conditions = situation.conditions
     tracer = Tracer(setup_of(situation).decoder())
@@ -53,8 +53,8 @@ def test_each_possible_stop_would_withhold_text(situation: Situation) -> None:
             if tracer.finished:
                 break
             last = tracer.trace().tokens[-1]
-            withholding = {stop for stop, decoder in alone.items() if decoder.jailed}
-            assert withholding == set(last.may_become)
+            jailing = {stop for stop, decoder in alone.items() if decoder.jailed}
+            assert jailing == set(last.may_become)
             assert bool(last.jailed) == bool(last.may_become)
     except TokenIdError:
         pass

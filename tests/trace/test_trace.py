@@ -228,6 +228,26 @@ def test_all_possible_stops_are_listed() -> None:
     assert tracer.trace().tokens[-1].may_become == ("ab the", "b the\n")
 
 
+SECTIONS = {"thought": ("<t>", "</t>")}
+
+
+def test_a_decoder_with_sections_is_traced() -> None:
+    made = MockTokenizer.from_tokens([b"<t", b">", b"a", b"</t>", b"b\n", b"Us"])
+    tracer = Tracer(StopSequenceDecoder(made, STOPS, sections=SECTIONS))
+    chunks = [tracer.step(token_id) for token_id in range(6)]
+    assert [(chunk.text, chunk.section) for chunk in chunks if chunk.text] == [
+        ("a", "thought"),
+        ("b", None),
+    ]
+    tracer.flush()
+    trace = tracer.trace()
+    assert [token.position for token in trace.tokens] == [0, 2, 3, 4, 8, 10]
+    assert [token.may_become for token in trace.tokens[:2]] == [(), ()]
+    assert (trace.tokens[0].jailed, trace.tokens[4].jailed) == ("<t", "\n")
+    assert trace.tokens[4].may_become == ("\nUs\n", "\nUser:")
+    assert trace.verdict == Verdict(None, reason="the markers of sections are not output")
+
+
 # --- inside a stream ------------------------------------------------------------------------------
 
 
@@ -253,10 +273,11 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_decoder_inside_a_stream(way: str) -> None:
-    makers: list[Callable[[], Any]] = [lambda: StopSequenceDecoder(tokenizer(), STOPS)]
-    if way not in ("stream", "iter_chunks"):
-        makers.append(lambda: DecodeStream(tokenizer()))
-    for make in makers:
+    makers: list[Callable[[], Any]] = [
+        lambda: StopSequenceDecoder(tokenizer(), STOPS),
+        lambda: StopSequenceDecoder(tokenizer()),
+    ]
+    for make, finish_reason in zip(makers, ("stop", "length"), strict=True):
         tracer = Tracer(make())
         assert chunks_of(WAYS[way](tracer)) == chunks_of(WAYS[way](make()))
         trace = tracer.trace()
@@ -265,11 +286,11 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
             ids = [output if isinstance(output, list) else [output] for output in OUTPUTS]
             expected = [chunk for chunk, group in enumerate(ids) for _ in group]
             assert [token.chunk for token in trace.tokens] == expected[: len(trace.tokens)]
-        assert trace.finish_reason == ("stop" if trace.header.machine == "stop" else "length")
+        assert trace.finish_reason == finish_reason
 
 
 def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
+    tracer = Tracer(StopSequenceDecoder(tokenizer()))
     chunks_of(wrap([{"token_ids": [0, 1], "finish_reason": "stop"}], tracer))
     assert tracer.trace().end == End("", "stop")
     trace = tracer.trace()

@@ -54,7 +54,7 @@ def calls(ids: Sequence[int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     )
     return st.lists(
         st.tuples(st.just("step"), any_id)
-        | st.tuples(st.just("step_batch"), several)
+        | st.tuples(st.sampled_from(["step_batch", "feed"]), several)
         | st.tuples(st.sampled_from(ALONE))
         | st.tuples(st.just("flush"), st.sampled_from(["stop", "length", "nothing"])),
         max_size=8,
@@ -84,7 +84,7 @@ def copied(machine: Any, verb: str) -> Any:
 NAMES = (
     *("held", "jailed", "num_tokens", "num_prompt_tokens", "finished", "finish_reason", "match"),
     *("route", "options", "conditions", "unknown_tokens", "text", "token_ids"),
-    *("read_offset", "prefix_offset"),
+    *("read_offset", "prefix_offset", "num_characters", "num_pending_tokens", "pending_text"),
 )
 
 

@@ -156,13 +156,13 @@ def test_an_output_stop_is_a_difference() -> None:
         assert (verdict.equal, verdict.token_index) == (False, 6)
 
 
-def test_lost_withheld_text_is_reported_at_its_place() -> None:
+def test_lost_jailed_text_is_reported_at_its_place() -> None:
     tracer = traced([0, 4, 6, 1], stop="\nUser:")
     assert [token.jailed for token in tracer.trace().tokens] == ["", "\nUs", "", ""]
     assert broken(tracer, 2, lambda token: replace(token, text="!")).token_index == 2
 
 
-def test_withheld_text_is_compared_too() -> None:
+def test_jailed_text_is_compared_too() -> None:
     tracer = traced([0, 4, 6], stop="\nUser:")
     trace = tracer.trace()
     first, us, last = trace.tokens

@@ -90,11 +90,8 @@ class TokenRule(ABC):
     """Whether each byte of the output can be attributed to one token."""
 
     def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:
-        self._elements = _Elements(decoder, self.prepare, skip_special_tokens)
-
-    def element(self, token_id: int) -> Element:
-        """``token_id`` prepared, or None if it is skipped. UnknownTokenError: unknown id."""
-        return self._elements[token_id]
+        self.elements: dict[int, Element] = _Elements(decoder, self.prepare, skip_special_tokens)
+        """Each token prepared, or None if it is skipped. UnknownTokenError for an unknown id."""
 
     # --- the two verbs
 
@@ -103,7 +100,7 @@ class TokenRule(ABC):
 
         Raises UnknownTokenError for an unknown id.
         """
-        element = self._elements[token_id]
+        element = self.elements[token_id]
         return (b"", state) if element is None else self.advance(state, element)
 
     def flush(self, state: State) -> bytes:
@@ -191,7 +188,7 @@ class TokenRule(ABC):
         self, token_ids: Iterable[SupportsIndex], show_unknown: bool
     ) -> Iterator[Element]:
         """The elements of those tokens that contribute one."""
-        elements = self._elements
+        elements = self.elements
         for token_id in token_ids:
             # Looked up as it is first: a long prompt of skipped tokens is read to its end.
             if type(token_id) is not int or token_id < 0 or token_id > MAX_TOKEN_ID:

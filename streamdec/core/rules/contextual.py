@@ -213,7 +213,7 @@ class LeadingStrip(TokenRule):
         self._inner = inner
         self._char = char
         self._count = count
-        self._elements = inner._elements
+        self.elements: dict[int, Element] = inner.elements
         self.errors = inner.errors
         self.start: State = (inner.start, count, b"")
         self.idle: State = (inner.idle, 0, b"")

@@ -11,7 +11,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   const labels = [];
   const outEnds = [];         // where in the text each token's output ends, in units of UTF-16
   const charactersOf = [];    // of each token, the characters over several tokens that it has a part of
-  const stopsOf = [];         // and the text that was withheld, and the stops
+  const stopsOf = [];         // and the text that was jailed, and the stops
   const chunkSizes = new Map();
   let parts = [], text = "", end = null, verdict = null, chunkStart = 0;
 
@@ -34,7 +34,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     if (token.chunk !== before.chunk) chunkStart = index;
     chunkSizes.set(token.chunk, (chunkSizes.get(token.chunk) || 0) + 1);
     addCharacter(token, index, before);
-    addWithheld(token, index);
+    addJailed(token, index);
   };
 
   // --- characters over several tokens -----------------------------------------------------------
@@ -72,12 +72,12 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     }
   };
 
-  // --- text that is withheld, and stops ---------------------------------------------------------
+  // --- text that is jailed, and stops ---------------------------------------------------------
 
-  let waiting = null;   // the span of what is withheld
+  let waiting = null;   // the span of what is jailed
   let origins = [];     // of each of its units, the token that decided it
 
-  const addWithheld = (token, index) => {
+  const addJailed = (token, index) => {
     const out = (token.text || "").length, jailed = token.jailed || "";
     if (token.finish_reason === "stop") {
       addStop(token, index, out);
@@ -106,7 +106,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
       for (let each = waiting.from; each < index; each += 1) {
         stopsOf[each] = stopsOf[each].filter((span) => span !== waiting);
       }
-      // The withheld text was output before the stop, or all of it or its end is the stop.
+      // The jailed text was output before the stop, or all of it or its end is the stop.
       const isCut = isHidden(reason) && from > waiting.from;
       shares = isCut;
       const to = isCut ? from : index;
@@ -125,7 +125,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   };
 
   const { stop: strings = [], stop_regex: patterns = [], include_stop_str_in_output: areShown = false } = conditions || {};
-  /** Whether the text of a stop is withheld; that of one id is not, as it comes with the id alone. */
+  /** Whether the text of a stop is jailed; that of one id is not, as it comes with the id alone. */
   const isHidden = (reason) => !areShown && (strings.includes(reason) || patterns.includes(reason));
 
   /** The token with which a stop began that `index` completes, and with which `out` units were output. */
@@ -153,7 +153,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   const MOST_NAMED = 6;
   const anyOf = (stops) => {
     const named = stops.slice(0, MOST_NAMED).map(stopInWords).join(" or ");
-    return stops.length > MOST_NAMED ? `${named} or one of ${stops.length - MOST_NAMED} more` : named || "a stop";
+    return stops.length > MOST_NAMED ? `${named} or one of ${stops.length - MOST_NAMED} more` : named || "a section's marker";
   };
   const endInWords = ({ finish_reason: reason, stop_reason: stop }, isSaid) => {
     if (reason !== "stop") return reason + (isSaid ? " (from the caller)" : "");
@@ -173,7 +173,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     if (token.text) said.push(explainText(token, index));
     else if (!token.finish_reason) said.push(["No text is output."]);
     if (token.held) said.push(...explainHeld(token, index));
-    if (token.jailed) said.push(...explainWithheld(token, index));
+    if (token.jailed) said.push(...explainJailed(token, index));
     if (!token.text && !token.finish_reason && !token.held && !token.jailed && token.kind !== "unknown") {
       said.push([token.kind === "skipped"
         ? "It is a special token, which is skipped (skip_special_tokens)."
@@ -187,7 +187,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     const stop = stopsOf[index].find((span) => span.stop);
     if (stop && stop.from < index) {
       said.push(isHidden(token.stop_reason)
-        ? [`Its text was withheld since token ${stop.from}, and is not output.`, stop.from]
+        ? [`Its text was jailed since token ${stop.from}, and is not output.`, stop.from]
         : [`It began with token ${stop.from}.`, stop.from]);
     }
     const came = isHidden(token.stop_reason) ? "precedes it, and is output" : "is output";
@@ -198,7 +198,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     const wait = stopsOf[index].find((span) => span.from < index);
     if (wait) {
       const part = token.jailed && !wait.after ? " (its end may still be one)" : "";
-      return [`The text withheld since token ${wait.from} is not a stop${part}: ${quoted(token.text)} is output.`, wait.from];
+      return [`The text jailed since token ${wait.from} is not a stop${part}: ${quoted(token.text)} is output.`, wait.from];
     }
     const broken = brokenBy.get(index);
     if (broken) {
@@ -221,8 +221,8 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     else said.push([`Token ${Math.max(span.to, index + 1)} completes or breaks the character.`, Math.max(span.to, index + 1)]);
     return said;
   };
-  const explainWithheld = (token, index) => {
-    const said = [[`${quoted(token.jailed)} is withheld: it may become ${anyOf(token.may_become || [])}.`]];
+  const explainJailed = (token, index) => {
+    const said = [[`${quoted(token.jailed)} is jailed: it may become ${anyOf(token.may_become || [])}.`]];
     const spans = stopsOf[index], stop = spans.find((span) => span.stop), wait = stop || spans[spans.length - 1];
     const told = stop ? "It becomes the stop at token" : "This is decided at token";
     if (!wait.open && wait.to > index) said.push([`${told} ${wait.to}.`, wait.to]);
@@ -267,7 +267,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
         ["kind", { text: "text", special: "special, shown", skipped: "special, skipped", unknown: "unknown" }[token.kind || "text"]],
         ["position", `code point ${token.position}`],
         ["held", spaced(token.held || "") || "nothing"],
-        ["withheld", token.jailed ? visible(short(token.jailed, 2000)) : "nothing", Boolean(token.jailed)],
+        ["jailed", token.jailed ? visible(short(token.jailed, 2000)) : "nothing", Boolean(token.jailed)],
         ["may become", may || "—", Boolean(may)],
         ["output", token.text ? visible(short(token.text, 2000)) : "nothing", Boolean(token.text)],
         ["chunk", size > 1 ? `${token.chunk}, of ${size} tokens` : String(token.chunk)],

@@ -90,7 +90,7 @@ const streamdecTimeline = (container, header = {}) => {
   const LEGEND = [
     ["sd-out", "output at once", null],
     ["sd-held", "held: bytes of an incomplete character", null],
-    ["sd-jailed", "withheld: may become a stop", null],
+    ["sd-jailed", "jailed: may become a stop", null],
     ["sd-stop", "stop", (index) => tokens[index].finish_reason === "stop"],
     ["sd-mute", "no text", (index) => story.stateOf(index) === "mute" && tokens[index].kind !== "skipped"],
     ["sd-kind-skipped", "special token, skipped", (index) => tokens[index].kind === "skipped"],
@@ -141,18 +141,18 @@ const streamdecTimeline = (container, header = {}) => {
   };
   /** Where in a row the lanes are; those in which nothing is take no room. */
   const setLanes = (row) => {
-    let hasCharacter = false, hasStop = false, isWithheld = false;
+    let hasCharacter = false, hasStop = false, hasJailed = false;
     for (let index = row.from; index <= row.to; index += 1) {
       hasCharacter ||= charactersOf[index].length > 0;
       hasStop ||= stopsOf[index].length > 0;
-      isWithheld ||= Boolean(tokens[index].jailed) || stopsOf[index].some((span) => !span.stop);
+      hasJailed ||= Boolean(tokens[index].jailed) || stopsOf[index].some((span) => !span.stop);
     }
     let y = LINE.ruler + LINE.block;
     row.character = hasCharacter ? y : null;
     if (hasCharacter) y += LINE.span;
     row.stop = hasStop ? y : null;
     if (hasStop) y += LINE.span;
-    row.stopLane = isWithheld ? "withheld" : "stop";
+    row.stopLane = hasJailed ? "jailed" : "stop";
     row.out = y;
     row.height = y + LINE.out + LINE.space;
   };
@@ -422,7 +422,7 @@ const streamdecTimeline = (container, header = {}) => {
     now.textContent = "";
     make("span", "", now, (came.length > LOOK_BACK ? "…" : "") + prose(ending(came, LOOK_BACK)));
     if (token.text) make("mark", "sd-new", now, prose(short(token.text, 2000)));
-    if (token.jailed) put(make("span", "sd-now-jailed", now), visible(short(token.jailed, 2000))).title = "withheld";
+    if (token.jailed) put(make("span", "sd-now-jailed", now), visible(short(token.jailed, 2000))).title = "jailed";
     if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "bytes of an incomplete character";
     if (isLast && story.end && story.end.text) {
       make("mark", "sd-new sd-now-end", now, prose(short(story.end.text, 2000))).title = "output at the end";
