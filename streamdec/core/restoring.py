@@ -114,6 +114,8 @@ def _load(
     if reason is not None and not decoder.finished:
         check_finish_reason(reason)
         decoder._finish_unfollowed(reason)
+    if reason is None and decoder.finished:
+        raise ValueError("the ids since the clean point end the stream")
     if decoder.finish_reason != reason:
         raise ValueError("the ids since the clean point do not lead to this end")
     tokens = decoder.num_tokens

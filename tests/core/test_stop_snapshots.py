@@ -242,7 +242,7 @@ def test_another_class_or_tokenizer_is_a_mismatch() -> None:
         ("jailed", {"counts": [1, 1, 4]}),
         ("jailed", {"since": [2, -1_000]}),
         ("jailed", {"care": [1, -3]}),
-                ("near its limit", {"unknown_tokens": 3}),
+        ("near its limit", {"unknown_tokens": 3}),
     ],
 )
 def test_values_at_the_bounds_of_these_checks_are_accepted(
