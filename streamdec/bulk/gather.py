@@ -3,7 +3,7 @@ r"""Decode flat token ids into texts by row, without Python code per token or ro
 With most rules the bytes of a token depend only on whether it is the first or the last of its row.
 The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
 offsets into the result. Skipped and unknown ids are empty there. The bytes come from the table that
-streams use (:mod:`streamdec.core.table`), so both give the same text. Some rules need more:
+streams use (:mod:`streamdec.core.byte_table`), so both give the same text. Some rules need more:
 
     RawBytes, ByteLevel, Concatenation    nothing
     Joined, Metaspace, WordPiece          other bytes for the first token of a row
@@ -84,8 +84,7 @@ class Gather:
         self._replaces: Sequence[Any] = rules.replaces
         self._rule: DecodingRule = rules.rule
         self._size: int = decoder.vocab_size
-        elements = [_element(table, token_id) for token_id in range(self._size)]
-        elements.append(None)  # for all unknown ids
+        elements = [*map(table.element, range(self._size)), None]  # the last for all unknown ids
         forms = [_forms(self._rule, each) for each in elements]
         self._edge = _edge(self._rule) if any(usual != edge for usual, edge in forms) else None
         usual, at_edge = zip(*forms, strict=True)
@@ -286,13 +285,6 @@ def _changes(values: Any, edge: Edge) -> Any:
 
 
 # --- the bytes of a token -------------------------------------------------------------------------
-
-
-def _element(table: ByteTable, token_id: int) -> Any:
-    try:
-        return table.rule.element(token_id)
-    except KeyError:
-        return None
 
 
 def _edge(rule: DecodingRule) -> Edge | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, Never, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, Never, SupportsIndex
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
@@ -70,7 +70,7 @@ class Rollout:
 
     @property
     def stop_reason(self) -> StopReason:
-        """The stop string, pattern, id or ids; None for end-of-sequence or no stop."""
+        """The stop string, pattern or id; None for end-of-sequence or no stop."""
         return None if self.match is None else self.match.stop
 
 
@@ -107,10 +107,10 @@ def decode_rollouts(
         logprobs: the log probability of each id of ``rows``, including padding.
         per_token: other sequences with a value for each id of ``rows``, by name.
         spans: whether to compute the span of each token in its text.
-        skip_special_tokens: as for StopSequenceDecoder, as the next three.
-        byte_fallback: "
-        unknown_ids: "
-        clean_up_tokenization_spaces: "
+        skip_special_tokens: as for StopSequenceDecoder.
+        byte_fallback: as for StopSequenceDecoder.
+        unknown_ids: as for StopSequenceDecoder.
+        clean_up_tokenization_spaces: as for StopSequenceDecoder.
         **others: not accepted. The TypeError says what to write instead.
 
     Returns:
@@ -217,7 +217,9 @@ class _Decoding:
 
     def _new_decoder(self, prompt: Iterable[SupportsIndex]) -> StopSequenceDecoder:
         wants, options = self._wants_spans, self._options._asdict()
-        return StopSequenceDecoder(self._tokenizer, self._conditions, prompt, spans=wants, **options)
+        return StopSequenceDecoder(
+            self._tokenizer, self._conditions, prompt, spans=wants, **options
+        )
 
     def found(self, ids: list[list[Any]], prompts: list[Any] | None) -> list[_Found]:
         """Return the result of each row."""
@@ -229,7 +231,8 @@ class _Decoding:
             try:
                 decoders[row] = self._new_decoder(prompt)
             except StreamdecError as error:
-                found[row] = _Found(StoppedRow("", "error", None, 0), error)
+                spans: Any = [] if self._wants_spans else None
+                found[row] = _Found(StoppedRow("", "error", None, 0), error, spans)
             if row in found or not self._begins_after(prompt):
                 del alike[row]
         if sum(map(len, alike.values())) >= FEWEST_TOKENS:

@@ -90,8 +90,7 @@ class StoppedRows:
             named = stops.named(stops.first.seen, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        is_slow = conditions.ignore_stops_between or conditions.stop_regex
-        self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
+        self._gather = gather_for(tokenizer, skip_special_tokens=skip) if stops.is_simple else None
 
     @property
     def gathers(self) -> bool:

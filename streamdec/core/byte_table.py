@@ -172,11 +172,6 @@ class ByteTable(Table):
         """Whether earlier tokens may still give text in ``state``, held or not."""
         return self.holds(state) or self.rule.waiting(state[0]) > 0
 
-    def size(self, state: State) -> int:
-        """Return how many bytes, letters and tokens are held or owed in ``state``."""
-        rule_state, pending, tails = state
-        return len(pending) + sum(map(len, tails)) + self.rule.waiting(rule_state)
-
     def held(self, state: State) -> bytes:
         """Return the bytes that are held in ``state``."""
         rule_state, pending, tails = state

@@ -48,7 +48,7 @@ from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.since import folded, is_released, moved_up, silenced
+from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
@@ -225,7 +225,8 @@ class TokenDecoder:
             is_careful = bool(text or self._row.waits or row.waits or state.jailed)
             state = state if is_careful else stops.turned(state, token_id)
         if self._spans is not None and not is_careful:
-            is_careful = bool(self._row.waits or row.waits or step.mask & state.letters)
+            meets = step.mask & state.letters and state[text] is not None
+            is_careful = bool(self._row.waits or row.waits or meets)
         if is_careful:
             return Examined(self._take_carefully(token_id, step))
         out = step.chunk
@@ -374,7 +375,31 @@ class TokenDecoder:
             since = since[moved.size :]
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
-        self._since, self._most = since, 2 * len(since) + MOST_SINCE
+        self._since = since
+        if len(since) > MOST_SINCE:
+            self._move_up_exactly()
+        self._most = 2 * len(self._since) + MOST_SINCE
+
+    def _move_up_exactly(self) -> None:
+        """Do the same where the tokens of what is held, a release or a marker id matter."""
+        clean, since = CleanPoint(*self._clean), self._since
+        base = self._base(clean)
+        found, reading = self._review(clean, since)
+        cells = found.cells
+        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
+        tail = cells[len(cells) - reach :] if reach else []
+        first = min([found.waits, *(cell.first for cell in tail)])
+        before, after = split(since, first - base)
+        earlier, read = self._review(clean, before)
+        if not before or reading.has_ids or read.has_ids:
+            return
+        if self._spans is not None:
+            self._spans.note(cells, range(base, first), clean.count)
+        count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
+        state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
+        row = self._table.row(earlier.state)
+        self._clean = row, state, count, *_carried(earlier, read, first)
+        self._since = after
 
     # --- the end
 

@@ -86,7 +86,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_kept", "size", "state", "table", "unknown", "waits")
+    __slots__ = ("holds", "is_kept", "state", "table", "unknown", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -98,8 +98,6 @@ class Row(dict[int, Transition]):
         """Whether bytes or text are held."""
         self.waits: bool = table.waits(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
-        self.size: int = table.size(state)
-        """How much is held or owed: more after a token that leaves bytes behind."""
         self.unknown: Transition | None = None
         """The transition of an unknown id."""
 
@@ -289,10 +287,6 @@ class Table(ABC):
     @abstractmethod
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``."""
-
-    @abstractmethod
-    def size(self, state: State) -> int:
-        """Return how much is held or owed in ``state``, in any unit."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

@@ -30,6 +30,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamdec.core.conditions import StopConditions
 from streamdec.errors import MissingExtraError, SourceError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai
@@ -51,7 +52,6 @@ from streamdec.server.requests import (
     read_message,
 )
 from streamdec.server.samples import Samples
-from streamdec.core.conditions import StopConditions
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 

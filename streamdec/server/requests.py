@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from streamdec.core.conditions import StopConditions
 from streamdec.server.engines import SamplingParams
 from streamdec.server.errors import RequestError, shown
 from streamdec.server.fields import Fields
 from streamdec.server.limits import ServerLimits
-from streamdec.core.conditions import StopConditions
 
 _SEEDS = 1 << 63
 _NUMBERS = MappingProxyType({

@@ -90,9 +90,7 @@ class Sectioned(Stopping):
 
     def open(self) -> StopSequenceDecoder:
         sections = {"reasoning": ("<think>", "</think>")}
-        return StopSequenceDecoder(
-            self.tokenizer, sections=sections, starts_inside=self._is_inside
-        )
+        return StopSequenceDecoder(self.tokenizer, sections=sections, starts_inside=self._is_inside)
 
 
 # --- bounds of the step ---------------------------------------------------------------------------

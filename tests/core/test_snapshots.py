@@ -389,7 +389,11 @@ def inside_a_character() -> dict[str, Any]:
     stream = DecodeStream(RAW, [0, 1])
     stream.step_batch([0, 2, 99])
     snapshot = stream.snapshot()
-    assert (snapshot["counts"], snapshot["since"], snapshot["offsets"]) == ([1, 1, 1], [2, -1], [0, 1])
+    assert (snapshot["counts"], snapshot["since"], snapshot["offsets"]) == (
+        [1, 1, 1],
+        [2, -1],
+        [0, 1],
+    )
     return snapshot
 
 

@@ -373,15 +373,15 @@ def test_long_silences_are_counted() -> None:
     assert [told(event) for event in hook.streams] == [expected]
 
 
-# --- how much is withheld -------------------------------------------------------------------------
+# --- how many tokens have pending text ------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_the_waiting_time_counts_from_the_first_withheld_byte(ids: list[int]) -> None:
+def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> None:
     """Of tokens that are joined byte by byte, it is the end of their bytes."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
     decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-    data = []
+    data: list[bytes] = []
     for token_id in ids:
         if token_id == len(TOKENS) - 1:
             continue
