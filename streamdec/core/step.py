@@ -93,7 +93,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         text, state = chunk.text, self._state
         examined: Examined | None = None
         after: StopState | None = state
-        if mask >= NAMED or count >= 0 or self._is_rare or token_id in self._ids:
+        if mask >= NAMED or count >= 0 or self._is_rare:
             examined = self._examine(token_id, Step(chunk, mask, count, row))
             chunk, after = examined.chunk, examined.state
         elif mask & state.letters:
