@@ -232,7 +232,8 @@ def chunks_name_their_section() -> None:
 
 
 def a_section_that_the_prompt_opens() -> None:
-    decoder = StopSequenceDecoder(BYTES, prompt_token_ids=[*b"<a>"], sections={"why": ("<a>", "</a>")})
+    sections = {"why": ("<a>", "</a>")}
+    decoder = StopSequenceDecoder(BYTES, prompt_token_ids=[*b"<a>"], sections=sections)
     assert [decoder.step(token_id).section for token_id in b"y"] == ["why"]
 
 

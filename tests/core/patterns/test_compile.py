@@ -1,4 +1,4 @@
-"""Reading patterns: what is refused and why, and what the parser of ``re`` yields."""
+"""Reading patterns: what is rejected and why, and what the parser of ``re`` yields."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_bad_patterns_are_rejected(why: str, source: str) -> None:
 
 
 def test_the_parser_yields_the_parts_that_are_known() -> None:
-    """If it yields others in a later Python, patterns are refused, and this test tells which."""
+    """If it yields others in a later Python, patterns are rejected, and this test tells which."""
     for source in re.split(r"   |\n", GOOD):
         assert isinstance(parse(source).getwidth()[0], int), source
     for sources in BAD.values():
