@@ -66,7 +66,7 @@ class TokenDecoder:
     """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
 
     __slots__ = (
-        *("__weakref__", "_alert", "_clean", "_count", "_end", "_ids", "_is_careful", "_is_rare"),
+        *("__weakref__", "_alert", "_clean", "_count", "_end", "_is_careful", "_is_rare"),
         *("_limit", "_match", "_most", "_moved", "_num_prompt_tokens", "_output", "_prefix"),
         *("_read", "_row", "_since", "_spans", "_start", "_state", "_stops", "_table"),
         *("_unknown_tokens", "tokenizer"),
@@ -128,7 +128,6 @@ class TokenDecoder:
                 "without clean-up or replacements of the finished text"
             )
         self._spans = SpanLog() if spans else None
-        self._ids = self._stops.ids
         self._limit = self._stops.conditions.max_tokens or MOST_COUNTED
         shield = NEVER
         if row.waits:  # what the prompt decided is in no stop; an unfinished character may be
@@ -212,7 +211,7 @@ class TokenDecoder:
         text, row = step.chunk.text, step.row
         stops, state, index = self._stops, self._state, self.num_tokens
         is_early = index < stops.conditions.min_tokens
-        if token_id in self._ids and not is_early:
+        if token_id in stops.ids and not is_early:
             named = stops.named(state.seen, token_id)
             if named is not None:
                 return Examined(self._stopped_by_id(token_id, *named))
@@ -376,7 +375,7 @@ class TokenDecoder:
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
         self._since = since
-        if len(since) > MOST_SINCE:
+        if len(since) > MOST_SINCE and not moved.size:
             self._move_up_exactly()
         self._most = 2 * len(self._since) + MOST_SINCE
 
