@@ -3,7 +3,7 @@ r"""Decode flat token ids into texts by row, without Python code per token or ro
 With most rules the bytes of a token depend only on whether it is the first or the last of its row.
 The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
 offsets into the result. Skipped and unknown ids are empty there. The bytes come from the table that
-streams use (:mod:`streamdec.tables`), so both give the same text. Some rules need more:
+streams use (:mod:`streamdec.core.table`), so both give the same text. Some rules need more:
 
     RawBytes, ByteLevel, Concatenation    nothing
     Joined, Metaspace, WordPiece          other bytes for the first token of a row

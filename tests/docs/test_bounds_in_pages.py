@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from streamdec.stops import patterns, stop_set, stop_sets
-from streamdec.tables import byte_table, table, window
 
 from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
+from streamdec.core import stop_set, stop_sets, table, window
+from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
@@ -36,7 +36,6 @@ SERVER = ServerLimits()
         f"for its patterns | {patterns.MAX_AGES:,} bits: their parts times",
         f"{table.MAX_TRANSITIONS:,} transitions in its rows; ",
         f"stop sets of one table | {STOP_SETS}",
-        f"in its list for each id below {table.MAX_LISTED:,} |",
         f"texts that one stop set stores | {stop_set.MAX_STORED:,} |",
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
         f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} each |",
@@ -124,12 +123,8 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
     "said",
     [
         f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
-        f"ids below {table.MAX_LISTED:,}; 8 bytes for each id",
         f"texts stored in one stop set | {TEXTS} bytes",
         f"stop sets of a table | {STOP_SETS}",
-        f"ids that streams of a table named | {table.MAX_NAMED:,} |",
-        f"the streams of one table use more than {table.MAX_NAMED:,} such ids",
-        f"older than {byte_table.MAX_AGE} tokens",
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )

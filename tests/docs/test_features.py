@@ -377,7 +377,7 @@ def laws_are_stated() -> None:
     assert "**6. The full decode.**" in laws
 
 
-CORE = "tests/decoders"
+CORE = "tests/core"
 PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # text
     "An incomplete character is held": (
@@ -390,11 +390,11 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "A genuine U+FFFD is output at once": (
         a_bad_byte_goes_out_at_once,
-        "tests/tables/test_utf8.py::test_each_byte_outputs_what_it_decides",
+        "tests/core/test_utf8.py::test_each_byte_outputs_what_it_decides",
     ),
     "One U+FFFD for each ill-formed part": (
         one_replacement_for_each_part,
-        "tests/tables/test_utf8.py::test_the_whole_text_per_part_is_what_python_replaces",
+        "tests/core/test_utf8.py::test_the_whole_text_per_part_is_what_python_replaces",
     ),
     "The prompt is context for the first text": (
         the_prompt_is_context,
@@ -406,7 +406,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The prompt is never output": (
         the_prompt_is_never_given_out,
-        "tests/tables/test_window.py::test_a_prompt_is_not_output",
+        "tests/core/test_window.py::test_a_prompt_is_not_output",
     ),
     "The leading space equals that of the full decode": (
         the_leading_space,
@@ -426,7 +426,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The stream as raw bytes": (
         raw_bytes,
-        "tests/decoders/test_decode_stream.py::test_step_bytes_gives_the_raw_bytes_of_each_token",
+        "tests/core/test_decode_stream.py::test_step_bytes_gives_the_raw_bytes_of_each_token",
     ),
     # cost
     "Several ids in a step": (
@@ -449,7 +449,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Bounded memory for each stream": (
         f"{CORE}/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/stops/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
+        "tests/core/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
     ),
     # stops
     "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
@@ -457,7 +457,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_oracle"),
     "A stop inside a token": (
         within_a_token_and_however_it_is_cut,
-        "tests/decoders/test_stop_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
+        "tests/core/test_stop_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
     ),
     "A stop in any split into tokens": (
         within_a_token_and_however_it_is_cut,
@@ -487,16 +487,16 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
     "Stops can be ignored in reasoning": (
         stops_ignored_in_a_part,
-        "tests/stops/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
+        "tests/core/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
     ),
     "The matcher itself handles reasoning and tool calls": (stops_switch_on_and_off,),
     "Each chunk names its section, such as reasoning": (
         chunks_name_their_section,
-        "tests/decoders/test_section_decoder.py::test_groups_snapshots_and_forks_make_no_difference",
+        "tests/core/test_sections_option.py::test_groups_snapshots_and_forks_make_no_difference",
     ),
     "A section that the prompt opens": (
         a_section_that_the_prompt_opens,
-        "tests/decoders/test_section_decoder.py::test_the_prompt_or_the_caller_says_where_a_stream_begins",
+        "tests/core/test_sections_option.py::test_the_prompt_or_the_caller_says_where_a_stream_begins",
     ),
     # ends
     "Pending bytes are flushed at the end": (
@@ -572,21 +572,21 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     # moving
     "A stream can be forked": (
         fork_save_and_reset,
-        "tests/decoders/test_decode_stream.py::test_a_fork_is_independent",
+        "tests/core/test_decode_stream.py::test_a_fork_is_independent",
     ),
     "A stream can be saved as JSON and continued elsewhere": (
         fork_save_and_reset,
         a_snapshot_within_a_stop,
-        "tests/decoders/test_snapshots.py::test_an_old_snapshot_restores_to_the_same_stream",
+        "tests/core/test_snapshots.py::test_a_stream_continues_after_a_snapshot_at_every_token",
         f"{CORE}/test_stop_snapshots.py::test_a_restored_stream_is_equal_and_continues_equally",
     ),
     "A stream can be reset": (
         fork_save_and_reset,
-        "tests/decoders/test_decode_stream.py::test_reset_returns_to_the_end_of_the_prompt",
+        "tests/core/test_decode_stream.py::test_reset_returns_to_the_end_of_the_prompt",
     ),
     "Each beam of a beam search as text while it grows": (
         each_beam_is_a_fork,
-        "tests/decoders/test_sequence.py::test_a_fork_is_independent",
+        "tests/core/test_sequence.py::test_a_fork_is_independent",
     ),
     # proof
     "The same text however ids are grouped: stated": (
