@@ -1,7 +1,7 @@
 """The checks before a release, each session in its own environment: ``nox``.
 
 ``nox --list`` lists the sessions. Arguments after ``--`` are passed to pytest:
-``nox -s tests-3.12 -- tests/decoders``. uv downloads a Python that is not installed. If it cannot,
+``nox -s tests-3.12 -- tests/core``. uv downloads a Python that is not installed. If it cannot,
 nox skips the session and says so (with ``CI`` in the environment, this is an error).
 
 Only pyproject.toml has the versions of Python, extras, tools and tokenizers: in the classifiers,
@@ -25,9 +25,7 @@ GROUPS = PROJECT["dependency-groups"]
 TOKENIZERS = [name for name in GROUPS if name.startswith("tokenizers-")]
 
 CORE_TESTS = [
-    "tests/tables",
-    "tests/stops",
-    "tests/decoders",
+    "tests/core",
     "tests/streams",
     "tests/test_laws.py",
     "tests/test_stop_laws.py",

@@ -280,8 +280,8 @@ def histories_do_not_matter(situation: Situation, others: Sequence[Situation]) -
             stream.step_batch(other.ids)
         # Ids of chunks may have caches of their own.
         bare = replace(other, conditions=Conditions(), sections=())
-        _chunks(decoder_of(other if number % 2 else bare, used), other.ids)
-    found = [_chunks(decoder_of(situation, each), situation.ids) for each in (fresh, used)]
+        chunks_of(decoder_of(other if number % 2 else bare, used), other.ids)
+    found = [chunks_of(decoder_of(situation, each), situation.ids) for each in (fresh, used)]
     assert found[0] == found[1]
     fresh = new_tokenizer(situation)
     for name, build in builds(situation, spans=True).items():
@@ -305,7 +305,7 @@ def _stepped(decoder: Any, ids: Sequence[int]) -> list[Any]:
     return found
 
 
-def _chunks(decoder: Any, ids: Sequence[int]) -> list[Chunk]:
+def chunks_of(decoder: Any, ids: Sequence[int]) -> list[Chunk]:
     """The chunks of a stream over ``ids``, with their ids."""
     found: list[Chunk] = []
     options: dict[str, Any] = {"return_token_ids": True}

@@ -403,7 +403,7 @@ def inside_a_character() -> dict[str, Any]:
         *(("num_prompt_tokens", value) for value in ("1", -1, 1.0, True, None, 2**62)),
         *(("unknown_tokens", value) for value in (None, 4, -1)),
         *(("counts", value) for value in ([1, 1], [1, 2, 1], [1, 1, 5], [1, 1, True], 1, None)),
-        *(("counts", [value, 1, 1]) for value in (-1, 1.0, MOST_COUNTED - 2, MOST_COUNTED)),
+        *(("counts", [value, 1, 1]) for value in (-1, 1.0, MOST_COUNTED)),
         *(("since", value) for value in ([True], ["2"], [2.0], [2**32], [[2]], 2, None)),
         *(("since", value) for value in ([1 - MOST_COUNTED], [-MOST_COUNTED], {"2": 1})),
         ("since", [2] * (MOST_ENTRIES + 1)),
@@ -411,8 +411,7 @@ def inside_a_character() -> dict[str, Any]:
         *(("start", value) for value in (3, [0], [None, 1], [None, 0, 0, ["a"]], [[None, "zz"]])),
         *(("clean", value) for value in (3, [0], [None, 1], [None, 0, 0, ["a"]], [[None, "41"]])),
         *(("care", value) for value in ([0], [0, 2], [-4, 0], 1, [None, None])),
-        *(("end", value) for value in (1, [], [[], "length"], [[], "ended", None])),
-        *(("end", value) for value in ([[], "stop", "a"], [[[1, "a"]], "length", None])),
+        *(("end", value) for value in (1, [], ["length"], "ended", True, {})),
         ("match", [False, 0, 0, 0, 0, 0, 0]),
         *(("spans", value) for value in ([], {"at": None}, [0], [0, [[0, 0, 1, 0]]], [-1, []])),
         *(("options", value) for value in ({"skip_special_tokens": 1}, {"nothing": 1}, None)),
@@ -436,12 +435,12 @@ def test_numbers_of_tokens_are_added_and_not_stepped() -> None:
         DecodeStream.restore(RAW, resealed(inside_a_character(), {"since": [2, -most, -2]}))
 
 
-def test_entries_that_end_the_stream_are_rejected() -> None:
+def test_entries_that_end_a_running_stream_are_rejected() -> None:
     decoder = StopSequenceDecoder(RAW, StopConditions("a b", stop_token_ids=[7], max_tokens=9))
     decoder.step_batch([1, 0])
-    for since in ([0, 1], [7], [0, 7], [0] * 9, [0, -9]):
+    for since in ([0, 1], [7], [0, 7], [0] * 9, [0, 1, 0], [7, 0], [0] * 12, [0, -9], [-9]):
         changed = resealed(decoder.snapshot(), {"since": since})
-        with pytest.raises(SnapshotError, match="the ids since the clean point end the stream"):
+        with pytest.raises(SnapshotError, match="the ids since the clean point|the limit"):
             StopSequenceDecoder.restore(RAW, changed)
 
 

@@ -194,7 +194,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a pattern", {"clean": [None, 0, 0, [1]]}, "expected letters"),
     ("a closed gate", {"clean": [None, 2]}, "there is no section 2 or 0"),
     ("a closed gate", {"start": [None, -1]}, "there is no section -1 or 0"),
-    ("jailed", {"since": [2, 3]}, "end the stream"),
+    ("jailed", {"since": [2, 3]}, "do not lead to this end"),
     ("jailed", {"since": [2, 2.0]}, "expected ids, numbers of tokens and null"),
     ("jailed", {"since": [2] * 2_000}, "entries since the clean point"),
     ("jailed", {"counts": [1, 1, 5]}, "expected tokens, code points and bytes"),
@@ -218,6 +218,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("near its limit", {"counts": [5, 3, 3]}, "do not fit the limit"),
     ("near its limit", {"counts": [2**40, 3, 3]}, "expected numbers from 0 to"),
     ("near its limit", {"unknown_tokens": 4}, "unknown tokens"),
+    ("ended by a string", {"end": "stopped"}, "the ids since the clean point do not lead to"),
+    ("ended by a string", {"end": "length"}, "the ids since the clean point do not lead to"),
+    ("ended by a string", {"end": None}, "the ids since the clean point do not lead to"),
+    ("ended by a string", {"end": ["stop"]}, "the ids since the clean point do not lead to"),
+    ("ended by a string", {"since": [2, 3, 0]}, "the ids since the clean point"),
+    ("ended by an id", {"end": "length"}, "the ids since the clean point do not lead to"),
+    ("ended by its limit", {"since": [0, 0]}, "the ids since the clean point go on after the end"),
 ]
 
 
@@ -242,6 +249,7 @@ def test_another_class_or_tokenizer_is_a_mismatch() -> None:
         ("jailed", {"counts": [1, 1, 4]}),
         ("jailed", {"since": [2, -1_000]}),
         ("jailed", {"care": [1, -3]}),
+        ("ended by a string", {"counts": [1, 1, 4]}),
         ("near its limit", {"unknown_tokens": 3}),
     ],
 )
