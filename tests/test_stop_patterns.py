@@ -290,7 +290,8 @@ def test_the_matcher_in_long_texts(sources: list[str], pieces: list[tuple[str, b
             return
         assert (before + piece).endswith(tail.text)
         assert len(tail.text) <= MOST - 1
-        assert matcher.load(json.loads(json.dumps(matcher.dump(tail)))) == tail
+        if not tail.text:
+            assert matcher.tail_after(matcher.context(tail)) == tail
         held = matcher.jailed(tail)
         begun = [
             start
@@ -780,88 +781,6 @@ HOSTILE: list[Any] = [
     "", "a", "b", "ab", "x", "abababab", "\ud800", "a\udfff", "\x00", "a" * 100_000, None, 1, [],
     {}, ["a"], True,
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c"])
-def test_hostile_tails_are_rejected_or_harmless(pattern: str) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
-    conditions = StopConditions(stop_regex=pattern, max_match_length=5)
-    decoder = StopSequenceDecoder(tokenizer, conditions)
-    decoder.step(0)
-    snapshot = decoder.snapshot()
-    assert StopSequenceDecoder.restore(tokenizer, snapshot).jailed == decoder.jailed
-    text, state = snapshot["matching"]["tail"]
-    tails = [[value, state] for value in HOSTILE] + [[text, value] for value in HOSTILE]
-    tails += [[text, state, state], [text], text, [text, state[:1]], [text, [*state, [1, "2"]]]]
-    for tail in tails:
-        matching = {"tail": tail}
-        try:
-            other = StopSequenceDecoder.restore(tokenizer, {**snapshot, "matching": matching})
-        except SnapshotError:
-            continue
-        other.step_batch([0, 0, 1][: 3 - other.finished * 3])
-
-
-def states(pattern: str, text: str) -> tuple[StopSequenceDecoder, dict[str, Any], list[Any]]:
-    decoder = StopSequenceDecoder(
-        MockTokenizer.from_tokens([text.encode()]),
-        StopConditions(stop_regex=pattern, max_match_length=6),
-    )
-    decoder.step(0)
-    snapshot = decoder.snapshot()
-    return decoder, snapshot, snapshot["matching"]["tail"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "tail"),
-    [
-        ("ab+c", "xab", ["ab", [0.0, [2, "4"]]]),
-        ("ab+c", "xab", ["ab", [False, [2, "4"]]]),
-        ("ab+c", "xab", ["ab", [4, [2, "4"]]]),  # a fact that the pattern does not ask for
-        ("ab+c", "xab", ["ab", [0, [2, "2"]]]),  # "b" is not "a"
-        ("ab+c", "xab", ["ab", [0, [2, "5"]]]),  # a path that has read nothing
-        ("ab+c", "xab", ["ab", [0, [2, "8"]]]),  # older than the text
-        ("ab+c", "xab", ["ab", [0, [2, "40000000000"]]]),
-        ("ab+c", "xab", ["ab", [0, [2, "-4"]]]),
-        ("ab+c", "xab", ["ab", [0, [2, "04"]]]),
-        ("ab+c", "xab", ["ab", [0, [2, "x"]]]),
-        ("ab+c", "xab", ["ab", [0, [2, ""]]]),
-        ("ab+c", "xab", ["ab", [0, [2, 4]]]),
-        ("ab+c", "xab", ["ab", [0, [2, None]]]),
-        ("ab+c", "xab", ["ab", [0, [2, "4", "4"]]]),
-        ("ab+c", "xab", ["ab", [0, [2.0, "4"]]]),
-        ("ab+c", "xab", ["ab", [0, ["2", "4"]]]),
-        ("ab+c", "xab", ["xab", [0, [2, "4"]]]),  # more text than is withheld
-        ("ab+c", "xab", ["ab", [0, [9, "4"]]]),  # no such node
-        ("ab+c", "xab", ["ab", [0, [-1, "4"]]]),
-        ("ab+c", "xab", ["ab", [0, []]]),
-        ("ab+c", "xab", ["ab", [0, [2, "4"], [2, "4"]]]),
-        ("ab+c", "xab", ["ax", [0, [2, "4"]]]),
-        ("(?s)..c", "xab", ["\ud800b", [0, [1, "2"], [2, "4"]]]),  # no token gives such a letter
-        ("(?s)..c", "xab", [["\ud800", "b"], [0, [1, "2"], [2, "4"]]]),
-        (r"\bab+c", " ab", ["ab", [0, [3, "4"]]]),  # "b" is a letter of a word
-        ("^ab+c", "ab", ["ab", [1, [3, "4"]]]),  # the text does not begin after "b"
-        ("(?<=-)ab+c", "-ab", ["ab", [0, [0, "2"], [4, "4"]]]),  # "-" was not the last letter
-    ],
-)
-def test_a_state_that_the_pattern_cannot_have_is_rejected(
-    pattern: str, text: str, tail: list[Any]
-) -> None:
-    decoder, snapshot, right = states(pattern, text)
-    assert decoder.restore(decoder.tokenizer, snapshot).snapshot() == snapshot
-    assert tail != right or str(tail) != str(right)
-    with pytest.raises(SnapshotError):
-        decoder.restore(decoder.tokenizer, {**snapshot, "matching": {"tail": tail}})
-
-
-def test_a_snapshot_has_a_digit_for_four_ages() -> None:
-    [pattern] = read_patterns(["(?s)" + ".*" * 20 + "x"], 1_000)
-    automaton, state = pattern.automaton, pattern.automaton.start
-    for _ in range(2_000):
-        state, _ = automaton.step(state, "a")
-    dumped = json.dumps(automaton.dump(state))
-    assert len(dumped) <= len(automaton.nodes) * (1_000 // 4 + 20)
-    assert automaton.load(json.loads(dumped), "a" * 999) == state
 
 
 @pytest.mark.parametrize(

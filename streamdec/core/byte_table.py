@@ -181,7 +181,7 @@ class ByteTable(Table):
     # --- JSON
 
     def dump(self, state: State) -> Any:
-        """Return ``state`` as JSON: the rule's state, the unfinished bytes as hex, the tails."""
+        """Return ``state`` as JSON: the rule's state, the held bytes as hex, the tails."""
         if self.is_bounded(state) and state == self.idle:
             return None
         rule_state, pending, tails = state

@@ -243,7 +243,7 @@ class TokenDecoder:
         return Examined(out, state, token_id, step, saved)
 
     def _after(self, examined: Examined) -> Chunk:
-        """Return the chunk of a token that was taken, or the last chunk if no more may come."""
+        """Return the chunk of a token, or the last chunk if no more may come."""
         out, _, _, step, saved = examined
         assert step is not None
         self._set_alert(is_silent=not step.chunk.text)
@@ -334,7 +334,7 @@ class TokenDecoder:
         found: Replay,
         reading: Reading,
     ) -> None:
-        """Move on, with the clean point if possible. ``since`` are the entries after ``clean``."""
+        """Move on, with the clean point if possible. ``since`` follows ``clean``."""
         self._row, self._state, self._count = row, state, count
         self._clean, self._since = clean, since
         has_spans = self._spans is not None

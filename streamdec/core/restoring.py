@@ -1,4 +1,4 @@
-"""Snapshots of decoders: the options, the state at the last clean point, and the ids since.
+"""Snapshots of decoders: options, the last clean point, and the ids since.
 
 Restoring begins at the clean point and steps the ids. Tokens that are only a number are added to
 the count.
@@ -81,7 +81,7 @@ def load(
 def _load(
     decoder: TokenDecoder, tokenizer: Decoder, table: Table, fields: snapshots.Fields
 ) -> None:
-    """Make ``decoder`` the stream with these fields. Raises ValueError if there is none."""
+    """Make ``decoder`` the stream with these fields, or raise ValueError."""
     fields.check_route(table.route)
     conditions = StopConditions.from_json(fields.take("conditions", {}))
     sections: dict[str, list[Any]] = {}

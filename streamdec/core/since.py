@@ -1,4 +1,4 @@
-"""The entries since a clean point: tokens without bytes are counted, and the point moves.
+"""The entries since a clean point, and how the clean point moves.
 
 Tokens without bytes may come without end: a million skipped ids inside a character. If they lead
 back to an earlier state, the state has forgotten them, and so may ``since``. Markers by id are the

@@ -140,7 +140,7 @@ class StopSequenceDecoder(TokenDecoder):
         feed = feed_function(returns_text=False)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
-        r"""Return a list of the chunk of each token that was taken; the last one may be the end.
+        r"""Return a list with the chunk of each token that was taken.
 
         Args:
             token_ids: a list, an array, a tensor or another ordered iterable, which is read to its

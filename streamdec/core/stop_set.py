@@ -245,7 +245,7 @@ class StopSet:
         return StopState(self, seen, section, jailed) if known is None else known
 
     def settled(self, state: StopState, text: str) -> StopState:
-        """Return the settled state after a settled ``state`` and ``text``, without outcomes."""
+        """Return the settled state after a settled ``state`` and ``text``."""
         if self.is_simple:
             return state
         return self.read(state, text, ignore=True, release=True).after or state
@@ -280,7 +280,7 @@ class StopSet:
         return self.state(self.matcher.start(at), section)
 
     def firsts(self, state: StopState) -> frozenset[str] | None:
-        """Return the letters with which a stop or marker may begin in a settled ``state``.
+        """Return the letters with which a stop or marker may begin in ``state``.
 
         U+0080 stands for all letters that are not ASCII.
         """
@@ -290,7 +290,7 @@ class StopSet:
         return letters | self.labeller.sections.firsts(state.section)
 
     def learn(self, state: StopState, text: str) -> Effect | None:
-        """Compute what ``text`` does in ``state``, and store it if it is likely to come again."""
+        """Compute what ``text`` does in ``state``, and store it if it may come again."""
         firsts = state.firsts
         effect: Effect | None = None
         if firsts is not None and firsts.isdisjoint(text):
@@ -473,7 +473,7 @@ class Labels:
 
 
 def merged(names: Iterable[str | None], text: str) -> Parts:
-    """Return the parts of ``text``, whose code points have these sections, without markers."""
+    """Return the parts of ``text``, by the names of its sections, without markers."""
     parts: Parts = []
     for name, letter in zip(names, text, strict=False):
         if name == MARKER:

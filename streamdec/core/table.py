@@ -180,7 +180,7 @@ class Table(ABC):
     def _stored(
         self, row: Row, token_id: int, entry: Transition, *, is_kept: bool = True
     ) -> Transition:
-        """Store ``entry`` if it and the row are kept; return it, marked if the id is named."""
+        """Store ``entry`` if it and the row are kept, and return it with its mark."""
         with self._lock.inner:
             if token_id in self._named:
                 chunk, mask, tally, then = entry
@@ -205,7 +205,7 @@ class Table(ABC):
         return row.unknown
 
     def _transition(self, row: Row, text: str, after: State) -> Transition:
-        """The transition from ``row`` to the state ``after`` of a token that gives ``text``."""
+        """The transition from ``row`` to ``after`` of a token that gives ``text``."""
         then = row if after is row.state else self.row(after)
         mask = mask_of(text)
         if not (text and row is then is self.idle_row):
@@ -280,7 +280,7 @@ class Table(ABC):
 
     @abstractmethod
     def flush(self, state: State) -> str:
-        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
+        """Return the text that the end of a stream outputs. Raises RewriteError."""
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:
