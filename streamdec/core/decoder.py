@@ -231,12 +231,13 @@ class TokenDecoder:
         out = step.chunk
         if step.mask & state.letters:
             effect = state[text]
-            if is_early and effect is not None and effect.hit is not None:
+            if is_early and effect is not None and effect[1] is None:
                 effect = stops.read(state, text, ignore=True)
             if effect is not None:
-                if effect.after is None:
+                found, after, _ = effect
+                if after is None:
                     return Examined(self._stopped(token_id, effect))
-                out, state = effect.chunk or out, effect.after
+                out, state = found or out, after
         saved = self._saved() if step.count >= 0 else ()
         if self._spans is not None:
             self._spans.note_whole(index, self._count, step.count)
@@ -435,13 +436,13 @@ class TokenDecoder:
                 last = of_parts([(self._stops.names[state.section], "")], last)
             return Ending(last, code_points)
         ignore = decided_by < self._stops.conditions.min_tokens > 0
-        effect = self._stops.read(state, text, ignore=ignore, release=True)
-        if effect.after is None:
+        out, after, _ = effect = self._stops.read(state, text, ignore=ignore, release=True)
+        if after is None:
             return self._hit(effect)
         output = code_points + len(text)
-        chunk = chunk_of(text) if effect.chunk is None else effect.chunk
+        chunk = chunk_of(text) if out is None else out
         if chunk is NOTHING:
-            return Ending(of_parts([(self._stops.names[effect.after.section], "")], last), output)
+            return Ending(of_parts([(self._stops.names[after.section], "")], last), output)
         return Ending(joined(chunk, last), output)
 
     def _hit(self, effect: Effect) -> Ending:
@@ -545,10 +546,11 @@ class TokenDecoder:
         else:
             ignore = 0 < stops.conditions.min_tokens >= tokens
             effect = stops.read(self._state, text, ignore=ignore, release=True)
-            if effect.after is None:
+            found_chunk, after, _ = effect
+            if after is None:
                 return self._finish(self._hit(effect), [*self._since, RELEASE], tokens)
-            out = effect.chunk or (chunk_of(text) if text else NOTHING)
-            self._row, self._state, self._count, self._since = row, effect.after, count, ()
+            out = found_chunk or (chunk_of(text) if text else NOTHING)
+            self._row, self._state, self._count, self._since = row, after, count, ()
         self._set_offsets(prefix, read)
         self._set_alert(is_silent=read < tokens)
         return out
