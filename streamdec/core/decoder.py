@@ -184,11 +184,6 @@ class TokenDecoder:
 
         _feed = feed_function(returns_text=False)
 
-    @property
-    def has_sections(self) -> bool:
-        """Whether chunks name their section."""
-        return self._stops.labeller is not None
-
     def _note_unknown(self, token_id: int) -> None:
         """Count a token that the tokenizer does not have."""
         if not self._unknown_tokens:

@@ -183,7 +183,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-        if self.has_sections:
+        if self._stops.labeller is not None:
             return _fed(self, ids)
         texts: list[str] = []
         chunk, last = NOTHING, None

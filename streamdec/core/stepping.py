@@ -45,6 +45,12 @@ def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
     return last
 
 
+def has_sections(decoder: Any) -> bool:
+    """Return whether the chunks of ``decoder`` name their section."""
+    behind = decoder_behind(decoder)
+    return isinstance(behind, StopSequenceDecoder) and behind._stops.labeller is not None
+
+
 def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
     """Return what ``decoder`` jails, in its section, as the end by an error."""
     section = decoder._stops.names[decoder._state.section]

@@ -16,7 +16,7 @@ from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.mistakes import check_order
 from streamdec.core.shared_tables import check_decoder
 from streamdec.core.snapshots import shown
-from streamdec.core.stepping import jailed_chunk
+from streamdec.core.stepping import has_sections, jailed_chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import check_flag, unknown_option
@@ -222,8 +222,8 @@ class DecoderPool:
         if sink is None:
             self._sinks.pop(request_id, None)
         else:
-            has_sections = self[request_id].has_sections
-            self._sinks[request_id] = sender_of(sink, has_sections=has_sections)
+            in_sections = has_sections(self[request_id])
+            self._sinks[request_id] = sender_of(sink, has_sections=in_sections)
 
     def has_sink(self, request_id: RequestId) -> bool:
         """Whether the request ``request_id`` has a sink."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
-from streamdec.core.stepping import decoder_behind
+from streamdec.core.stepping import decoder_behind, has_sections
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
@@ -207,7 +207,7 @@ class Reading:
     @property
     def has_sections(self) -> bool:
         """Whether chunks name their section."""
-        return getattr(decoder_behind(self.machine), "has_sections", False)
+        return has_sections(self.machine)
 
     @property
     def pending_text(self) -> str:

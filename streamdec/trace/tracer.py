@@ -19,6 +19,7 @@ from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_options import Options
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.shared_tables import table_for
+from streamdec.core.stepping import has_sections
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
@@ -157,7 +158,7 @@ class Tracer(Generic[D]):
         machine = self.decoder
         if not machine.finished:
             return trace
-        if machine.has_sections:
+        if has_sections(machine):
             verdict = Verdict(None, reason="the markers of sections are not output")
         else:
             verdict = verdict_on(trace, machine.tokenizer, self._ids, self._prompt, machine.match)
