@@ -225,4 +225,8 @@ def test_the_tokens_before_a_stop_of_the_first_token(token_id: int) -> None:
     decoder = StopSequenceDecoder(tokenizer, StopConditions("b"))
     decoder.step(token_id)
     assert decoder.match is not None
-    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (1, 0, 0)
+    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (
+        1,
+        0,
+        0,
+    )

@@ -389,7 +389,7 @@ def inside_a_character() -> dict[str, Any]:
     stream = DecodeStream(RAW, [0, 1])
     stream.step_batch([0, 2, 99])
     snapshot = stream.snapshot()
-    assert (snapshot["counts"], snapshot["since"], snapshot["offsets"]) == ([1, 1, 1], [2, -1], [0, 1])
+    assert (snapshot["counts"], snapshot["since"]) == ([1, 1, 1], [2, -1])
     return snapshot
 
 
@@ -436,7 +436,7 @@ def test_entries_that_end_a_running_stream_are_rejected() -> None:
     decoder.step_batch([1, 0])
     for since in ([0, 1], [7], [0, 7], [0] * 9, [0, 1, 0], [7, 0], [0] * 12, [0, -9], [-9]):
         changed = resealed(decoder.snapshot(), {"since": since})
-        with pytest.raises(SnapshotError, match="the ids since the clean point|the limit"):
+        with pytest.raises(SnapshotError, match=r"the ids since the clean point|the limit"):
             StopSequenceDecoder.restore(RAW, changed)
 
 

@@ -22,6 +22,7 @@ from streamdec import (
     StopSequenceDecoder,
     TextStopDecoder,
 )
+from tests.support.snapshots import resealed
 
 LETTERS = "ab<>\n é🦉"
 TOKENIZER = MockTokenizer.from_tokens([letter.encode() for letter in LETTERS])
@@ -37,7 +38,6 @@ GATES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"ignore_stops_between": ("é>", "a"), "starts_inside": True},
     ]
 )
-from tests.support.snapshots import resealed
 
 
 @st.composite
