@@ -91,7 +91,7 @@ def test_unknown_ids_are_key_errors() -> None:
 def test_a_special_token_is_skipped_only_if_asked_for() -> None:
     table = Table(RawBytes(), b"<s>", special=[b"<s>"])
     table.check(b"", b"")
-    assert table.machine.element(0) is None
+    assert table.machine.elements[0] is None
     Table(RawBytes(), b"<s>", special=[b"<s>"], skip=False).check(b"<s>", b"")
 
 
