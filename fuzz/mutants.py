@@ -71,8 +71,8 @@ MUTANTS = (
     _core(
         "0: several ids at once are not looked at, though they may begin a stop",
         "step",
-        "if not mask & self._alert and count < 0:\n                self._count = count\n",
-        "if mask < MOVES and count < 0:\n                self._count = count\n",
+        "if not mask & alert and after < 0:",
+        "if mask < MOVES and after < 0:",
         (*CORE_TESTS, *STOP_LAWS),
     ),
     _core(
@@ -137,8 +137,8 @@ MUTANTS = (
     _core(
         "4: the prompt is forgotten",
         "decoder",
-        "self._begin_at(table.row(table.prime(prompt)), state, spans=spans)",
-        "self._begin_at(table.row(table.prime(())), state, spans=spans)",
+        "table.row(table.prime(prompt)) if prompt else table.start_row",
+        "table.start_row",
     ),
     _core(
         "4: of a prompt only the last byte counts",
@@ -243,14 +243,14 @@ MUTANTS = (
     _core(
         "10: text before a stop in its token is lost",
         "stop_set",
-        "size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)",
+        "size = len(state.jailed) + hit.end - (0 if hit.visible else len(hit.text))",
         "size = len(state.jailed) + hit.end if hit.visible else 0",
         STOP_LAWS,
     ),
     _core(
         "10: a hidden stop is shown",
         "stop_set",
-        "size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)",
+        "size = len(state.jailed) + hit.end - (0 if hit.visible else len(hit.text))",
         "size = len(state.jailed) + hit.end",
         STOP_LAWS,
     ),
@@ -348,8 +348,8 @@ MUTANTS = (
     _core(
         "16: a bool in a list is an id",
         "step",
-        "            if type(token_id) is not int:\n                token_id = self._checked",
-        "            if not isinstance(token_id, int):\n                token_id = self._checked",
+        "if type(token_id) is int:",
+        "if isinstance(token_id, int):",
     ),
     _core(
         "16: a token that could not be taken is counted",

@@ -168,7 +168,7 @@ def seeds() -> dict[str, bytes]:
         decoder = StopSequenceDecoder(TOKENIZERS["bytes"], StopConditions(**given))
         decoder.feed([0, 1, 2])
         made[f"stops-{name}"] = "bytes", decoder.snapshot()
-    named = {"a": ("<s>", 0), "b": ("er:", "\nUs")}
+    named: dict[str, tuple[str | int, str | int]] = {"a": ("<s>", 0), "b": ("er:", "\nUs")}
     conditions = StopConditions(stop="a.", ignore_stops_between=[("er:", 2)], starts_inside=False)
     sectioned = StopSequenceDecoder(TOKENIZERS["bytes"], conditions, sections=named)
     sectioned.feed([3, 5, 4])
@@ -207,16 +207,7 @@ def _unfilled(value: Any) -> Any:
 
 
 FIELDS = ["num_prompt_tokens", "unknown_tokens", "start", "clean", "care", "counts", "since", "end"]
-FIELDS += [
-    "match",
-    "offsets",
-    "spans",
-    "options",
-    "sections",
-    "conditions",
-    "token_ids",
-    "releases",
-]
+FIELDS += ["match", "offsets", "spans", "options", "sections", "conditions", "token_ids", "seen"]
 WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
 

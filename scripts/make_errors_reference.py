@@ -147,7 +147,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "SnapshotError",
             "malformed snapshot: …",
-            "It was changed in transit, or written by hand.",
+            "It was written by hand.",
+            MIGRATE,
+        ),
+        Message(
+            "SnapshotError",
+            "the snapshot is damaged: its checksum does not fit",
+            "It was changed in transit.",
             MIGRATE,
         ),
     ),

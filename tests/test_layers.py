@@ -61,7 +61,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         *("streamdec.backends", "streamdec.folders", "streamdec.fastpath"),
         *("streamdec.compat", "streamdec.testing"),
     ),
-    "uvicorn": ("streamdec.server",),
 }
 """Third-party packages, and the only packages of streamdec that import them."""
 

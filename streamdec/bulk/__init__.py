@@ -12,7 +12,6 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     json_tables   rows of JSONL as tables, and tables as rows of JSONL
     job           decodes one file, or resumes after a kill
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
-    row_spans     where each token of a row stands in its text
     mistakes      makes errors that say what to write instead
 
 One process decodes some ten million tokens a second. For more than one machine, give a

@@ -3,7 +3,7 @@ r"""Decode flat token ids into texts by row, without Python code per token or ro
 With most rules the bytes of a token depend only on whether it is the first or the last of its row.
 The bytes of all tokens are then looked up at once in one Arrow array (``take``), and rows are
 offsets into the result. Skipped and unknown ids are empty there. The bytes come from the table that
-streams use (:mod:`streamdec.core.table`), so both give the same text. Some rules need more:
+streams use (:mod:`streamdec.core.byte_table`), so both give the same text. Some rules need more:
 
     RawBytes, ByteLevel, Concatenation    nothing
     Joined, Metaspace, WordPiece          other bytes for the first token of a row
@@ -84,8 +84,7 @@ class Gather:
         self._replaces: Sequence[Any] = rules.replaces
         self._rule: DecodingRule = rules.rule
         self._size: int = decoder.vocab_size
-        elements = [_element(table, token_id) for token_id in range(self._size)]
-        elements.append(None)  # for all unknown ids
+        elements = [*map(table.element, range(self._size)), None]  # the last for all unknown ids
         forms = [_forms(self._rule, each) for each in elements]
         self._edge = _edge(self._rule) if any(usual != edge for usual, edge in forms) else None
         usual, at_edge = zip(*forms, strict=True)
@@ -134,41 +133,6 @@ class Gather:
         pc, ids = compute(), self._clipped(column.values)
         found = pc.indices_nonzero(pc.take(self._unknown, ids, boundscheck=False))
         return [*integers(found)]
-
-    # --- tokens to bytes
-
-    @property
-    def has_pieces(self) -> bool:
-        """Whether a text is its tokens' bytes, joined, except for a removed beginning."""
-        has_metaspace = isinstance(self._rule, ByteFallback) and self._rule.metaspace
-        return not (self._edge or self._same is not None or self._replaces or has_metaspace)
-
-    def pieces(self, column: Column) -> Iterator[tuple[bytes, list[int]]]:
-        """Return the joined bytes of each row, and the number of bytes of each token.
-
-        Bytes that are removed at the beginning of a text are left out. Requires ``has_pieces``.
-        """
-        pc = compute()
-        for _, block in column.blocks():
-            ids = self._clipped(block.values)
-            rows = self._rows(self._table, ids, block.offsets)
-            sizes = integers(pc.take(pc.binary_length(self._table), ids, boundscheck=False))
-            starts = integers(block.offsets)
-            for row, data in _slices(rows):
-                own = sizes[starts[row] : starts[row + 1]].tolist()
-                yield self._stripped(bytes(data), own)
-
-    def _stripped(self, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
-        char, removed = self._char.encode(), 0
-        while removed < self._count * len(char) and data.startswith(char, removed):
-            removed += len(char)
-        left = removed
-        for place, size in enumerate(sizes):
-            if not left:
-                break
-            sizes[place] = size - min(size, left)
-            left -= min(size, left)
-        return data[removed:], sizes
 
     def _finished(self, texts: Any) -> Any:
         """Apply the rules for the whole text."""
@@ -321,13 +285,6 @@ def _changes(values: Any, edge: Edge) -> Any:
 
 
 # --- the bytes of a token -------------------------------------------------------------------------
-
-
-def _element(table: ByteTable, token_id: int) -> Any:
-    try:
-        return table.rule.element(token_id)
-    except KeyError:
-        return None
 
 
 def _edge(rule: DecodingRule) -> Edge | None:

@@ -1,13 +1,9 @@
 """``decode_rollouts`` turns generated token ids into a :class:`Rollout` per row.
 
-The result equals that of a StopSequenceDecoder for each row. It is computed in three ways:
-
-1. Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is
-   installed.
-2. A decoder decodes the other rows: rows with a stop in their text, rows whose prompt changes their
-   text, rows with ids that cannot be decoded, and small batches.
-3. Spans are computed from the bytes of the tokens (:mod:`streamdec.bulk.gather`). The decoder
-   records them where these bytes do not spell the text.
+The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
+(:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
+rows with a stop in their text, rows whose prompt changes their text, rows with ids that cannot be
+decoded, small batches, and batches with ``spans``.
 """
 
 from __future__ import annotations
@@ -16,22 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, NamedTuple, SupportsIndex, Unpack
+from typing import Any, NamedTuple, Never, SupportsIndex
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
-from streamdec.bulk.gather import gather_for
 from streamdec.bulk.mistakes import unknown_bulk_option
-from streamdec.bulk.row_spans import spans_of
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
-from streamdec.core.decode_options import Options
+from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
+from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.token_ids import as_sequence
+from streamdec.core.token_ids import as_prompt, as_sequence
 from streamdec.errors import MissingExtraError, StreamdecError
 from streamdec.protocols import Decoder
-from streamdec.streams.options import DecodingOptions
 
 FEWEST_TOKENS = 2**13
 """A batch of fewer ids is decoded row by row, because making a column takes longer."""
@@ -76,7 +70,7 @@ class Rollout:
 
     @property
     def stop_reason(self) -> StopReason:
-        """The stop string, pattern, id or ids; None for end-of-sequence or no stop."""
+        """The stop string, pattern or id; None for end-of-sequence or no stop."""
         return None if self.match is None else self.match.stop
 
 
@@ -90,7 +84,11 @@ def decode_rollouts(
     logprobs: Iterable[Sequence[Any]] | None = None,
     per_token: Mapping[str, Iterable[Sequence[Any]]] | None = None,
     spans: bool = False,
-    **options: Unpack[DecodingOptions],
+    skip_special_tokens: bool = True,
+    byte_fallback: ByteFallbackMode = "eager",
+    unknown_ids: UnknownIds = "skip",
+    clean_up_tokenization_spaces: bool = False,
+    **others: Never,
 ) -> list[Rollout]:
     r"""Decode generated ids, and cut each row and its per-token values at its stop.
 
@@ -109,7 +107,11 @@ def decode_rollouts(
         logprobs: the log probability of each id of ``rows``, including padding.
         per_token: other sequences with a value for each id of ``rows``, by name.
         spans: whether to compute the span of each token in its text.
-        options: the options of decoding, as for StopSequenceDecoder.
+        skip_special_tokens: as for StopSequenceDecoder.
+        byte_fallback: as for StopSequenceDecoder.
+        unknown_ids: as for StopSequenceDecoder.
+        clean_up_tokenization_spaces: as for StopSequenceDecoder.
+        **others: not accepted. The TypeError says what to write instead.
 
     Returns:
         A Rollout for each row. ``logprobs`` and ``per_token`` are sliced, not converted: a tensor
@@ -130,8 +132,9 @@ def decode_rollouts(
 
     **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and a few
     tenths of a second once for each tokenizer. The cost is that of a StopSequenceDecoder without
-    pyarrow, for fewer than 8,192 ids with the same conditions, with decoding options other than
-    ``skip_special_tokens``, with ``stop_regex`` or a gate, and for rows with a stop in their text.
+    pyarrow, for fewer than 8,192 ids with the same conditions, with ``spans``, with decoding
+    options other than ``skip_special_tokens``, with ``stop_regex`` or ``ignore_stops_between``, and
+    for rows with a stop in their text.
 
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts
@@ -146,11 +149,11 @@ def decode_rollouts(
     Hi! [0, 2, 3] stop [-0.1, -0.2, -0.3]
     Hi you!Hi [0, 1, 2, 0] None [-0.1, -0.5, -0.5, -0.2]
     """
-    for name in options:
-        if name not in Options._fields:
-            known = [*[*signature(decode_rollouts).parameters][2:-1], *Options._fields]
-            call = "conditions=StopConditions({}=...)"
-            raise unknown_bulk_option("decode_rollouts", name, known, call)
+    if others:
+        known = [*signature(decode_rollouts).parameters][2:-1]
+        call = "conditions=StopConditions({}=...)"
+        raise unknown_bulk_option("decode_rollouts", next(iter(others)), known, call)
+    options = Options(skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces)
     its_rows = _rows("rows", rows)
     given = [_token_ids(row, place) for place, row in enumerate(its_rows)]
     parts = _parts(given, mask)
@@ -204,12 +207,7 @@ class _Decoding:
     """Decodes rows with the same conditions."""
 
     def __init__(
-        self,
-        tokenizer: Decoder,
-        conditions: StopConditions,
-        options: DecodingOptions,
-        *,
-        spans: bool,
+        self, tokenizer: Decoder, conditions: StopConditions, options: Options, *, spans: bool
     ) -> None:
         self._tokenizer = tokenizer
         self._conditions = conditions
@@ -218,30 +216,36 @@ class _Decoding:
         self._decoder = self._new_decoder(())
 
     def _new_decoder(self, prompt: Iterable[SupportsIndex]) -> StopSequenceDecoder:
-        wants = self._wants_spans
+        wants, options = self._wants_spans, self._options._asdict()
         return StopSequenceDecoder(
-            self._tokenizer, self._conditions, prompt, spans=wants, **self._options
+            self._tokenizer, self._conditions, prompt, spans=wants, **options
         )
 
     def found(self, ids: list[list[Any]], prompts: list[Any] | None) -> list[_Found]:
         """Return the result of each row."""
         found: dict[int, _Found] = {}
         decoders: dict[int, StopSequenceDecoder] = {}
-        for row, prompt in enumerate(prompts or ()):
+        alike = dict(enumerate(ids))
+        for row, given in enumerate(prompts or ()):
+            prompt = as_prompt(given)
             try:
-                decoder = self._new_decoder(prompt)
+                decoders[row] = self._new_decoder(prompt)
             except StreamdecError as error:
-                found[row] = _Found(StoppedRow("", "error", None, 0), error)
-            else:
-                if decoder.has_context:
-                    decoders[row] = decoder
-        alike = [row for row in range(len(ids)) if row not in found and row not in decoders]
-        if sum(len(ids[row]) for row in alike) >= FEWEST_TOKENS:
-            found.update(self._of_column({row: ids[row] for row in alike}))
+                spans: Any = [] if self._wants_spans else None
+                found[row] = _Found(StoppedRow("", "error", None, 0), error, spans)
+            if row in found or not self._begins_after(prompt):
+                del alike[row]
+        if sum(map(len, alike.values())) >= FEWEST_TOKENS:
+            found.update(self._of_column(alike))
         for row, token_ids in enumerate(ids):
             if row not in found:
                 found[row] = self._read(decoders.get(row, self._decoder), token_ids)
         return [found[row] for row in range(len(ids))]
+
+    def _begins_after(self, prompt: Sequence[SupportsIndex]) -> bool:
+        """Whether the text after ``prompt`` is the same as at the beginning of a text."""
+        table = table_for(self._tokenizer, self._options)
+        return table.route == "bytes" and table.prime(prompt) == table.prime(())
 
     # --- by a decoder
 
@@ -260,42 +264,17 @@ class _Decoding:
 
     def _of_column(self, rows: dict[int, list[Any]]) -> dict[int, _Found]:
         """Decode the rows that can be decoded as a column."""
-        options = Options(**self._options)
-        skip = options.skip_special_tokens
-        if options != Options(skip):
+        options = self._options
+        if self._wants_spans or options != Options(options.skip_special_tokens):
             return {}
         try:
             stopped = StoppedRows(self._tokenizer, self._conditions, options)
-            gather = gather_for(self._tokenizer, skip_special_tokens=skip)
-            if gather is None or not stopped.gathers:
-                return {}
-            if self._wants_spans and not gather.has_pieces:
+            if not stopped.gathers:
                 return {}
             which, column = _column(rows)
         except MissingExtraError:
             return {}
-        read = stopped.read(column)
-        if not self._wants_spans:
-            return {row: _Found(each) for row, each in zip(which, read, strict=True)}
-        pieces = gather.pieces(column.cut([each.num_read for each in read]))
-        spans = (
-            spans_of(each.text, *_output(each, *piece))
-            for each, piece in zip(read, pieces, strict=True)
-        )
-        return {
-            row: _Found(each, None, its_spans)
-            for row, each, its_spans in zip(which, read, spans, strict=True)
-            if its_spans is not None
-        }
-
-
-def _output(row: StoppedRow, data: bytes, sizes: list[int]) -> tuple[bytes, list[int]]:
-    """Return ``data`` and ``sizes`` without the bytes of the row's hidden stop ids."""
-    match = row.match
-    if match is None or match.visible or isinstance(match.stop, str):
-        return data, sizes
-    kept = sizes[: match.tokens_before]
-    return data[: sum(kept)], [*kept, *[0] * (len(sizes) - len(kept))]
+        return {row: _Found(each) for row, each in zip(which, stopped.read(column), strict=True)}
 
 
 def _rest(decoder: StopSequenceDecoder) -> str:

@@ -87,11 +87,10 @@ class StoppedRows:
         self._ends: dict[int, StopReason] = {}
         """The hidden stop ids, with their stop reasons."""
         for token_id in self._watched:
-            named = stops.named(stops.first, token_id)
+            named = stops.named(stops.first.seen, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        is_slow = stops.gate.exists or conditions.stop_regex
-        self._gather = None if is_slow else gather_for(tokenizer, skip_special_tokens=skip)
+        self._gather = gather_for(tokenizer, skip_special_tokens=skip) if stops.is_simple else None
 
     @property
     def gathers(self) -> bool:
@@ -174,7 +173,7 @@ def _at_end(end: _End, text: str, unknown: int) -> StoppedRow:
 
 def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRow:
     """Return a row as ``decoder``, which has not begun, decodes it."""
-    text = decoder.step_batch(token_ids).text + decoder.flush(RAN_OUT).text
+    text = decoder.feed(token_ids).text + decoder.flush(RAN_OUT).text
     reason = decoder.finish_reason
     if reason == RAN_OUT:
         reason = None

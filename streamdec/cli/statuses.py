@@ -13,7 +13,6 @@ import click
 DONE = 0
 NOT_ALL_IS_WELL = 1
 CANNOT_BEGIN = 2
-STUCK = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE
 
@@ -24,7 +23,6 @@ STATUSES: Mapping[int, str] = {
     CANNOT_BEGIN: "Wrong usage, or the command cannot begin: a missing file, a file in a format "
     "that the command does not read, no row for trace or verify, an existing output, a tokenizer "
     "that cannot be loaded, a missing extra. Also for system errors, such as a full disk.",
-    STUCK: "An engine of `serve` did not end in time, so the process ended without it.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
     OUTPUT_CLOSED: "The reader of the output closed the pipe, as head does.",
 }
@@ -32,8 +30,7 @@ STATUSES: Mapping[int, str] = {
 
 STATUS_LINE = (
     "Exit status: 0 done; 1 bad input, differences or findings; 2 wrong usage, or the command "
-    "cannot begin; 70 an engine did not end; 130 interrupted; 141 the reader of the output closed "
-    "the pipe."
+    "cannot begin; 130 interrupted; 141 the reader of the output closed the pipe."
 )
 
 

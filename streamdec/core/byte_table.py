@@ -172,11 +172,6 @@ class ByteTable(Table):
         """Whether earlier tokens may still give text in ``state``, held or not."""
         return self.holds(state) or self.rule.waiting(state[0]) > 0
 
-    def size(self, state: State) -> int:
-        """Return how many bytes, letters and tokens are held or owed in ``state``."""
-        rule_state, pending, tails = state
-        return len(pending) + sum(map(len, tails)) + self.rule.waiting(rule_state)
-
     def held(self, state: State) -> bytes:
         """Return the bytes that are held in ``state``."""
         rule_state, pending, tails = state
@@ -186,7 +181,7 @@ class ByteTable(Table):
     # --- JSON
 
     def dump(self, state: State) -> Any:
-        """Return ``state`` as JSON: the rule's state, the unfinished bytes as hex, the tails."""
+        """Return ``state`` as JSON: the rule's state, the held bytes as hex, the tails."""
         if self.is_bounded(state) and state == self.idle:
             return None
         rule_state, pending, tails = state

@@ -48,7 +48,7 @@ from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.since import folded, is_released, moved_up, silenced
+from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
@@ -66,7 +66,7 @@ class TokenDecoder:
     """Token ids in, text out. See DecodeStream and StopSequenceDecoder."""
 
     __slots__ = (
-        *("__weakref__", "_alert", "_clean", "_count", "_end", "_ids", "_is_careful", "_is_rare"),
+        *("__weakref__", "_alert", "_clean", "_count", "_end", "_is_careful", "_is_rare"),
         *("_limit", "_match", "_most", "_moved", "_num_prompt_tokens", "_output", "_prefix"),
         *("_read", "_row", "_since", "_spans", "_start", "_state", "_stops", "_table"),
         *("_unknown_tokens", "tokenizer"),
@@ -128,7 +128,6 @@ class TokenDecoder:
                 "without clean-up or replacements of the finished text"
             )
         self._spans = SpanLog() if spans else None
-        self._ids = self._stops.ids
         self._limit = self._stops.conditions.max_tokens or MOST_COUNTED
         shield = NEVER
         if row.waits:  # what the prompt decided is in no stop; an unfinished character may be
@@ -212,7 +211,7 @@ class TokenDecoder:
         text, row = step.chunk.text, step.row
         stops, state, index = self._stops, self._state, self.num_tokens
         is_early = index < stops.conditions.min_tokens
-        if token_id in self._ids and not is_early:
+        if token_id in stops.ids and not is_early:
             named = stops.named(state.seen, token_id)
             if named is not None:
                 return Examined(self._stopped_by_id(token_id, *named))
@@ -225,25 +224,27 @@ class TokenDecoder:
             is_careful = bool(text or self._row.waits or row.waits or state.jailed)
             state = state if is_careful else stops.turned(state, token_id)
         if self._spans is not None and not is_careful:
-            is_careful = bool(self._row.waits or row.waits or step.mask & state.letters)
+            meets = step.mask & state.letters and state[text] is not None
+            is_careful = bool(self._row.waits or row.waits or meets)
         if is_careful:
             return Examined(self._take_carefully(token_id, step))
         out = step.chunk
         if step.mask & state.letters:
             effect = state[text]
-            if is_early and effect is not None and effect.hit is not None:
+            if is_early and effect is not None and effect[1] is None:
                 effect = stops.read(state, text, ignore=True)
             if effect is not None:
-                if effect.after is None:
+                found, after, _ = effect
+                if after is None:
                     return Examined(self._stopped(token_id, effect))
-                out, state = effect.chunk or out, effect.after
+                out, state = found or out, after
         saved = self._saved() if step.count >= 0 else ()
         if self._spans is not None:
             self._spans.note_whole(index, self._count, step.count)
         return Examined(out, state, token_id, step, saved)
 
     def _after(self, examined: Examined) -> Chunk:
-        """Return the chunk of a token that was taken, or the last chunk if no more may come."""
+        """Return the chunk of a token, or the last chunk if no more may come."""
         out, _, _, step, saved = examined
         assert step is not None
         self._set_alert(is_silent=not step.chunk.text)
@@ -334,7 +335,7 @@ class TokenDecoder:
         found: Replay,
         reading: Reading,
     ) -> None:
-        """Move on, with the clean point if possible. ``since`` are the entries after ``clean``."""
+        """Move on, with the clean point if possible. ``since`` follows ``clean``."""
         self._row, self._state, self._count = row, state, count
         self._clean, self._since = clean, since
         has_spans = self._spans is not None
@@ -374,7 +375,31 @@ class TokenDecoder:
             since = since[moved.size :]
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
-        self._since, self._most = since, 2 * len(since) + MOST_SINCE
+        self._since = since
+        if len(since) > MOST_SINCE and not moved.size:
+            self._move_up_exactly()
+        self._most = 2 * len(self._since) + MOST_SINCE
+
+    def _move_up_exactly(self) -> None:
+        """Do the same where the tokens of what is held, a release or a marker id matter."""
+        clean, since = CleanPoint(*self._clean), self._since
+        base = self._base(clean)
+        found, reading = self._review(clean, since)
+        cells = found.cells
+        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
+        tail = cells[len(cells) - reach :] if reach else []
+        first = min([found.waits, *(cell.first for cell in tail)])
+        before, after = split(since, first - base)
+        earlier, read = self._review(clean, before)
+        if not before or reading.has_ids or read.has_ids:
+            return
+        if self._spans is not None:
+            self._spans.note(cells, range(base, first), clean.count)
+        count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
+        state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
+        row = self._table.row(earlier.state)
+        self._clean = row, state, count, *_carried(earlier, read, first)
+        self._since = after
 
     # --- the end
 
@@ -411,13 +436,13 @@ class TokenDecoder:
                 last = of_parts([(self._stops.names[state.section], "")], last)
             return Ending(last, code_points)
         ignore = decided_by < self._stops.conditions.min_tokens > 0
-        effect = self._stops.read(state, text, ignore=ignore, release=True)
-        if effect.after is None:
+        out, after, _ = effect = self._stops.read(state, text, ignore=ignore, release=True)
+        if after is None:
             return self._hit(effect)
         output = code_points + len(text)
-        chunk = chunk_of(text) if effect.chunk is None else effect.chunk
+        chunk = chunk_of(text) if out is None else out
         if chunk is NOTHING:
-            return Ending(of_parts([(self._stops.names[effect.after.section], "")], last), output)
+            return Ending(of_parts([(self._stops.names[after.section], "")], last), output)
         return Ending(joined(chunk, last), output)
 
     def _hit(self, effect: Effect) -> Ending:
@@ -521,10 +546,11 @@ class TokenDecoder:
         else:
             ignore = 0 < stops.conditions.min_tokens >= tokens
             effect = stops.read(self._state, text, ignore=ignore, release=True)
-            if effect.after is None:
+            found_chunk, after, _ = effect
+            if after is None:
                 return self._finish(self._hit(effect), [*self._since, RELEASE], tokens)
-            out = effect.chunk or (chunk_of(text) if text else NOTHING)
-            self._row, self._state, self._count, self._since = row, effect.after, count, ()
+            out = found_chunk or (chunk_of(text) if text else NOTHING)
+            self._row, self._state, self._count, self._since = row, after, count, ()
         self._set_offsets(prefix, read)
         self._set_alert(is_silent=read < tokens)
         return out

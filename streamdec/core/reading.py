@@ -27,7 +27,7 @@ NEVER: Final = -3
 
 
 class CleanPoint(NamedTuple):
-    """A moment at which nothing is held and nothing before can be part of a stop or marker."""
+    """A moment at which nothing is held, and no later stop or marker can have begun."""
 
     row: Row
     """Of the table's state."""

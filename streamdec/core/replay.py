@@ -173,7 +173,7 @@ class _Replaying:
         return self._result(index)
 
     def _alone(self) -> str | None:
-        """The text if nothing followed, before replacements; None if bytes can be told apart."""
+        """The text if nothing followed; None if bytes can be told apart."""
         if self._rule.has_spans:
             return None
         data = bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)

@@ -1,4 +1,4 @@
-"""Snapshots of decoders: the options, the state at the last clean point, and the ids since.
+"""Snapshots of decoders: options, the last clean point, and the ids since.
 
 Restoring begins at the clean point and steps the ids. Tokens that are only a number are added to
 the count.
@@ -81,7 +81,7 @@ def load(
 def _load(
     decoder: TokenDecoder, tokenizer: Decoder, table: Table, fields: snapshots.Fields
 ) -> None:
-    """Make ``decoder`` the stream with these fields. Raises ValueError if there is none."""
+    """Make ``decoder`` the stream with these fields, or raise ValueError."""
     fields.check_route(table.route)
     conditions = StopConditions.from_json(fields.take("conditions", {}))
     sections: dict[str, list[Any]] = {}
@@ -114,13 +114,16 @@ def _load(
     if reason is not None and not decoder.finished:
         check_finish_reason(reason)
         decoder._finish_unfollowed(reason)
+    if reason is None and decoder.finished:
+        raise ValueError("the ids since the clean point end the stream")
     if decoder.finish_reason != reason:
         raise ValueError("the ids since the clean point do not lead to this end")
     tokens = decoder.num_tokens
     decoder._unknown_tokens = fields.count("unknown_tokens")
     if decoder._spans is not None and decoder._spans.taken + len(decoder._spans.spans) > tokens:
         raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
-    if tokens > decoder._limit or decoder._unknown_tokens > tokens:
+    most = decoder._limit if decoder.finished else decoder._limit - 1
+    if tokens > most or decoder._unknown_tokens > tokens:
         raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
     least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
     default = [tokens - 1, tokens] if tokens else [least, 0]

@@ -109,7 +109,7 @@ def _strings_of(targets: Mapping[Marker, int]) -> StopStrings | None:
 
 
 def _by_id(targets: Mapping[Marker, int], skipped: SkippedIds) -> dict[int, int]:
-    """The ids that are markers, each with the state after it: the first of several counts."""
+    """The ids that are markers, each with the state after it."""
     found: dict[int, int] = {}
     for marker, section in targets.items():
         for token_id in skipped.get(marker, ()) if isinstance(marker, str) else (marker,):
@@ -156,7 +156,7 @@ class Matcher:
         self._is_simple = not len(sections)
 
     def start(self, section: int) -> Seen:
-        """Return what is remembered at the beginning of a text that begins in ``section``."""
+        """Return what is remembered where a text begins in ``section``."""
         return Seen(self.stops.start, section)
 
     def is_on(self, seen: Seen) -> bool:
@@ -201,7 +201,7 @@ class Matcher:
         return None if section is None else self._turned(seen.tail, section)
 
     def skip(self, seen: Seen, text: str) -> Seen:
-        """Return what is remembered after ``text``, no part of which can be in a stop or marker."""
+        """Return what is remembered after ``text``, which is in no stop or marker."""
         return seen._replace(tail=self.stops.skip(seen.tail, text))
 
     def restart(self, seen: Seen) -> Seen:
@@ -221,7 +221,7 @@ class Matcher:
         return max(len(self.stops.text(seen.tail)), len(seen.marker))
 
     def firsts(self, seen: Seen) -> frozenset[str] | None:
-        """Return letters, such that text without any of them changes nothing and has no outcome.
+        """Return letters, such that text without any of them changes nothing.
 
         None: any letter may matter.
         """

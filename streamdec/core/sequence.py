@@ -103,7 +103,7 @@ class Sequence:
     step = append_token
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
-        """Append ``token_ids``; return a list of the text that each completes, "" for no text.
+        """Append ``token_ids``; return a list of the text that each completes, or "".
 
         ``token_ids`` is a list, an array or tensor of one dimension, or another ordered iterable.
 
@@ -121,7 +121,7 @@ class Sequence:
         return texts
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
-        """Append ``token_ids``; return the text that they complete. Raises as ``step_batch``."""
+        """Append ``token_ids``; return their text. Raises as ``step_batch``."""
         return "".join(self.step_batch(token_ids))
 
     def append_text(self, text: str, *, add_special_tokens: bool = False) -> str:

@@ -135,7 +135,8 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     TypeError for bad options, and for those that the windowed route cannot honour.
     """
     compiled = _compiled.get(id(decoder))
-    if compiled is not None and (known := compiled.known.get(options)) is not None:
+    is_checked = type(options[0]) is type(options[3]) is bool  # 1 and True are equal keys
+    if is_checked and compiled is not None and (known := compiled.known.get(options)) is not None:
         return known
     options.check()
     if not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None:

@@ -1,4 +1,4 @@
-"""The entries since a clean point: tokens without bytes are counted, and the point moves.
+"""The entries since a clean point, and how the clean point moves.
 
 Tokens without bytes may come without end: a million skipped ids inside a character. If they lead
 back to an earlier state, the state has forgotten them, and so may ``since``. Markers by id are the
@@ -30,9 +30,9 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     effect = nothing = _no_effect(stops)
     kept: list[int | None] = []
     places = {(_place(row), effect): 0}
-    """Where the stream was since the last bytes: the number of entries up to there."""
+    """Where the stream was since the last text: the number of entries up to there."""
     for entry in since:
-        before, text = row, ""
+        text = ""
         if entry is RELEASE:
             row = row.table.row(row.table.release(row.state)[1])
         elif entry >= 0:
@@ -41,7 +41,7 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             if entry in stops.marker_ids:
                 effect = _after(stops, effect, entry)
         kept.append(entry)
-        if text or entry is RELEASE or row.size > before.size:
+        if text or entry is RELEASE:
             effect = nothing
             places = {(_place(row), effect): len(kept)}
             continue
@@ -83,6 +83,28 @@ def _after(stops: StopSet, effect: Effect, token_id: int) -> Effect:
             found.append((at, was_marker) if after is None else (after, True))
         place += size
     return tuple(found)
+
+
+def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
+    """Return the entries of the first ``size`` tokens, and those after them.
+
+    A release between the two is among the first.
+    """
+    before: list[int | None] = []
+    after: list[int | None] = []
+    for entry in since:
+        if entry is RELEASE:
+            (before if size >= 0 and not after else after).append(entry)
+            continue
+        count = 1 if entry >= 0 else -entry
+        taken = min(max(size, 0), count)
+        size -= count
+        if entry >= 0:
+            (before if taken else after).append(entry)
+        else:
+            before += [-taken] if taken else []
+            after += [taken - count] if count > taken else []
+    return before, after
 
 
 def silenced(since: Since) -> list[int | None]:

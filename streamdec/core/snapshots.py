@@ -107,7 +107,7 @@ def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checksum(fields: Mapping[str, Any]) -> str:
-    """Return a checksum of ``fields``, which are the same before and after a way through JSON."""
+    """Return a checksum of ``fields``, also after a way through JSON."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return f"{zlib.crc32(text.encode()):08x}"
 
@@ -295,7 +295,7 @@ class Place(NamedTuple):
 
 
 def load_place(data: Any) -> Place:
-    """Return the place that ``dump`` gave ``data`` for. Raises ValueError or TypeError."""
+    """Return the place that ``dump`` gave ``data`` for, or raise ValueError."""
     found = [] if data is None else [*data]
     if len(found) > 4:
         raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")

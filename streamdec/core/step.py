@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
-    """Return the method ``step``, which returns texts or chunks. Its source is written once."""
+    """Return the method ``step``, whose source is written once for both kinds."""
 
     def step(self: TokenDecoder, token_id: SupportsIndex) -> Any:  # noqa: D417
         r"""Take ``token_id``, and return the text that it completes.
@@ -93,7 +93,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         text, state = chunk.text, self._state
         examined: Examined | None = None
         after: StopState | None = state
-        if mask >= NAMED or count >= 0 or self._is_rare or token_id in self._ids:
+        if mask >= NAMED or count >= 0 or self._is_rare:
             examined = self._examine(token_id, Step(chunk, mask, count, row))
             chunk, after = examined.chunk, examined.state
         elif mask & state.letters:
@@ -160,7 +160,7 @@ class Examined(NamedTuple):
 
 
 def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsIndex]], Any]:
-    """Return the method ``feed``, which returns a text or a chunk. Its source is written once."""
+    """Return the method ``feed``, whose source is written once for both kinds."""
 
     def feed(self: TokenDecoder, token_ids: Iterable[SupportsIndex]) -> Any:  # noqa: D417
         r"""Take ``token_ids``, and return the text that all of them complete.
@@ -228,7 +228,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
 
 
 def _fed(decoder: TokenDecoder, ids: Sequence[SupportsIndex]) -> Chunk:
-    """Take ``ids`` up to the end of the stream, and return one chunk with its sections."""
+    """Take ``ids`` up to the end, and return one chunk with its sections."""
     chunks: list[Chunk] = []
     try:
         for token_id in ids:

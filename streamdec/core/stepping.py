@@ -1,4 +1,4 @@
-"""What streams and pools call of a decoder: chunks in all cases, also of a DecodeStream."""
+"""What streams and pools call of a decoder: it gives chunks in all cases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
 
 
 def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
-    """Return what ``decoder`` jails, in the section in which it begins, as the end by an error."""
+    """Return what ``decoder`` jails, in its section, as the end by an error."""
     section = decoder._stops.names[decoder._state.section]
     return in_section(section, decoder.jailed, Chunk("", "error"))
 

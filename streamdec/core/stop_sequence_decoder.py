@@ -68,7 +68,7 @@ class StopSequenceDecoder(TokenDecoder):
 
     **Memory.** A stream takes some 350 bytes for any length, plus the jailed text; 5.5 KB on the
     windowed route, where nothing is shared. On the bytes route, streams with equal conditions share
-    some kilobytes: their stops, and at most 16,384 texts of 150 bytes. The 4,096 sets of conditions
+    some kilobytes: their stops, and at most 32,768 texts of 150 bytes. The 4,096 sets of conditions
     that were used last are kept for each tokenizer and its decoding options, or fewer if they take
     more than 32 MiB together. The cache for each id is that of DecodeStream.
 
@@ -140,7 +140,7 @@ class StopSequenceDecoder(TokenDecoder):
         feed = feed_function(returns_text=False)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
-        r"""Return a list of the chunk of each token that was taken; the last one may be the end.
+        r"""Return a list with the chunk of each token that was taken.
 
         Args:
             token_ids: a list, an array, a tensor or another ordered iterable, which is read to its

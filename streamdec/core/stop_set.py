@@ -9,7 +9,7 @@ always the first one, in which no part of a stop or marker was seen. Its ``alert
 the letters with which a stop (or marker) may begin, and a token whose text has none of these
 letters is not looked at. In every other state, and inside a section, each letter matters.
 
-A state is a dict from a text to its :class:`Effect`, or to None if nothing changes, as for most
+A state is a dict from a text to its :data:`Effect`, or to None if nothing changes, as for most
 texts. It is filled on first use, so the text of a stop is matched once.
 
 Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
@@ -26,15 +26,15 @@ made in microseconds, and is warm from the start, since the table belongs to the
 >>> stops = stop_set_for(tokenizer, table_for(tokenizer), StopConditions("\nUser:"))
 >>> mask_of("Hi") & stops.first.alert               # no letter can begin a stop
 0
->>> effect = stops.first["\nUs"]
->>> effect.chunk.text, effect.after.jailed          # jailed, and any letter matters now
+>>> chunk, after, hit = stops.first["\nUs"]
+>>> chunk.text, after.jailed                        # jailed, and any letter matters now
 ('', '\nUs')
->>> mask_of("Hi") & effect.after.alert > 0
+>>> mask_of("Hi") & after.alert > 0
 True
->>> effect.after["e!"].chunk.text                   # no stop: the jailed text is output
+>>> after["e!"][0].text                             # no stop: the jailed text is output
 '\nUse!'
->>> stopped = effect.after["er: and"]               # the stop, three letters into this text
->>> stopped.chunk.finish_reason, stopped.hit.stop, stopped.hit.end
+>>> chunk, _, hit = after["er: and"]                # the stop, three letters into this text
+>>> chunk.finish_reason, hit.stop, hit.end
 ('stop', '\nUser:', 3)
 """
 
@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, SupportsIndex
+from typing import NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import StopConditions
@@ -85,15 +85,12 @@ MARKER = ""
 """The section of the text of a marker, which is not output."""
 
 
-class Effect(NamedTuple):
-    """What a text does in a state."""
+Effect: TypeAlias = "tuple[Chunk | None, StopState | None, Hit | None]"
+"""What a text does in a state: the chunk to output, the next state, and the stop that is complete.
 
-    chunk: Chunk | None
-    """What is output; None for the token's own chunk. With a hit: the last chunk."""
-    after: StopState | None
-    """The next state; None with a hit."""
-    hit: Hit | None = None
-    """The stop that is complete. Its ``end`` counts from the beginning of the text."""
+The chunk is None for the own chunk of the token. With a stop it is the last chunk, and the
+next state is None. The ``end`` of the stop counts from the beginning of the text. (A plain tuple:
+unpacking a named one takes twice as long.)"""
 
 
 class StopState(dict[str, "Effect | None"]):
@@ -245,10 +242,10 @@ class StopSet:
         return StopState(self, seen, section, jailed) if known is None else known
 
     def settled(self, state: StopState, text: str) -> StopState:
-        """Return the settled state after a settled ``state`` and ``text``, without outcomes."""
+        """Return the settled state after a settled ``state`` and ``text``."""
         if self.is_simple:
             return state
-        return self.read(state, text, ignore=True, release=True).after or state
+        return self.read(state, text, ignore=True, release=True)[1] or state
 
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None
@@ -280,7 +277,7 @@ class StopSet:
         return self.state(self.matcher.start(at), section)
 
     def firsts(self, state: StopState) -> frozenset[str] | None:
-        """Return the letters with which a stop or marker may begin in a settled ``state``.
+        """Return the letters with which a stop or marker may begin in ``state``.
 
         U+0080 stands for all letters that are not ASCII.
         """
@@ -290,15 +287,15 @@ class StopSet:
         return letters | self.labeller.sections.firsts(state.section)
 
     def learn(self, state: StopState, text: str) -> Effect | None:
-        """Compute what ``text`` does in ``state``, and store it if it is likely to come again."""
+        """Compute what ``text`` does in ``state``, and store it if it may come again."""
         firsts = state.firsts
         effect: Effect | None = None
         if firsts is not None and firsts.isdisjoint(text):
             if state.section != OUTSIDE:
-                effect = Effect(of_parts([(self.names[state.section], text)], NOTHING), state)
+                effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
         else:
             effect = self.read(state, text)
-            if effect.after is state and effect.chunk is None:
+            if effect[1] is state and effect[0] is None:
                 effect = None
         if len(text) <= MAX_TEXT and self.matcher.stops.is_cacheable(state.seen.tail):
             self._store(state, text, effect)
@@ -308,7 +305,7 @@ class StopSet:
         if self.num_stored >= MAX_STORED:
             self._forget()
         if effect is not None:
-            for each in (state, effect.after):
+            for each in (state, effect[1]):
                 if each is not None and each is not self.first:
                     self._states.setdefault((each.seen, each.section, each.jailed), each)
         state[text] = effect
@@ -348,7 +345,7 @@ class StopSet:
             hit = outcome if not place else outcome._replace(end=place + outcome.end)
             size = len(state.jailed) + hit.end - (0 if hit.visible else len(hit.text))
             text = decided[: max(size, 0)]
-            return Effect(self._last(state.section, text, hit.stop), None, hit)
+            return self._last(state.section, text, hit.stop), None, hit
         section, kept = state.section, 0
         parts: Parts = [(None, decided)]
         if release:
@@ -365,7 +362,7 @@ class StopSet:
         out: Chunk | None = None
         if parts != [(None, text)]:
             out = _chunk(parts)
-        return Effect(out, self.state(seen, section, decided[len(decided) - kept :]))
+        return out, self.state(seen, section, decided[len(decided) - kept :]), None
 
     def _last(self, section: int, text: str, stop: str) -> Chunk:
         """Return the last chunk, whose ``text`` begins in ``section``."""
@@ -473,7 +470,7 @@ class Labels:
 
 
 def merged(names: Iterable[str | None], text: str) -> Parts:
-    """Return the parts of ``text``, whose code points have these sections, without markers."""
+    """Return the parts of ``text``, by the names of its sections, without markers."""
     parts: Parts = []
     for name, letter in zip(names, text, strict=False):
         if name == MARKER:

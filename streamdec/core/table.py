@@ -48,8 +48,8 @@ compute one entry compute equal ones. When the rows other than idle's hold MAX_T
 transitions they are emptied, and running streams fill them again.
 
 **Named ids.** A stop id of one stream is an ordinary token of another, and both read the same row.
-So the row of idle marks those ids with NAMED while a stop set that names them exists. An entry of
-that row is stored, and changed, under a lock, so that no mark is lost.
+So rows mark those ids with NAMED while a stop set that names them exists. An entry is stored, and
+dropped, under a lock, so that no mark is lost.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_kept", "size", "state", "table", "unknown", "waits")
+    __slots__ = ("holds", "is_kept", "state", "table", "unknown", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -98,8 +98,6 @@ class Row(dict[int, Transition]):
         """Whether bytes or text are held."""
         self.waits: bool = table.waits(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
-        self.size: int = table.size(state)
-        """How much is held or owed: more after a token that leaves bytes behind."""
         self.unknown: Transition | None = None
         """The transition of an unknown id."""
 
@@ -173,30 +171,32 @@ class Table(ABC):
         try:
             text, after = self.step(row.state, token_id)
         except UnknownTokenError:
-            entry = row.unknown or self._learn_unknown(row, token_id)
-            if self._num_unknown >= MAX_UNKNOWN:
-                return entry
+            entry = row.unknown or self._learn_unknown(row)
             self._num_unknown += 1
-            return self._stored(row, token_id, entry)
-        entry = self._transition(row, text, after)
-        return self._stored(row, token_id, entry)
+            is_kept = self._num_unknown <= MAX_UNKNOWN
+            return self._stored(row, token_id, entry, is_kept=is_kept)
+        return self._stored(row, token_id, self._transition(row, text, after))
 
-    def _stored(self, row: Row, token_id: int, entry: Transition) -> Transition:
-        """Store ``entry`` if the row is kept, and return it."""
-        if row is self.idle_row:
-            with self._lock.inner:
-                if token_id in self._named:
-                    chunk, mask, tally, then = entry
-                    entry = chunk, mask | NAMED, tally, then
+    def _stored(
+        self, row: Row, token_id: int, entry: Transition, *, is_kept: bool = True
+    ) -> Transition:
+        """Store ``entry`` if it and the row are kept, and return it with its mark."""
+        with self._lock.inner:
+            if token_id in self._named:
+                chunk, mask, tally, then = entry
+                entry = chunk, mask | NAMED, tally, then
+            if not is_kept:
+                return entry
+            if row is self.idle_row:
                 row[token_id] = entry
-        elif row.is_kept:
-            self._make_room()
-            # The rows may have been emptied meanwhile; this one then begins again.
-            if self._rows.setdefault(row.state, row) is row:
-                row[token_id] = entry
+            elif row.is_kept:
+                self._make_room()
+                # The rows may have been emptied meanwhile; this one then begins again.
+                if self._rows.setdefault(row.state, row) is row:
+                    row[token_id] = entry
         return entry
 
-    def _learn_unknown(self, row: Row, token_id: int) -> Transition:
+    def _learn_unknown(self, row: Row) -> Transition:
         chunk, mask, tally, then = self._transition(row, *self.step_unknown(row.state))
         mask |= MOVES | UNKNOWN
         if self.options.unknown_ids == "error":
@@ -205,7 +205,7 @@ class Table(ABC):
         return row.unknown
 
     def _transition(self, row: Row, text: str, after: State) -> Transition:
-        """The transition from ``row`` to the state ``after`` of a token that gives ``text``."""
+        """The transition from ``row`` to ``after`` of a token that gives ``text``."""
         then = row if after is row.state else self.row(after)
         mask = mask_of(text)
         if not (text and row is then is self.idle_row):
@@ -233,8 +233,10 @@ class Table(ABC):
         """Mark ``token_ids`` as NAMED, until ``forget_ids`` is called as often."""
         with self._lock.inner:
             for token_id in token_ids:
-                self._named[token_id] = self._named.get(token_id, 0) + 1
-                self._drop(token_id)
+                count = self._named.get(token_id, 0)
+                self._named[token_id] = count + 1
+                if not count:
+                    self._drop(token_id)
 
     def forget_ids(self, token_ids: Iterable[int]) -> None:
         """Undo one call of ``name_ids``."""
@@ -246,8 +248,10 @@ class Table(ABC):
                     self._drop(token_id)
 
     def _drop(self, token_id: int) -> None:
-        if self.idle_row is not None:
-            self.idle_row.pop(token_id, None)
+        """Drop the transitions of ``token_id``."""
+        for row in (self.idle_row, *[*self._rows.values()]):
+            if row is not None:
+                row.pop(token_id, None)
 
     # --- what a kind of table defines: the states, and what a token does in them
 
@@ -276,7 +280,7 @@ class Table(ABC):
 
     @abstractmethod
     def flush(self, state: State) -> str:
-        """Return the text that the end of a stream in ``state`` outputs. Raises RewriteError."""
+        """Return the text that the end of a stream outputs. Raises RewriteError."""
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:
@@ -289,10 +293,6 @@ class Table(ABC):
     @abstractmethod
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``."""
-
-    @abstractmethod
-    def size(self, state: State) -> int:
-        """Return how much is held or owed in ``state``, in any unit."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

@@ -139,15 +139,15 @@ class TextStopDecoder:
             raise FinishedError(
                 f"the stream has ended ({self._end.finish_reason}); reset() begins again"
             )
-        effect = self._stops.read(self._state, text)
-        if effect.after is None:
+        chunk, after, _ = effect = self._stops.read(self._state, text)
+        if after is None:
             return self._stopped(effect, text)
-        self._state = effect.after
+        self._state = after
         self._num_read += len(text)
         self._num_bytes += _num_bytes(text)
-        if effect.chunk is None:
+        if chunk is None:
             return chunk_of(text) if text else NOTHING
-        return effect.chunk
+        return chunk
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream: return the jailed text, with ``finish_reason``.

@@ -116,10 +116,6 @@ class WindowTable(Table):
         """Whether text may be held in ``state``."""
         return bool(state.memory.pending) or any(state.tails)
 
-    def size(self, state: WindowState) -> int:
-        """Return how many bytes are held in ``state``."""
-        return len(self.held(state))
-
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it can give nothing."""
         try:

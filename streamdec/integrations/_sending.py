@@ -26,6 +26,10 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
+_LOGPROBS_WEIGHT = 256
+"""The weight of a waiting chunk with log probabilities, whose JSON is large."""
+
+
 class WireStream(Protocol):
     r"""The encoder of a wire format: it returns bytes that are sent as they are.
 
@@ -86,9 +90,8 @@ class Sending:
     """The state of one response: its samples, and the chunks that wait to be sent.
 
     The task that reads a sample (the *reader*) also sends its chunks, because a switch to another
-    task costs more than both. While a message is being sent, and while the client is behind, chunks
-    wait. The next sender joins the waiting chunks of each sample. If the client is behind, the next
-    sender is the task ``_tend``, and the readers continue.
+    task costs more than both. While a message is being sent, the chunks of other samples wait. Its
+    sender joins the waiting chunks of each sample, and sends them afterwards.
     """
 
     def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
@@ -96,7 +99,7 @@ class Sending:
         self._samples = [Sample(wire, stream, index) for index, stream in enumerate(streams)]
         self._waiting: list[tuple[Sample, Chunk]] = []
         self._size = 0
-        """The waiting code points, plus one for each chunk."""
+        """The waiting code points, plus the weight of each chunk."""
         self._is_sending = False
         self._is_reader_sending = False
         """Whether a reader is sending. A cancellation would lose the message."""
@@ -113,10 +116,9 @@ class Sending:
         self._is_complete = True
         """Whether no error came before the end of its sample."""
 
-    def connect(self, send: Send, is_behind: Callable[[], bool], group: TaskGroup) -> None:
+    def connect(self, send: Send, group: TaskGroup) -> None:
         """Note the client's connection, and the tasks of the response."""
-        self._raw_send, self._is_behind, self._group = send, is_behind, group
-        self._reading, self._late = anyio.CancelScope(), anyio.Event()
+        self._raw_send, self._group, self._reading = send, group, anyio.CancelScope()
 
     @property
     def is_cancelled(self) -> bool:
@@ -133,7 +135,8 @@ class Sending:
         """
         await self._send(head)
         await self._send_all(self._wire.start_bytes())
-        self._group.start_soon(self._tend, keep_alive)
+        if keep_alive is not None:
+            self._group.start_soon(self._tend, keep_alive)
         await self._read_all()
         while self._is_sending:
             await self._next_progress()
@@ -180,7 +183,7 @@ class Sending:
                     sample.has_ended = True
                     if self._is_aborted:  # the engine took the cancellation for its end
                         chunk = replace(chunk, finish_reason="abort", stop_reason=None)
-                if self._is_sending or self._waiting or self._is_behind():
+                if self._is_sending:
                     await self._leave(sample, chunk)
                     continue
                 data = sample.encoded(chunk)
@@ -227,8 +230,7 @@ class Sending:
     async def _leave(self, sample: Sample, chunk: Chunk) -> None:
         """Leave ``chunk`` to the next sender. Wait while too many chunks wait."""
         self._waiting.append((sample, chunk))
-        self._size += len(chunk.text) + 1
-        self._late.set()
+        self._size += len(chunk.text) + sample.weight
         while self._size > MAX_BEHIND:
             await self._next_progress()
 
@@ -242,20 +244,15 @@ class Sending:
             self._progress.set()
             self._progress = None
 
-    async def _tend(self, keep_alive: float | None) -> None:
-        """Send the chunks that wait for a slow client, and ``keep_alive`` events."""
+    async def _tend(self, keep_alive: float) -> None:
+        """Send an event after each ``keep_alive`` seconds without one."""
         while True:
             num_sent = self._num_sent
-            with anyio.move_on_after(keep_alive):
-                await self._late.wait()
-            self._late = anyio.Event()
-            if self._is_sending:
-                continue  # the sender also sends the chunks that wait
+            await anyio.sleep(keep_alive)
+            if self._is_sending or self._num_sent != num_sent:
+                continue
             try:
-                if self._waiting:
-                    await self._send_all()
-                elif self._num_sent == num_sent:
-                    await self._send_all(self._wire.keep_alive)
+                await self._send_all(self._wire.keep_alive)
             except Exception as error:  # noqa: BLE001 (as in the reader of a sample)
                 self._fail(error)
 
@@ -323,6 +320,8 @@ class Sample:
         machine = stream.decoder
         self._decoder = decoder_behind(machine)
         self._tracker = machine if isinstance(machine, LogprobTracker) else None
+        self.weight = 1 if self._tracker is None else _LOGPROBS_WEIGHT
+        """How many code points a waiting chunk counts for, beside its text."""
 
     def encoded(self, chunk: Chunk) -> bytes:
         """Return the event of ``chunk``, the newest chunk or chunks of the stream."""

@@ -26,14 +26,10 @@ else:
     except ImportError:
         _Response = object
 
-__all__ = ["IS_BEHIND", "EventStreamResponse", "WireStream", "encoded", "events"]
+__all__ = ["EventStreamResponse", "WireStream", "encoded", "events"]
 
 KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
-
-IS_BEHIND = "streamdec.is_behind"
-"""The key in ``scope["extensions"]`` of a function without arguments, which returns whether the
-client reads more slowly than the server writes."""
 
 
 def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int = 0) -> bytes:
@@ -103,10 +99,8 @@ class EventStreamResponse(_Response):
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
       that generates several samples puts the ids of each into its own TokenQueue.)
     * While a slow client holds up the server, the engine is not asked for more. (The ids that a
-      TokenQueue collects meanwhile are one event.) If the server supports
-      :data:`~streamdec.integrations.asgi.IS_BEHIND`, as ``streamdec serve`` does, and reports that
-      the client is behind, the engine continues until 65,536 code points wait. The waiting chunks
-      of a sample become one event.
+      TokenQueue collects meanwhile are one event.) The other samples continue until 65,536 code
+      points wait. The waiting chunks of a sample become one event.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
@@ -191,8 +185,7 @@ class EventStreamResponse(_Response):
         }
         try:
             async with anyio.create_task_group() as group:
-                is_behind = (scope.get("extensions") or {}).get(IS_BEHIND, lambda: False)
-                sending.connect(send, is_behind, group)
+                sending.connect(send, group)
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, head, self._keep_alive)
                 await _listen(receive, group.cancel_scope)

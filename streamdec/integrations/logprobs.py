@@ -419,7 +419,7 @@ class _Places:
 
 
 class _Bytes:
-    """Adds to each token the bytes that it gives, as the rule of the tokenizer's table says."""
+    """Add to each token the bytes that the rule of the tokenizer's table gives."""
 
     def __init__(self, table: ByteTable, prompt: Sequence[SupportsIndex]) -> None:
         self._table = table

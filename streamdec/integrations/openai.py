@@ -4,9 +4,9 @@ In: the chunks of one or several samples of a request. Out: the JSON objects of 
 bytes of their Server-Sent Events. No I/O and no clock: the caller supplies ids and times.
 
 vLLM adds some fields, which its clients know: ``stop_reason`` (the stop), ``token_ids``, and the
-usage of ``continuous_usage_stats``. In chats, text of the section "reasoning" is
-``reasoning_content``, as in SGLang and in DeepSeek's API. Tested with the clients openai 3.52.0
-(streams, and the accumulating ``.stream()``) and httpx 0.28.1.
+usage of ``continuous_usage_stats``. In chats, text of the section "reasoning" is ``reasoning``, as
+in vLLM, and ``reasoning_content``, as in SGLang and in DeepSeek's API. Tested with the clients
+openai 3.57.0 (streams, and the accumulating ``.stream()``) and httpx 0.28.1.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ __all__ = [
 
 DONE = event("[DONE]")
 """The end of a streamed response."""
+_AGAIN = b',"reasoning_content":'
+"""What precedes the second copy of the text of reasoning."""
 
 
 class EventStreamOptions(ResponseOptions, total=False):
@@ -202,7 +204,10 @@ class _Stream(Format):
         # For all other chunks ``take`` would change nothing. The call of json_of is saved, too.
         if num_tokens is not None or chunk.token_ids or not sample.has_text:
             sample.take(chunk, num_tokens)
-        return head + (chunk._json or json_of(chunk, string_bytes)) + self._tail
+        text = chunk._json or json_of(chunk, string_bytes)
+        if head is not sample.heads[None]:
+            text += _AGAIN + text
+        return head + text + self._tail
 
     def flush_bytes(self) -> bytes:
         """Return the objects of ``flush`` as Server-Sent Events, and ``[DONE]``.
@@ -227,7 +232,7 @@ class _Stream(Format):
         plain = self._object_of(index, Sample(), self._content(in_section(section, "\0")), ())
         # JSON escapes quotes in strings, so the key is found nowhere else.
         head, _, tail = event(json_bytes(plain)).partition(key + b':"\\u0000"')
-        return head + key + b":", tail
+        return head + key + b":", tail.removeprefix(_AGAIN + b'"\\u0000"')
 
     def _object_of(
         self,
@@ -287,7 +292,7 @@ class ChatCompletionEncoder(_Stream):
 
     _object = "chat.completion.chunk"
     _is_chat = True
-    _keys = MappingProxyType({None: b'"content"', REASONING: b'"reasoning_content"'})
+    _keys = MappingProxyType({None: b'"content"', REASONING: b'"reasoning"'})
 
     def _beginning(self, index: int) -> Iterable[tuple[Json, Sequence[PlacedLogprob]]]:
         return [({"delta": {"role": "assistant", "content": ""}}, ())]
@@ -295,8 +300,9 @@ class ChatCompletionEncoder(_Stream):
     def _content(self, chunk: Chunk) -> Json:
         if not chunk.text and chunk.finish_reason is not None:
             return {"delta": {}}
-        name = "reasoning_content" if chunk.section == REASONING else "content"
-        return {"delta": {name: chunk.text}}
+        if chunk.section == REASONING:
+            return {"delta": {"reasoning": chunk.text, "reasoning_content": chunk.text}}
+        return {"delta": {"content": chunk.text}}
 
 
 class CompletionEncoder(_Stream):
@@ -439,7 +445,7 @@ class ChatResponse(_Response):
     def _content(self, index: int, text: str) -> Json:
         message = {"role": "assistant", "content": text, "refusal": None}
         if reasoning := "".join(self._reasoning[index]):
-            message["reasoning_content"] = reasoning
+            message |= {"reasoning": reasoning, "reasoning_content": reasoning}
         return {"message": message}
 
 

@@ -1,31 +1,66 @@
-"""The server as an ASGI application of Starlette: a guard before its routes.
+"""The server as an application of Starlette.
 
-In: a tokenizer, an engine and options. Out: an application for uvicorn or any other ASGI server. Do
-not mount it in another application, which would not run its lifespan. Tested with Starlette 1.10.0
-on uvicorn 0.54.0.
+In: a tokenizer, an engine and options. Out: an application for uvicorn or any other ASGI server on
+asyncio. Tested with Starlette 1.10.0 on uvicorn 0.54.0.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
-from collections.abc import Collection, Sequence
+import secrets
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamdec.core.conditions import Sections, pairs_of
-from streamdec.core.decode_options import UnknownIds
-from streamdec.mistakes import check_flag
-from streamdec.server.accounts import Account
-from streamdec.server.engines import Engine, mistake_in, warn_of_misspelled
-from streamdec.server.front import Front
-from streamdec.server.guard import Guard
+from streamdec.core.conditions import StopConditions
+from streamdec.errors import MissingExtraError, SourceError
+from streamdec.hooks import add_hook
+from streamdec.integrations import anthropic, openai
+from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
+from streamdec.integrations.asgi import EventStreamResponse
+from streamdec.metrics import PrometheusMetrics
+from streamdec.server.answers import WholeResponse
+from streamdec.server.bodies import parsed, read_body
+from streamdec.server.engines import Engine
+from streamdec.server.errors import RequestError
 from streamdec.server.limits import ServerLimits
-from streamdec.server.names import check_hosts, check_origins
-from streamdec.server.routes import Routes
+from streamdec.server.prompts import Prompts, holds_special_tokens
+from streamdec.server.requests import (
+    Chat,
+    Generation,
+    Known,
+    read_chat,
+    read_completion,
+    read_message,
+)
+from streamdec.server.samples import Samples
+from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
+
+KEEP_ALIVE = 15.0
+"""Seconds without an event after which a stream sends a comment. (nginx waits for 60.)"""
+_SMALL = 4 << 10
+"""The most bytes of a body that is read in the event loop, because a thread takes longer."""
+_AT_ONCE = 2
+"""How many requests are prepared in threads at the same time."""
 
 
 def create_app(
@@ -35,15 +70,9 @@ def create_app(
     models: Sequence[str] = ("model",),
     limits: ServerLimits | None = None,
     eos_token_ids: Sequence[int] = (),
-    reasoning_markers: Sections = (),
-    separate_reasoning: bool = False,
+    reasoning_markers: Sequence[tuple[str, str]] = (),
     api_keys: Sequence[str] = (),
-    hosts: Collection[str] | None = None,
-    allow_origins: Sequence[str] = (),
-    allow_request_templates: bool = False,
-    isolate_templates: bool = False,
-    simple_template: bool = False,
-    unknown_ids: UnknownIds = "skip",
+    hosts: Sequence[str] = ("*",),
     page: bool = False,
 ) -> Starlette:
     """Return the server as an application for any ASGI server.
@@ -57,43 +86,17 @@ def create_app(
         models: the names of the model; the first is used if a request has none.
         limits: the limits of requests.
         eos_token_ids: ids that end a stream; none if the engine ends by itself.
-        reasoning_markers: the markers around the model's reasoning, such as
-            ``("<think>", "</think>")``, or a list of such pairs. Stops in the text between them are
-            ignored, unless a request overrides this (``ignore_stops_between``). If a marker
-            contains a special token and other text, special tokens are not skipped, unless a
-            request sets ``skip_special_tokens``.
-        separate_reasoning: whether chat completions return the reasoning as ``reasoning_content``,
-            and messages as ``thinking`` blocks, without the markers. A chat may override this with
-            ``separate_reasoning``; a message may only turn it on, with ``thinking``.
-            ``/v1/responses`` separates the reasoning by default if there are ``reasoning_markers``.
-        api_keys: the accepted API keys. If it is empty, no request needs a key. ``/``, ``/health``,
-            ``/live``, ``/metrics``, ``/openapi.json``, ``/ping``, ``/ready`` and ``/version`` never
-            need one.
-        hosts: the accepted names of the Host header, in lower case and without a port; None accepts
-            all.
-        allow_origins: the origins whose web pages may send requests (CORS), such as
-            ``https://app.example.com``; ``*`` for all.
-        allow_request_templates: whether a request may have its own chat template, which is
-            rendered in a separate process.
-        isolate_templates: whether the model's own template is rendered in a separate process, too,
-            with limits of the operating system.
-        simple_template: whether to render a line ``role: content`` for each message if the model
-            has no chat template.
-        unknown_ids: what to do with ids of the engine that the tokenizer does not have, as for
-            :class:`~streamdec.DecodeStream`. With ``"error"`` the answer ends with an error.
-        page: whether ``/`` is a page to try the server in a browser, with a route for traces.
+        reasoning_markers: pairs of texts around the model's reasoning, such as
+            ``("<think>", "</think>")``. Stops between them do not count. Chats and messages have
+            the text between them as a separate part.
+        api_keys: the accepted API keys. If it is empty, no request needs a key. ``/``, ``/health``
+            and ``/metrics`` never need one.
+        hosts: the accepted names of the Host header, without a port; ``*`` for all.
+        page: whether ``/`` is a page to try the server in a browser.
 
-    Raises TypeError if ``tokenizer`` cannot encode, ``engine`` is not callable with two arguments
-    or has a ``lifespan`` of the wrong type, ``models``, ``hosts`` or ``allow_origins`` is a string,
-    or a flag is not a bool. Raises ValueError if ``models`` is empty, an API key is not printable
-    ASCII, a host or an origin is one that no header can have, ``separate_reasoning`` is set without
-    ``reasoning_markers``, or ``limits`` limits keys and there are no ``api_keys``. Raises
-    SourceError if the engine's ``max_concurrency`` is not an integer of at least 1. Raises
-    TypeError or ValueError for markers that StopConditions does not accept as
-    ``ignore_stops_between``.
-
-    Warns (StreamdecWarning) if an attribute of ``engine`` looks like a misspelling of an attribute
-    of Engine.
+    Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, an API key
+    is not printable ASCII, or markers are empty or equal; TypeError if ``models``, ``api_keys`` or
+    ``hosts`` is a string.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -107,76 +110,248 @@ def create_app(
     >>> answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
     ('Hello', 3)
     """
-    if not callable(getattr(tokenizer, "encode", None)) or not hasattr(tokenizer, "vocab_size"):
-        raise TypeError(f"tokenizer must be the result of load_tokenizer, not {tokenizer!r:.80}")
-    if wrong := mistake_in(engine):
-        raise TypeError(wrong)
-    warn_of_misspelled(engine)
-    names = {"models": models, "hosts": hosts, "allow_origins": allow_origins}
-    for name, listed in names.items():
-        if isinstance(listed, str):
-            raise TypeError(f"{name} must be a list of names, not {listed!r:.80}")
+    for name, given in {"models": models, "api_keys": api_keys, "hosts": hosts}.items():
+        if isinstance(given, str):
+            raise TypeError(f"{name} must be a list of strings, not {given!r:.80}")
     if not models or not all(models):
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key must be printable ASCII without spaces, and not empty")
-    check_hosts(hosts or ())
-    check_origins(allow_origins)
-    flags = {
-        "separate_reasoning": separate_reasoning,
-        "allow_request_templates": allow_request_templates,
-        "isolate_templates": isolate_templates,
-        "simple_template": simple_template,
-        "page": page,
-    }
-    for name, value in flags.items():
-        check_flag(name, value)
-    markers = pairs_of("reasoning_markers", reasoning_markers)
-    if separate_reasoning and not markers:
-        raise ValueError("separate_reasoning needs reasoning_markers")
-    limits = limits or ServerLimits()
-    if limits.has_key_limits and not api_keys:
-        raise ValueError("key_concurrent, key_requests and key_tokens need api_keys")
-    front = Front(
-        tokenizer,
-        engine,
-        list(models),
-        limits,
-        tuple(eos_token_ids),
-        markers,
-        separate_reasoning,
-        has_simple_template=simple_template,
-        allows_templates=allow_request_templates,
-        isolates_templates=isolate_templates,
-        unknown_ids=unknown_ids,
+    if not callable(engine):
+        told = "callable with (prompt_token_ids, params)"
+        raise SourceError(f"an engine must be {told}, not {engine!r:.80}")
+    markers = tuple((first, last) for first, last in reasoning_markers)
+    StopConditions(ignore_stops_between=markers or None)  # raises for wrong markers
+    known = Known(
+        models=tuple(models),
+        limits=limits or ServerLimits(),
+        vocab_size=tokenizer.vocab_size,
+        eos_token_ids=tuple(eos_token_ids),
+        reasoning_markers=markers,
+        skips_special_tokens=not holds_special_tokens(tokenizer, markers),
+        gives_logprobs=bool(getattr(engine, "logprobs", False)),
     )
-    routes = Routes(front, page=page, needs_key=bool(api_keys))
-    accounts = {key: Account(front.limits) for key in api_keys}
-    middleware = [Middleware(Guard, accounts=accounts, hosts=hosts)]
-    if allow_origins:
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=list(allow_origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],
-        )
-        middleware.insert(0, cors)
-    app = _Application(routes=routes.all(), middleware=middleware, lifespan=routes.lifespan)
-    # A redirect would lead to any host that the client named.
+    server = _Server(tokenizer, engine, known, api_keys)
+    app = Starlette(
+        routes=server.routes(page=page),
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+        exception_handlers={
+            RequestError: _error_response,
+            HTTPException: _error_response,
+            ClientDisconnect: lambda *_: Response(status_code=400),  # nobody reads it
+            Exception: _error_response,
+        },
+        lifespan=server.lifespan,
+    )
     app.router.redirect_slashes = False
-    app.state.front = front
     return app
 
 
-class _Application(Starlette):
-    """An application without Starlette's two error middlewares.
+Read = Callable[[dict[str, Any]], ASGIApp]
+"""Reads the object of a request, and returns the response, which has not begun."""
 
-    The guard converts the errors of the routes. Each middleware would be called for each event.
-    Exception handlers that are added to the application are not called.
+
+class _Server:
+    """The endpoints of one server, and what they share."""
+
+    def __init__(
+        self, tokenizer: LoadedTokenizer, engine: Engine, known: Known, api_keys: Sequence[str]
+    ) -> None:
+        limits = known.limits
+        most = min(getattr(engine, "max_concurrency", limits.running), limits.running)
+        self._engine = engine
+        self.known = known
+        self._keys = [key.encode() for key in api_keys]
+        self._prompts = Prompts(tokenizer, limits)
+        self._samples = Samples(tokenizer, engine, most)
+        self.most_requests = limits.running + limits.waiting
+        self.num_requests = 0
+        self.threads = CapacityLimiter(_AT_ONCE)
+        self._created = int(time.time())
+        self._registry: Any = None
+
+    def routes(self, *, page: bool) -> list[Route]:
+        """Return all routes."""
+        reads = {
+            "/v1/completions": self._completion,
+            "/v1/chat/completions": self._chat,
+            "/v1/messages": self._message,
+        }
+        found = [
+            *(Route(path, _Endpoint(self, read), methods=["POST"]) for path, read in reads.items()),
+            Route("/v1/models", self._models),
+            Route("/v1/models/{name:path}", self._models),
+            Route("/health", self._health),
+            Route("/metrics", self._metrics),
+        ]
+        if page:
+            found.append(Route("/", self._page))
+        return found
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Run the engine's own lifespan, and record metrics, while the server runs."""
+        async with getattr(self._engine, "lifespan", nullcontext)():
+            try:
+                client = library("prometheus_client", "prometheus")
+            except MissingExtraError:
+                yield
+                return
+            self._registry = client.CollectorRegistry()
+            remove = add_hook(PrometheusMetrics(self._registry))
+            try:
+                yield
+            finally:
+                remove()
+
+    def check_key(self, request: Request) -> None:
+        """Raise RequestError if the server has keys and ``request`` has none of them."""
+        if not self._keys:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        key = given.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key", "")
+        # All keys are compared, each in constant time.
+        matches = [hmac.compare_digest(key.encode(), each) for each in self._keys]
+        if not any(matches):
+            message = "the API key is missing or wrong: send Authorization: Bearer KEY or x-api-key"
+            raise RequestError(message, status=401, code="invalid_api_key")
+
+    # --- generating
+
+    def _completion(self, body: dict[str, Any]) -> ASGIApp:
+        asked, prompts = read_completion(body, self.known)
+        return self._openai(asked, [self._prompts.ids_of(each) for each in prompts], "cmpl")
+
+    def _chat(self, body: dict[str, Any]) -> ASGIApp:
+        asked, chat = read_chat(body, self.known)
+        ids, asked = self._rendered(asked, chat)
+        return self._openai(asked, [ids], "chatcmpl")
+
+    def _message(self, body: dict[str, Any]) -> ASGIApp:
+        asked, chat = read_message(body, self.known)
+        ids, asked = self._rendered(asked, chat)
+        options: dict[str, Any] = {
+            "response_id": f"msg_{secrets.token_hex(12)}",
+            "model": asked.model,
+            "input_tokens": len(ids),
+            "stop_sequences": asked.conditions.stop,
+        }
+        streams = self._samples.of(asked, [ids])
+        if asked.stream:
+            wire = anthropic.MessageEncoder(**options)
+            return EventStreamResponse(wire, *streams, keep_alive=KEEP_ALIVE)
+        return WholeResponse(anthropic.MessageResponse(**options), streams)
+
+    def _rendered(self, asked: Generation, chat: Chat) -> tuple[list[int], Generation]:
+        """Return the ids of a conversation, and ``asked`` with the start of its answer."""
+        ids, pairs, is_inside = self._prompts.ids_of_chat(chat, self.known.reasoning_markers)
+        if not pairs:
+            return ids, asked
+        conditions = replace(asked.conditions, ignore_stops_between=pairs, starts_inside=is_inside)
+        return ids, replace(asked, conditions=conditions)
+
+    def _openai(self, asked: Generation, ids: list[list[int]], kind: str) -> ASGIApp:
+        is_chat = kind == "chatcmpl"
+        options: dict[str, Any] = {
+            "response_id": f"{kind}-{secrets.token_hex(12)}",
+            "model": asked.model,
+            "created": int(time.time()),
+            "n": len(ids) * asked.n,
+            "prompt_tokens": sum(map(len, ids)),
+            "return_token_ids": asked.return_token_ids,
+        }
+        streams = self._samples.of(asked, ids)
+        if asked.stream:
+            options["include_usage"] = asked.include_usage
+            encoder = openai.ChatCompletionEncoder if is_chat else openai.CompletionEncoder
+            return EventStreamResponse(encoder(**options), *streams, keep_alive=KEEP_ALIVE)
+        made = openai.ChatResponse if is_chat else openai.CompletionResponse
+        write = chat_logprobs if is_chat else partial(completion_logprobs, shift=0)
+        has_logprobs = asked.sampling.logprobs is not None
+        return WholeResponse(made(**options), streams, write if has_logprobs else None)
+
+    # --- information
+
+    async def _models(self, request: Request) -> Response:
+        self.check_key(request)
+        created = {"object": "model", "created": self._created, "owned_by": "streamdec"}
+        found = {name: {"id": name, **created} for name in self.known.models}
+        name = request.path_params.get("name")
+        if name is None:
+            return JSONResponse({"object": "list", "data": [*found.values()]})
+        if name not in found:
+            message = "unknown model; /v1/models lists the models"
+            raise RequestError(message, status=404, param="model", code="model_not_found")
+        return JSONResponse(found[name])
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok", "requests": self.num_requests})
+
+    async def _metrics(self, _: Request) -> Response:
+        if self._registry is None:
+            message = "metrics need prometheus_client: pip install 'streamdec[prometheus]'"
+            raise RequestError(message, status=501, code="not_installed")
+        client = library("prometheus_client", "prometheus")
+        data = client.generate_latest(self._registry)
+        return Response(data, headers={"content-type": client.CONTENT_TYPE_LATEST})
+
+    async def _page(self, _: Request) -> Response:
+        page = files("streamdec.server").joinpath("data", "index.html").read_text("utf-8")
+        page = page.replace("{{model}}", escape(self.known.models[0], quote=True))
+        page = page.replace("{{key}}", "" if self._keys else "hidden")
+        policy = "default-src 'none'; connect-src 'self'; img-src data:; frame-ancestors 'none'"
+        for kind in ("script", "style"):
+            [own] = re.findall(f"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+            digest = b64encode(sha256(own.encode()).digest()).decode()
+            policy += f"; {kind}-src 'sha256-{digest}'"
+        return HTMLResponse(page, headers={"content-security-policy": policy})
+
+
+class _Endpoint:
+    """An endpoint that generates, as an ASGI application: reads, prepares and sends.
+
+    A few large bodies are prepared at once, in threads. Those whose clients have left are not.
     """
 
-    def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = self.router
-        for kind, args, options in reversed(self.user_middleware):
-            app = kind(app, *args, **options)
-        return app
+    def __init__(self, server: _Server, read: Read) -> None:
+        self._server = server
+        self._read = read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        server = self._server
+        server.check_key(request)
+        if server.num_requests >= server.most_requests:
+            message, headers = "too many requests are waiting", {"retry-after": "1"}
+            raise RequestError(message, status=429, code="server_busy", headers=headers)
+        server.num_requests += 1
+        try:
+            data = await read_body(request, server.known.limits)
+            if len(data) <= _SMALL:
+                response = self._prepare(data)
+            else:
+                async with server.threads:
+                    if await request.is_disconnected():
+                        return
+                    response = await to_thread.run_sync(self._prepare, data)
+                if await request.is_disconnected():
+                    return
+            del data
+            await response(scope, receive, send)
+        finally:
+            server.num_requests -= 1
+
+    def _prepare(self, data: bytes) -> ASGIApp:
+        return self._read(parsed(data, self._server.known.limits))
+
+
+async def _error_response(request: Request, error: Exception) -> Response:
+    """Return an error in the form of the request's API, without internal details."""
+    if isinstance(error, HTTPException):
+        found = RequestError(error.detail, status=error.status_code, headers=error.headers)
+    elif isinstance(error, RequestError):
+        found = error
+    else:
+        found = RequestError(openai.FAILED, status=500, code="error")
+    body = found.body(is_anthropic=request.url.path.endswith("/v1/messages"))
+    return JSONResponse(body, status_code=found.status, headers=found.headers)

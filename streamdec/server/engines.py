@@ -1,24 +1,20 @@
 """The interface of engines, their loader, and an engine that replays ids.
 
-An engine turns prompt ids into token ids. :mod:`streamdec.server.engine_run` calls it.
+An engine turns prompt ids into token ids. :mod:`streamdec.server.samples` calls it.
 """
 
 from __future__ import annotations
 
-import inspect
 import random
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import anyio
 
-from streamdec.errors import SourceError, warn
-from streamdec.mistakes import misspelled, wrong_parameters
+from streamdec.errors import SourceError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +65,6 @@ class SamplingParams:
     n: int = 1
     """The ``n`` of the request: the number of samples for each prompt. The engine is called once
     for each sample of each prompt."""
-    logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Numbers to add to the logits of tokens, by token id."""
-
-
-_OPTIONAL = ("lifespan", "max_concurrency", "logprobs")
-"""The optional attributes of an engine."""
-
-OUTPUTS = (
-    "an engine must yield new token ids: an id, a list of ids, or an object or dict with "
-    "token_ids. Options of streams, such as ids= and cumulative=, are not available in the server"
-)
-"""What to do if the outputs of an engine cannot be read. The server logs it with the error."""
 
 
 class Engine(Protocol):
@@ -122,7 +106,7 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
 
     Args:
         name: ``module:callable``, such as ``my_engine:generate``. A class is called without
-            arguments, unless its constructor takes the arguments of an engine.
+            arguments.
         folder: A folder to put at the front of ``sys.path``, or None.
 
     Importing the module runs its code. Raises :class:`~streamdec.SourceError`, which names the
@@ -132,72 +116,22 @@ def load_engine(name: str, folder: str | None = None) -> Engine:
     >>> load_engine("my_engine:engine")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    streamdec.errors.SourceError: my_engine:engine: no module named 'my_engine'; run in ...
+    streamdec.errors.SourceError: my_engine:engine: ModuleNotFoundError: No module named 'my_engine'
     """
     module_name, colon, path = name.partition(":")
-    if not colon or not module_name or not path:
-        example = f"{module_name.removesuffix('.py') or 'my_engine'}:{path or 'generate'}"
+    if not colon or not path or module_name.endswith(".py"):
+        example = f"{module_name.removesuffix('.py')}:{path or 'generate'}"
         raise SourceError(f"expected an engine as module:callable, such as {example}, not {name!r}")
-    if module_name.endswith(".py"):
-        file = Path(module_name)
-        raise SourceError(
-            f"{name}: expected a module, not a file: write {file.stem}:{path}"
-            + (f", and run in the folder {str(file.parent)!r}" if file.parent.parts else "")
-        )
     if folder is not None and folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         found: Any = import_module(module_name)
-    except ModuleNotFoundError as error:
-        first = module_name.partition(".")[0]
-        hint = f"; run in the folder that has {first}.py" if error.name == first else ""
-        raise SourceError(f"{name}: no module named {error.name!r}{hint}") from error
+        for part in path.split("."):
+            found = getattr(found, part)
+        engine: Engine = found() if isinstance(found, type) else found
     except Exception as error:
-        raise SourceError(f"{name}: the module raised {type(error).__name__}: {error}") from error
-    where = f"the module {module_name!r}"
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise SourceError(f"{name}: {where} has no {part!r}")
-        found, where = getattr(found, part), repr(part)
-    if isinstance(found, type) and wrong_parameters(found, [], None):
-        try:
-            found = found()
-        except Exception as error:
-            raise SourceError(f"{name}: {type(error).__name__}: {error}") from error
-    if wrong := mistake_in(found):
-        raise SourceError(f"{name}: {wrong}")
-    engine: Engine = found
+        raise SourceError(f"{name}: {type(error).__name__}: {error}") from error
     return engine
-
-
-def mistake_in(engine: Any) -> str | None:
-    """Return why ``engine`` cannot be used; None if it can, or if that is not known."""
-    expected = "an engine must be callable with (prompt_token_ids, params)"
-    if isinstance(engine, type) and wrong_parameters(engine, [], None):
-        return f"an engine must be an object, got the class; write {engine.__name__}()"
-    if not callable(engine):
-        is_own = type(engine).__module__ != "builtins"
-        hint = "; give its class a method __call__ with these parameters" if is_own else ""
-        return f"{expected}, not {engine!r:.80}{hint}"
-    if wrong := wrong_parameters(engine, [], None):
-        return f"{expected}, but this one has the parameters {wrong}"
-    lifespan = getattr(engine, "lifespan", None)
-    if lifespan is not None and not callable(lifespan):
-        return f"lifespan of an engine must be a method, not {lifespan!r:.80}"
-    if inspect.iscoroutinefunction(lifespan) or inspect.isasyncgenfunction(lifespan):
-        return (
-            "lifespan() of an engine must return an asynchronous context manager; decorate it "
-            "with @contextlib.asynccontextmanager, and yield once"
-        )
-    return None
-
-
-def warn_of_misspelled(engine: Engine) -> None:
-    """Warn of attributes of ``engine`` that look like misspelled optional ones."""
-    missing = [name for name in _OPTIONAL if not hasattr(engine, name)]
-    others = [name for name in dir(engine) if name not in _OPTIONAL]
-    for name, meant in misspelled(others, missing):
-        warn(f"the server does not use the engine's {name!r}; did you mean {meant}?")
 
 
 class ReplayEngine:
@@ -209,8 +143,6 @@ class ReplayEngine:
         token_ids: the ids.
         rate: ids per second on average; the pauses vary with the seed. 0 means no pauses.
 
-    Raises ValueError for a rate below 0.
-
     >>> import asyncio
     >>> from streamdec.server import ReplayEngine, SamplingParams
     >>> engine = ReplayEngine([5, 6, 7], rate=0)
@@ -220,12 +152,8 @@ class ReplayEngine:
     [5, 6, 7]
     """
 
-    logprobs = False
-
     def __init__(self, token_ids: Iterable[int], rate: float = 40.0) -> None:
         self._token_ids = tuple(token_ids)
-        if not rate >= 0:
-            raise ValueError(f"rate must be at least 0 (ids per second), not {rate!r:.40}")
         self._rate = rate
 
     async def __call__(

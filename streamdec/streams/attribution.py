@@ -46,7 +46,7 @@ class TokenAttribution:
         self._waiting = [*waiting]
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        """Return the decoder's chunk of an id. It has ids if it has text or a finish reason."""
+        """Return the chunk of an id; with ids if it has text or a finish reason."""
         chunk = self._step(token_id)
         self._waiting.append(token_id.__index__())
         return self.with_ids(chunk)

@@ -19,12 +19,13 @@ def possible_stops(decoder: DecodeStream | StopSequenceDecoder) -> tuple[str, ..
         return ()
     # The matcher's own state is read: the jailed text does not show what a look-behind has seen,
     # or where ``ignore_stops_between`` switched the stops on.
-    tail, ages = decoder._state.seen.tail, tuple[int, ...]()
+    tail, conditions = decoder._state.seen.tail, decoder.conditions
+    ages: list[int] = []
     if isinstance(tail, PatternTail):
-        tail, ages = tail.strings, tuple(state.oldest for state in tail.states)
-    conditions = decoder.conditions
+        ages = [state.oldest for state in tail.states]
+        tail = tail.strings
     begun = [(_begun(stop, tail), stop) for stop in conditions.stop]
-    begun += zip(ages, conditions.stop_regex, strict=bool(ages))
+    begun += zip(ages, conditions.stop_regex, strict=True)
     found = sorted((-size, stop) for size, stop in begun if size)
     return tuple(stop for _, stop in found)
 

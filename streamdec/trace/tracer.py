@@ -44,9 +44,8 @@ class Tracer(Generic[D]):
     r"""A decoder, with a record of each token that it was given.
 
     It has the methods and properties of the decoder, and returns and raises what the decoder does.
-    Streams and iterators accept a tracer of a StopSequenceDecoder in place of the decoder.
-    ``reset`` begins a new trace. Copies (``fork``, ``copy``, ``pickle``) are copies of the decoder
-    and are not traced.
+    Streams and iterators accept it in place of the decoder. ``reset`` begins a new trace. Copies
+    (``fork``, ``copy``, ``pickle``) are copies of the decoder and are not traced.
     ``step_bytes``, ``flush_bytes`` and ``release`` cannot be traced and raise AttributeError.
 
     **Cost** and **memory.** Each id costs some microseconds more, and a record of some 300 bytes
@@ -229,7 +228,8 @@ class Tracer(Generic[D]):
 
     def _position(self, decoder: Any) -> int:
         """Return how many code points of the trace were output or jailed so far."""
-        return decoder.num_characters - self._output_before + len(decoder.jailed)
+        output: int = decoder.num_characters - self._output_before
+        return output + len(decoder.jailed)
 
     def _record(self, decoder: Any, given_id: SupportsIndex, chunk: Chunk, position: int) -> None:
         """Record one id, which ``decoder`` has taken."""

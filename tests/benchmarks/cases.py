@@ -213,7 +213,7 @@ def _compare_after_prompt(
 ) -> None:
     generated = subject.texts["code"][:64]
     stream = DecodeStream(subject.tokenizer, token_ids)
-    text = "".join(stream.step_batch(generated)) + stream.flush()
+    text = stream.feed(generated) + stream.flush()
     before = subject.expected(token_ids)
     whole = subject.expected([*token_ids, *generated])
     report.compare(f"{subject.name}, {where}", before + text, whole)
@@ -247,11 +247,11 @@ def copies(subject: Subject, effort: Effort, report: Report) -> None:
     warm(subject, [token_ids], report, "copies")
     stream = DecodeStream(subject.tokenizer)
     half = len(token_ids) // 2
-    text = "".join(stream.step_batch(token_ids[:half]))
+    text = stream.feed(token_ids[:half])
     written = json.dumps(stream.snapshot())
     read = partial(DecodeStream.restore, subject.tokenizer)
     for copy in (stream.fork(), read(json.loads(written))):
-        rest = "".join(copy.step_batch(token_ids[half:])) + copy.flush()
+        rest = copy.feed(token_ids[half:]) + copy.flush()
         report.compare(f"{subject.name}, copies", text + rest, subject.expected(token_ids))
     verbs: dict[str, Callable[[], object]] = {
         "begin": partial(DecodeStream, subject.tokenizer),

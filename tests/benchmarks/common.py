@@ -37,7 +37,7 @@ STEP_BOUNDS = {"ByteLevel": 0.3, "ByteFallback": 0.12}
 """The most of the library's time that a warm token may take, by the rule of the tokenizer. A step
 takes half of it, a step that misses the hot path several times as much."""
 BYTES_PER_STREAM = 2_048
-"""Bytes of a stream in the middle of a stop: some 350, and 80 for each withheld token."""
+"""Bytes of a stream in the middle of a stop: some 350, and the ids since its clean point."""
 SEED = 25
 
 

@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
 )
@@ -89,9 +88,9 @@ class Sectioned(Stopping):
         super().__init__(tokenizer, StopConditions(), f"{'in' if is_inside else 'out'}side")
         self._is_inside = is_inside
 
-    def open(self) -> SectionDecoder:
+    def open(self) -> StopSequenceDecoder:
         sections = {"reasoning": ("<think>", "</think>")}
-        return SectionDecoder(self.tokenizer, sections=sections, starts_inside=self._is_inside)
+        return StopSequenceDecoder(self.tokenizer, sections=sections, starts_inside=self._is_inside)
 
 
 # --- bounds of the step ---------------------------------------------------------------------------
@@ -100,11 +99,11 @@ class Sectioned(Stopping):
 class _BareStream:
     """The state that a step reads, of a stream with a warm table."""
 
-    __slots__ = ("_row", "_stream", "_table", "_tally")
+    __slots__ = ("_count", "_row", "_stream")
 
     def __init__(self, tokenizer: Decoder) -> None:
         self._stream = DecodeStream(tokenizer)
-        self._row, self._table, self._tally = self._stream._row, self._stream._table, 0.0
+        self._row, self._count = self._stream._row, self._stream._count
 
     def flush(self) -> str:
         self._stream._row = self._row
@@ -115,9 +114,9 @@ class _LookUpStream(_BareStream):
     __slots__ = ()
 
     def step(self, token_id: int) -> str:
-        chunk, letters, _, row = self._row[token_id]
-        if letters >= MOVES:
-            self._row = self._table.idle_row if row is None else row
+        chunk, mask, _, row = self._row[token_id]
+        if mask >= MOVES:
+            self._row = row
         text: str = chunk.text
         return text
 
@@ -126,10 +125,10 @@ class _CountingStream(_BareStream):
     __slots__ = ()
 
     def step(self, token_id: int) -> str:
-        chunk, letters, tally, row = self._row[token_id]
-        if letters >= MOVES:
-            self._row = self._table.idle_row if row is None else row
-        self._tally += tally
+        chunk, mask, tally, row = self._row[token_id]
+        if mask >= MOVES:
+            self._row = row
+        self._count += tally
         text: str = chunk.text
         return text
 

@@ -74,10 +74,8 @@ def text_of_events(body: bytes) -> str:
 async def _by_server(
     subject: Subject, markers: Sequence[str], token_ids: Sequence[int], count: int
 ) -> tuple[float, list[bytes]]:
-    limits = ServerLimits(concurrent=count, max_tokens=2 * len(token_ids))
-    app = create_app(
-        subject.tokenizer, lambda *_: engine(token_ids), limits=limits, simple_template=True
-    )
+    limits = ServerLimits(running=count, max_tokens=2 * len(token_ids), work=2 * len(token_ids))
+    app = create_app(subject.tokenizer, lambda *_: engine(token_ids), limits=limits)
     asked = {"prompt": [1], "stream": True, "stop": markers}
     body = json.dumps(asked).encode()
     sent: list[bytearray] = [bytearray() for _ in range(count)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -21,12 +22,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamdec import iter_chunks, load_tokenizer
 from streamdec.integrations.openai import CompletionEncoder
-from streamdec.server import ServerLimits, create_app, serve
-from streamdec.server.running import listener
+from streamdec.server import ServerLimits, create_app
 
 __all__ = ["BARE", "OURS", "PATH", "TOKENS_PER_SECOND"]
 
@@ -45,8 +44,8 @@ async def _paced(items: Sequence[Any]) -> AsyncIterator[Any]:
 
 
 def _ours(tokenizer: Any, token_ids: Sequence[int]) -> Starlette:
-    limits = ServerLimits(concurrent=MANY, max_tokens=MANY)
-    return create_app(tokenizer, lambda *_: _paced(token_ids), limits=limits, simple_template=True)
+    limits = ServerLimits(running=MANY, max_tokens=MANY, work=MANY)
+    return create_app(tokenizer, lambda *_: _paced(token_ids), limits=limits)
 
 
 def _bare(tokenizer: Any, token_ids: Sequence[int]) -> Starlette:
@@ -71,15 +70,12 @@ def main() -> None:
     make = {OURS: _ours, BARE: _bare}[sys.argv[1]]
     app = make(load_tokenizer(given["tokenizer"], fast="off"), given["token_ids"])
     app.router.routes.append(Route("/cpu", _cpu))
-    if make is _ours:
-        serve(app, port=0, on_start=lambda address: _tell(int(address.rpartition(":")[2])))
-        return
-    with listener("127.0.0.1", 0) as bound:
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as bound:
         config = uvicorn.Config(
-            app, http=H11Protocol, ws="none", log_level="warning", access_log=False, lifespan="on"
+            app, ws="none", log_level="warning", access_log=False, lifespan="on"
         )
         _tell(bound.getsockname()[1])
-        asyncio.run(uvicorn.Server(config).serve([bound]))
+        uvicorn.Server(config).run([bound])
 
 
 def _tell(port: int) -> None:

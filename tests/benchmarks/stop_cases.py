@@ -119,7 +119,7 @@ def _name(kind: str, count: int) -> str:
 
 
 def sections(subject: Subject, effort: Effort, report: Report) -> None:
-    """A warm step of a SectionDecoder, beside one without sections and stops."""
+    """A warm step with sections, beside one without sections and stops."""
     for workload in subject.texts:
         where = f"sections, {workload}"
         token_ids = subject.pieces(workload, effort.step_size)[0]

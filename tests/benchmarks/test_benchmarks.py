@@ -17,7 +17,6 @@ from streamdec import (
     DecoderPool,
     DecodeStream,
     FinishReason,
-    SectionDecoder,
     StopSequenceDecoder,
     TokenQueue,
     iter_chunks,
@@ -218,16 +217,11 @@ class Mute(Wrapper):
         return chunk if self.num_tokens <= 40 else Chunk()
 
 
-class MuteSections(Mute):
-    kind = SectionDecoder
-
-
 @pytest.mark.parametrize("name", STOP_CASES)
 def test_a_wrong_decoder_with_stops_fails(
     name: str, subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_machine(monkeypatch, "StopSequenceDecoder", Mute)
-    monkeypatch.setattr(entrants, "SectionDecoder", MuteSections)
     failures = measured(subjects[0], name).failures
     assert failures
     assert all(failure.startswith("trained-bytelevel, ") for failure in failures)

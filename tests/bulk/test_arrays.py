@@ -547,8 +547,8 @@ def stopped(
     one = StopSequenceDecoder(
         tokenizer, conditions, skip_special_tokens=skip, unknown_ids=unknown_ids
     )
-    chunk = one.step_batch(row)
-    text = chunk.text + one.flush("abort").text
+    chunks = one.step_batch(row)
+    text = "".join(chunk.text for chunk in [*chunks, one.flush("abort")])
     stop = one.match and one.match.stop
     return {
         "text": text,
@@ -557,7 +557,7 @@ def stopped(
         "stop_token_id": stop if isinstance(stop, int) else None,
         "token_index": one.match and one.match.token_index,
         "tokens_before": one.match and one.match.tokens_before,
-        "unread_tokens": chunk.unread_tokens,
+        "unread_tokens": len(row) - len(chunks),
         "unknown_tokens": one.unknown_tokens,
     }
 
@@ -674,7 +674,7 @@ def test_rows_without_a_stop_in_their_text_are_not_decoded_one_by_one(
         conditions = StopConditions("no such text", **options)  # type: ignore[arg-type]
         expected = [stopped(it.tokenizer, row or [], conditions, True) for row in rows]
         with monkeypatch.context() as patch:
-            patch.setattr(StopSequenceDecoder, "step_batch", None)
+            patch.setattr(StopSequenceDecoder, "feed", None)
             found = decode_arrow(pa.array(rows), it.tokenizer, conditions=conditions).to_pylist()
         assert found == expected
 
@@ -705,7 +705,7 @@ def test_an_error_of_stops_is_reported_with_its_row(monkeypatch: pytest.MonkeyPa
     def fail(*_: Any) -> Any:
         raise StreamdecError("no more")
 
-    monkeypatch.setattr(StopSequenceDecoder, "step_batch", fail)
+    monkeypatch.setattr(StopSequenceDecoder, "feed", fail)
     with pytest.raises(StreamdecError, match=r"^row 1: no more"):
         decode_arrow(pa.array([[98], [97]]), TOKENIZER, conditions=StopConditions("a"))
 

@@ -228,6 +228,12 @@ def test_a_row_continues_its_prompt() -> None:
 
 
 @both_ways
+def test_prompts_may_be_iterators() -> None:
+    found = decode_rollouts([[5], [0]], TOKENIZER, STOP, prompt_token_ids=map(iter, [[4], [0]]))
+    assert [each.text for each in found] == ["é", "Hi"]
+
+
+@both_ways
 def test_a_row_begins_in_the_section_that_its_prompt_opened() -> None:
     conditions = StopConditions(" you", ignore_stops_between=[(2, 3)])
     prompts = [[2], [2, 3], [0], []]
@@ -392,8 +398,10 @@ def test_an_unknown_id_is_an_error_if_that_is_asked_for() -> None:
 
 @both_ways
 def test_a_bad_prompt_ends_its_row_alone() -> None:
-    found = decode_rollouts([[0], [1]], TOKENIZER, prompt_token_ids=[[-1], [0]])
+    found = decode_rollouts([[0], [1]], TOKENIZER, prompt_token_ids=[[-1], [0]], spans=True)
     assert [(each.text, each.finish_reason) for each in found] == [("", "error"), (" you", None)]
+    assert [len(each.spans or ()) for each in found] == [0, 1]
+    assert found[0].spans == []
     assert isinstance(found[0].error, TokenIdError)
 
 

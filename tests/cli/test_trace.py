@@ -58,7 +58,7 @@ def test_a_row_for_each_token(trace: Tracing) -> None:
     held = [row for row in rows if row["held"]]
     assert held
     assert all(row["held"].startswith("f0") for row in held)
-    assert {row["may become"] for row in rows if row["withheld"]} == {r"'\nUser:'"}
+    assert {row["may become"] for row in rows if row["jailed"]} == {r"'\nUser:'"}
     assert [row["finish"] for row in rows if row["finish"]] == [r"stop: '\nUser:'"]
     above = header(result)
     assert above["verdict"] == "equal to the full decode: yes"

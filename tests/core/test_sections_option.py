@@ -105,7 +105,7 @@ def pieces_of(chunks: Sequence[Chunk]) -> Pieces:
 
 
 def section_of(decoder: StopSequenceDecoder) -> str | None:
-    """The section in which the next text is, if it is no part of a marker."""
+    """The section in which the next text is, if it is not part of a marker."""
     return decoder.fork().flush().split()[-1].section
 
 

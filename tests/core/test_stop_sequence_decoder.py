@@ -105,7 +105,7 @@ def test_text_before_a_visible_stop_id_is_matched_on_the_windowed_route() -> Non
         assert [decoder.step(token_id) for token_id in (0, 1, 2)][-1] == expected
 
 
-def test_what_the_prompt_began_is_held_on_the_windowed_route() -> None:
+def test_text_that_the_prompt_began_is_held_on_the_windowed_route() -> None:
     tokenizer = Window.from_tokens([b"a", b"\xe4", b"\xbd", b"\xa0"])
     decoder = StopSequenceDecoder(tokenizer, prompt_token_ids=[0, 1])
     for tokens in (0, 1):

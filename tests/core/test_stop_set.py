@@ -36,7 +36,7 @@ def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
 
 def text_of(effect: Effect, own: str = "") -> str:
     """What is output; ``own`` is the text that was read."""
-    return own if effect.chunk is None else effect.chunk.text
+    return own if effect[0] is None else effect[0].text
 
 
 # --- reading text ---------------------------------------------------------------------------------
@@ -49,10 +49,11 @@ def test_the_end_of_a_stop_counts_from_the_text_that_is_read(
     conditions = StopConditions(visible_stop="stop") if visible else StopConditions("stop")
     stops = set_of(tokenizer, conditions)
     first = stops.read(stops.first, "a st")
-    assert first.after is not None
+    after = first[1]
+    assert after is not None
     assert text_of(first, "a st") == ("a st" if visible else "a ")
-    read = stops.read(first.after, "op and on")
-    assert (read.hit, read.after) == (Hit("stop", visible, 2, "stop"), None)
+    read = stops.read(after, "op and on")
+    assert read[1:] == (None, Hit("stop", visible, 2, "stop"))
     assert text_of(read) == ("op" if visible else "")
 
 
@@ -60,9 +61,9 @@ def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer)
     conditions = StopConditions("stop", ignore_stops_between=(">", "<"), starts_inside=True)
     stops = set_of(tokenizer, conditions)
     read = stops.read(stops.first, "stop <a stop")
-    assert read.hit == Hit("stop", visible=False, end=12, text="stop")
+    assert read[2] == Hit("stop", visible=False, end=12, text="stop")
     assert text_of(read) == "stop <a "
-    assert stops.read(stops.first, "stop <a> stop").hit is None
+    assert stops.read(stops.first, "stop <a> stop")[2] is None
 
 
 def test_text_without_a_beginning_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:

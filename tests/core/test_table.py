@@ -28,7 +28,7 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN, mask_of
 from streamdec.core.shared_tables import route_of, table_for
-from streamdec.core.table import Row
+from streamdec.core.table import MAX_UNKNOWN, Row
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import BPESuffix, ByteFallback, TextRules
@@ -170,10 +170,16 @@ def test_a_look_up_of_an_unknown_id_does_not_raise(token_id: int) -> None:
     tokenizer = tokenizer_of()
     table = table_of(tokenizer)
     for row in (table.idle_row, table.idle_row[LEAD][3]):
-        stored = table.num_stored
         chunk, mask, _, after = row[token_id]
         assert (chunk.text, bool(mask & UNKNOWN), after) == ("", True, row)
-        assert table.num_stored == stored
+
+
+def test_only_some_unknown_ids_are_stored() -> None:
+    tokenizer = tokenizer_of()
+    table = table_of(tokenizer)
+    for token_id in range(1_000, 1_000 + 2 * MAX_UNKNOWN):
+        assert table.idle_row[token_id][1] & UNKNOWN
+    assert table.num_stored <= MAX_UNKNOWN + 8
 
 
 MALFORMED: list[Any] = [

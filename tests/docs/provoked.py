@@ -26,7 +26,6 @@ from streamdec import (
     HuggingFaceTokenizer,
     MockTokenizer,
     RoundQueue,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TokenQueue,
@@ -41,6 +40,7 @@ from streamdec.fastpath.fast_path import VARIABLE
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
 from tests.support.files import rank_file, small_gguf, tekken
+from tests.support.snapshots import resealed
 from tests.support.zoo import ZOO
 
 __all__ = ["PROVOKED"]
@@ -182,6 +182,11 @@ def _(_: Path) -> Any:
 
 
 @gives("malformed snapshot: …")
+def _(_: Path) -> Any:
+    DecodeStream.restore(WORDS, resealed(DecodeStream(WORDS).snapshot(), {"surprise": 1}))
+
+
+@gives("the snapshot is damaged: its checksum does not fit")
 def _(_: Path) -> Any:
     DecodeStream.restore(WORDS, DecodeStream(WORDS).snapshot() | {"surprise": 1})
 
@@ -516,7 +521,7 @@ def _(_: Path) -> Any:
     "marker is not found; pass skip_special_tokens=False"
 )
 def _(_: Path) -> Any:
-    SectionDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
+    StopSequenceDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
 
 
 @gives(

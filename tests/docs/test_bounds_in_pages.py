@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
-from streamdec.core import stop_set, stop_sets, table, window
+from streamdec.core import restoring, step, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect
 from streamdec.preflight import snapshot, turns
-from streamdec.server import ServerLimits, admission, bodies, engine_run
-from streamdec.server.connections import Connection
+from streamdec.server import ServerLimits
 from streamdec.streams import reading, token_queue
 from streamdec.tokenizers import _growth, _json_bounds, _reading, _regex_cost, folder_files
 from tests.support.pages import ROOT, Page
@@ -36,7 +35,11 @@ SERVER = ServerLimits()
         f"for its patterns | {patterns.MAX_AGES:,} bits: their parts times",
         f"{table.MAX_TRANSITIONS:,} transitions in its rows; ",
         f"stop sets of one table | {STOP_SETS}",
-        f"texts that one stop set stores | {stop_set.MAX_STORED:,} |",
+        f"one for each id of the vocabulary and for {table.MAX_UNKNOWN:,} unknown ids |",
+        (
+            f"texts that one stop set stores | {stop_set.MAX_STORED:,}, "
+            f"each of at most {stop_set.MAX_TEXT} code points |"
+        ),
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
         f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} each |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
@@ -61,7 +64,6 @@ SERVER = ServerLimits()
         f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
         f"a line of an RWKV vocabulary | {byte_vocabulary._MAX_LINE:,} bytes",
         f"a token of a rank file or a Tekken file | {rank_encodings.MAX_TOKEN:,} bytes",
-        f"its step is cancelled at most {engine_run.MOST_CANCELLATIONS + 1} times",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (
@@ -77,31 +79,14 @@ SERVER = ServerLimits()
         f"{folder_files.MAX_CONTAINERS:,} brackets, {folder_files.MAX_VALUES:,} values",
         f"{snapshot.MAX_ENTRIES:,} files; {snapshot.MAX_TEMPLATES} named templates |",
         f"{turns.MOST_SECONDS} s, in a child process",
-        (
-            f"{SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s; "
-            f"after the first {bodies.PATIENCE:g} s it must arrive at "
-            "`body_bytes / body_seconds` or faster"
-        ),
-        (
-            f"bodies of {admission.LARGE // 1024} KiB or more whose answers have not begun "
-            f"(`bodies_bytes`) | {SERVER.bodies_bytes // MIB} MiB together;"
-        ),
-        f"(`values`) | {SERVER.values:,}, counted before parsing |",
+        f"`body_seconds`) | {SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s |",
         f"(`depth`) | {SERVER.depth} |",
-        f"(`messages`) | {SERVER.messages:,} |",
-        f"(`message_characters`) | {SERVER.message_characters:,} code points |",
+        f"(`prompt_tokens`) | {SERVER.prompt_tokens:,} |",
         f"(`stops`) | {SERVER.stops} of each |",
         f"(`stop_characters`) | {SERVER.stop_characters:,} code points |",
-        f"(`samples`) | {SERVER.samples} |",
-        f"(`top_logprobs`) | {SERVER.top_logprobs} |",
-        f"(`prompt_tokens`) | {SERVER.prompt_tokens:,} |",
-        f"(`max_tokens`) | {SERVER.max_tokens:,} |",
-        f"(`concurrent`) | {SERVER.concurrent} |",
-        f"`waiting_seconds`) | {SERVER.waiting}, each for {SERVER.waiting_seconds:g} s |",
-        (
-            f"no request for {Connection.head_seconds:g} seconds, or does not read its response "
-            f"for {Connection.drain_seconds:g}"
-        ),
+        f"(`top_logprobs`) | {SERVER.samples}; {SERVER.max_tokens:,}; {SERVER.top_logprobs} |",
+        f"(`work`) | {SERVER.work:,}; ",
+        f"(`waiting`) | {SERVER.running}; {SERVER.waiting} |",
     ],
 )
 def test_the_bounds_of_the_security_page_are_those_of_the_code(said: str) -> None:
@@ -116,15 +101,17 @@ def test_each_test_that_the_page_names_exists() -> None:
 
 def test_each_bound_of_a_server_is_on_the_page() -> None:
     fields = {*re.findall(r"`(\w+)`", SECURITY)}
-    assert {*ServerLimits.__dataclass_fields__} - {"default_max_tokens"} <= fields
+    assert {*ServerLimits.__dataclass_fields__} <= fields
 
 
 @pytest.mark.parametrize(
     "said",
     [
         f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
-        f"texts stored in one stop set | {TEXTS} bytes",
+        f"about 400 bytes each, and {table.MAX_UNKNOWN:,} unknown ids |",
+        f"texts stored in one stop set | {TEXTS} bytes, each of at most {stop_set.MAX_TEXT} code",
         f"stop sets of a table | {STOP_SETS}",
+        f"ids since the clean point | {step.MOST_SINCE}, ",
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )
@@ -133,6 +120,7 @@ def test_the_bounds_of_the_design_page_are_those_of_the_code(said: str) -> None:
 
 
 def test_numbers_written_as_words_are_those_of_the_code() -> None:
+    assert f"at most {restoring.MOST_ENTRIES:,}, and four for each code point" in SECURITY
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
     assert f"a window has at most {window.MAX_WINDOW} ids" in OFFSETS

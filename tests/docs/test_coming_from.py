@@ -184,7 +184,7 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
     theirs.update(emoji[:-1], False)
     assert rows["Say 😀 ends inside the emoji at a limit"] == [
         repr(theirs.get_next_output_text(finished=True, delta=True)),
-        repr(decoder.step_batch(emoji[:-1]).text + decoder.flush("length").text),
+        repr(decoder.feed(emoji[:-1]).text + decoder.flush("length").text),
     ]
 
     for row, text, stops in (
@@ -197,7 +197,7 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
     ):
         ids = tokenizer.encode(text).ids
         stop = detokenizer(stop=stops).update(ids, False)
-        assert rows[row] == [repr(stop), repr(ours(stops).step_batch(ids).stop_reason)]
+        assert rows[row] == [repr(stop), repr(ours(stops).feed(ids).stop_reason)]
 
 
 def test_the_names_of_vllm() -> None:
@@ -257,7 +257,7 @@ def test_mlx_lm() -> None:
     decoder = StopSequenceDecoder(HuggingFaceTokenizer(tokenizer), StopConditions("User:"))
     advanced = [matcher.advance(token) for token in spelled]
     assert not any(advanced)
-    assert decoder.step_batch(spelled).text == "so "
+    assert decoder.feed(spelled).text == "so "
     assert rows["the stop User:, spelled letter by letter"] == ["does not stop", "stops"]
 
     for name in ("StopSequences", "make_stop_sequences", "TextStateMachine", "GenerationResponse"):

@@ -21,7 +21,6 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
-    SectionDecoder,
     StopConditions,
     StopSequenceDecoder,
     TokenIdError,
@@ -72,7 +71,7 @@ def stopped(*groups: bytes | list[int], **conditions: Any) -> tuple[str, StopSeq
     text = ""
     for group in groups:
         if not decoder.finished:
-            text += decoder.step_batch([*group]).text
+            text += decoder.feed([*group]).text
     return text + decoder.flush().text, decoder
 
 
@@ -117,7 +116,7 @@ def the_prompt_is_never_given_out() -> None:
 def the_leading_space() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]())
     ids = [next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == " a")] * 2
-    assert "".join(DecodeStream(tokenizer).step_batch(ids)) == tokenizer.decode(ids) == "a a"
+    assert DecodeStream(tokenizer).feed(ids) == tokenizer.decode(ids) == "a a"
 
 
 def nothing_is_taken_back() -> None:
@@ -176,7 +175,7 @@ def within_a_token_and_however_it_is_cut() -> None:
     tokenizer = MockTokenizer.from_tokens([b"xSTOPy", b"S", b"TO", b"P", b"ST", b"OP", b"x"])
     for ids in ([0], [6, 1, 2, 3], [6, 4, 5, 6], [6, 4, 2, 3]):
         decoder = StopSequenceDecoder(tokenizer, StopConditions(stop=("STOP", "STTOP")))
-        assert (decoder.step_batch(ids).text, decoder.finished) == ("x", True)
+        assert (decoder.feed(ids).text, decoder.finished) == ("x", True)
 
 
 def no_beginning_leaks_and_no_more_is_withheld() -> None:
@@ -212,7 +211,7 @@ def stops_ignored_in_a_part() -> None:
         ids = [*b"BA</a>BA"]
         conditions = StopConditions("A", ignore_stops_between=("<a>", "</a>"))
         decoder = StopSequenceDecoder(BYTES, conditions, [*prompt])
-        assert decoder.step_batch(ids).text == text
+        assert decoder.feed(ids).text == text
     section: dict[str, Any] = {"ignore_stops_between": ("<a>", "</a>"), "starts_inside": True}
     text, decoder = stopped(b"A</a>xA!", stop="A", **section)
     assert (text, decoder.finish_reason) == ("A</a>x", "stop")
@@ -225,15 +224,16 @@ def stops_switch_on_and_off() -> None:
 
 
 def chunks_name_their_section() -> None:
-    decoder = SectionDecoder(BYTES, sections={"reasoning": ("<a>", "</a>")})
-    parts = decoder.step_batch([*b"x<a>y</a>z<"]).split()
+    decoder = StopSequenceDecoder(BYTES, sections={"reasoning": ("<a>", "</a>")})
+    parts = decoder.feed([*b"x<a>y</a>z<"]).split()
     found = [(part.section, part.text) for part in parts if part.text]
     assert found == [(None, "x"), ("reasoning", "y"), (None, "z")]
     assert decoder.flush().text == "<"
 
 
 def a_section_that_the_prompt_opens() -> None:
-    decoder = SectionDecoder(BYTES, prompt_token_ids=[*b"<a>"], sections={"why": ("<a>", "</a>")})
+    sections = {"why": ("<a>", "</a>")}
+    decoder = StopSequenceDecoder(BYTES, prompt_token_ids=[*b"<a>"], sections=sections)
     assert [decoder.step(token_id).section for token_id in b"y"] == ["why"]
 
 
@@ -359,16 +359,16 @@ def fork_save_and_reset() -> None:
 
 def each_beam_is_a_fork() -> None:
     first = StopSequenceDecoder(BYTES, StopConditions(stop="STOP"))
-    text = first.step_batch([*b"xST"]).text
+    text = first.feed([*b"xST"]).text
     beams = [(first, b"OP"), (first.fork(), b"AR")]
-    assert [text + beam.step_batch([*ids]).text for beam, ids in beams] == ["x", "xSTAR"]
+    assert [text + beam.feed([*ids]).text for beam, ids in beams] == ["x", "xSTAR"]
 
 
 def a_snapshot_within_a_stop() -> None:
     decoder = StopSequenceDecoder(BYTES, StopConditions(stop="STOP"))
-    decoder.step_batch([*b"xST"])
+    decoder.feed([*b"xST"])
     saved = StopSequenceDecoder.restore(BYTES, json.loads(json.dumps(decoder.snapshot())))
-    assert saved.step_batch([*b"OP"]).finish_reason == "stop"
+    assert saved.feed([*b"OP"]).finish_reason == "stop"
 
 
 def laws_are_stated() -> None:

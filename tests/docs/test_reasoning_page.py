@@ -25,7 +25,7 @@ def test_the_marker_of_qwen3_ends_a_section_as_a_text_and_as_an_id(path: Path) -
         conditions = StopConditions(
             "User:", ignore_stops_between=("<think>", marker), starts_inside=True
         )
-        chunk = StopSequenceDecoder(tokenizer, conditions).step_batch(ids)
+        chunk = StopSequenceDecoder(tokenizer, conditions).feed(ids)
         assert chunk.text == "<think>User: 🦉?\n\n</think>\n\nAn owl.\n\n"
     quoted = tokenizer.encode("I write </th", special="text").ids
     spelled = [*quoted, *tokenizer.encode("ink>: User:").ids]
@@ -38,4 +38,4 @@ def test_the_marker_of_qwen3_ends_a_section_as_a_text_and_as_an_id(path: Path) -
             "User:", ignore_stops_between=("<think>", marker), starts_inside=True
         )
         decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.step_batch(spelled).text + decoder.flush().text == text
+        assert decoder.feed(spelled).text + decoder.flush().text == text

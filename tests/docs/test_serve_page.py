@@ -48,7 +48,7 @@ def test_the_template_renders_the_question_of_the_page(monkeypatch: pytest.Monke
 
 def test_the_client_reads_the_engine_and_the_trace_shows_it(folder: Path) -> None:
     assert INSTALL == "pip install openai\n"
-    assert SERVING.startswith(f"Serving on {ADDRESS} ")
+    assert f"running on {ADDRESS} " in SERVING
     command = shlex.split(SERVE)
     assert command[:2] == ["streamdec", "serve"]
     out = io.StringIO()

@@ -16,14 +16,13 @@ from tests.server.serving import EchoEngine, served, tokenizer_in, until
 LIMITS = ServerLimits(
     body_bytes=100_000,
     depth=16,
-    messages=20,
-    message_characters=20_000,
     stops=4,
     stop_characters=40,
     samples=8,
     prompt_tokens=2_000,
     max_tokens=1_500,
-    concurrent=200,
+    work=40_000,
+    running=200,
 )
 
 
@@ -34,7 +33,6 @@ class Served:
     url: str
     engine: EchoEngine
     tokenizer: Any
-    front: Any
     http: httpx.Client
 
     def post(self, path: str = "/v1/completions", **body: Any) -> httpx.Response:
@@ -51,7 +49,7 @@ def running(tokenizer: Any) -> Iterator[Served]:
     engine = EchoEngine()
     app = create_app(tokenizer, engine, models=["tiny", "org/tiny"], limits=LIMITS)
     with served(app) as url, httpx.Client(base_url=url, timeout=20, verify=False) as http:
-        yield Served(url, engine, tokenizer, app.state.front, http)
+        yield Served(url, engine, tokenizer, http)
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def server(running: Served) -> Iterator[Served]:
     running.engine.release.set()
     for run in running.engine.runs:
         assert not run.begun.is_set() or run.closed.wait(10), "an engine was not closed"
-    until(lambda: running.front.slots.num_running == 0)
+    until(lambda: running.http.get("/health").json()["requests"] == 0)
 
 
 @pytest.fixture(scope="package")

@@ -17,8 +17,6 @@ import uvicorn
 import streamdec.cli
 from streamdec import load_tokenizer
 from streamdec.server import SamplingParams
-from streamdec.server.connections import Connection
-from streamdec.server.running import listener
 
 DEMO = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
 TEMPLATE = (
@@ -123,42 +121,18 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's, which does not look now and then whether it is to end, but ends when told."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_ready = threading.Event()
-
-    def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._is_over.set)
-
-    async def main_loop(self) -> None:
-        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
-        self.is_ready.set()
-        await self.on_tick(0)
-        await self._is_over.wait()
-
-    async def shutdown(self, sockets: Any = None) -> None:
-        for each in self.servers:
-            each.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        await self.lifespan.shutdown()
-
-
 @contextlib.contextmanager
-def served(app: Any, http: Any = Connection) -> Iterator[str]:
+def served(app: Any, loop: Any = "auto") -> Iterator[str]:
     """``app`` on uvicorn in its own thread; gives its address."""
-    config = uvicorn.Config(app, lifespan="on", log_level="critical", ws="none", http=http)
-    server = _Server(config)
-    with listener("127.0.0.1", 0) as bound:
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
-        thread.start()
-        assert server.is_ready.wait(10)
-        try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-        finally:
-            server.end()
-            thread.join(10)
-            assert not thread.is_alive()
+    config = uvicorn.Config(app, port=0, lifespan="on", log_level="critical", ws="none", loop=loop)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started or not thread.is_alive())
+    try:
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()

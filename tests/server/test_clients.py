@@ -50,6 +50,7 @@ def test_a_chat_is_rendered_by_the_models_template(server: Served, client: OpenA
     assert server.engine.runs[0].prompt == list(server.tokenizer.encode(RENDERED).ids)
 
 
+@pytest.mark.usefixtures("server")
 def test_contents_tools_and_variables_reach_the_template(client: OpenAI) -> None:
     tool: Any = {"type": "function", "function": {"name": "look", "parameters": {}}}
     extra = {"skip_special_tokens": False, "chat_template_kwargs": {"shout": True}}
@@ -63,8 +64,8 @@ def test_contents_tools_and_variables_reach_the_template(client: OpenAI) -> None
 
 def test_several_prompts_and_samples(server: Served, client: OpenAI) -> None:
     options: Any = {"model": "tiny", "prompt": ["One 🦉", "Two"], "n": 2, "seed": 7}
-    whole = client.completions.create(echo=True, **options)
-    texts = ["One 🦉One 🦉", "One 🦉One 🦉", "TwoTwo", "TwoTwo"]
+    whole = client.completions.create(**options)
+    texts = ["One 🦉", "One 🦉", "Two", "Two"]
     assert [each.text for each in whole.choices] == texts
     assert [each.index for each in whole.choices] == [0, 1, 2, 3]
     seeds = [(each.params.index, each.params.seed, each.params.n) for each in server.engine.runs]
@@ -87,11 +88,6 @@ def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
     [
         ({"include_stop_str_in_output": True}, "One 🦉 two.\nUser:", "\nUser:"),
         ({"min_tokens": 1_000}, TEXT, None),
-        (
-            {"stop": " ", "ignore_stops_between": ["One", "\nU"], "starts_inside": True},
-            "One 🦉 two.\nUser:",
-            " ",
-        ),
         ({"stop": None, "max_tokens": 2}, "On", None),
     ],
 )
@@ -154,22 +150,6 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 
-def test_stops_of_anthropics_client_do_not_count_in_a_section(server: Served) -> None:
-    options: Any = {
-        "model": "tiny",
-        "max_tokens": 900,
-        "messages": [{"role": "user", "content": "<think>one\nUser: two</think>three\nUser: four"}],
-        "stop_sequences": ["\nUser:"],
-        "extra_body": {"ignore_stops_between": ["<think>", "</think>"]},
-    }
-    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
-        message = client.messages.create(**options)
-    assert message.stop_sequence == "\nUser:"
-    (block,) = message.content
-    assert block.type == "text"
-    assert block.text == "user: <think>one\nUser: two</think>three"
-
-
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_anthropics_client(server: Served, is_streamed: bool) -> None:
     options: Any = {
@@ -192,6 +172,18 @@ def test_anthropics_client(server: Served, is_streamed: bool) -> None:
     assert message.usage.input_tokens == len(server.engine.runs[0].prompt)
 
 
+def test_anthropics_client_closes_in_the_middle(server: Served) -> None:
+    server.engine.then = "hangs"
+    hi: Any = [{"role": "user", "content": "One two"}]
+    options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi}
+    with (
+        Anthropic(api_key="none", base_url=server.url, max_retries=0) as client,
+        client.messages.stream(**options) as events,
+    ):
+        assert next(iter(events.text_stream))
+    assert server.engine.runs[0].closed.wait(10)
+
+
 @pytest.mark.thorough
 def test_a_hundred_streams_at_once(server: Served) -> None:
     async def one(client: AsyncOpenAI, number: int) -> str:
@@ -210,6 +202,7 @@ def test_a_hundred_streams_at_once(server: Served) -> None:
     assert asyncio.run(main()) == [f"{number} 🦉 " * 5 for number in range(100)]
 
 
+@pytest.mark.usefixtures("server")
 def test_the_models_are_listed(client: OpenAI) -> None:
     assert [each.id for each in client.models.list()] == ["tiny", "org/tiny"]
     assert client.models.retrieve("org/tiny").id == "org/tiny"

@@ -67,7 +67,7 @@ def test_a_client_reads_the_replay(tokenizer: Any) -> None:
 def test_a_client_reads_the_reasoning(tokenizer: Any) -> None:
     ids = tokenizer.encode("<think>They ask.</think>It is 42.").ids
     options: Any = {"models": ["my-model"], "reasoning_markers": [("<think>", "</think>")]}
-    app = create_app(tokenizer, ReplayEngine(ids, 0), separate_reasoning=True, **options)
+    app = create_app(tokenizer, ReplayEngine(ids, 0), **options)
     out = io.StringIO()
     with served(app) as url, contextlib.redirect_stdout(out):
         exec((CLIENT.partition("\nclient")[0] + "\n" + REASONING).replace(ADDRESS, url), {})
@@ -103,7 +103,6 @@ def test_the_optional_parts_of_an_engine_on_the_page_work(tokenizer: Any) -> Non
     exec(CLASS, names)
     engine = type("Both", (Loaded, names["Engine"]), {})()
     app = create_app(tokenizer, engine)
-    assert app.state.front.limits.concurrent == 8
     with served(app) as url:
         body = {"prompt": "One", "logprobs": 1}
         found = httpx.post(f"{url}/v1/completions", json=body).json()
@@ -113,9 +112,10 @@ def test_the_optional_parts_of_an_engine_on_the_page_work(tokenizer: Any) -> Non
 
 
 def test_the_limits_of_the_page_are_those_of_the_server() -> None:
-    from streamdec.server import ServerLimits
+    from streamdec.server import ServerLimits, app
 
     limits = ServerLimits()
-    assert limits.body_bytes == 4 << 20
+    assert limits.body_bytes == 1 << 20
     assert f"within {limits.body_seconds:.0f} seconds" in PAGE.text
-    assert "more than 4 MiB" in PAGE.text
+    assert "more than 1 MiB" in PAGE.text
+    assert f"every {app.KEEP_ALIVE:.0f} seconds" in PAGE.text

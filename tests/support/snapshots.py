@@ -15,7 +15,7 @@ def resealed(
 ) -> dict[Any, Any]:
     """``snapshot`` with ``change``, and the checksum of the result.
 
-    If the result is no JSON, it keeps the old checksum.
+    If the result is not JSON, it keeps the old checksum.
     """
     found = {key: value for key, value in {**snapshot, **(change or {})}.items() if key != "check"}
     try:

@@ -1,1 +1,1 @@
-"""Regex stops: patterns are read, compiled to automata, and matched letter by letter."""
+"""Regex stops: patterns are compiled to automata, and matched letter by letter."""

@@ -213,7 +213,10 @@ class Automaton:
         return self._learn(state, kind) if known is None else known
 
     def look(self, state: State, entry: str) -> State:
-        """Return the state of the look-behinds after ``entry``; no match begins before it.
+        """Return the state of the look-behinds after ``entry``.
+
+        No match begins before it.
+
 
         ``entry`` is a letter, or "" for a place where ``^`` holds. ``state`` is ``blank`` or comes
         from this method.
@@ -368,7 +371,7 @@ class Automaton:
 
 
 def _reach(nodes: Iterable[Node]) -> int:
-    """How many letters before a place decide the state there, without the paths of the pattern.
+    """How many letters before a place decide the state of look-behinds there.
 
     A look-behind sees its width, and before that what is asked for inside it.
     """

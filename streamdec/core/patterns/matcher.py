@@ -210,7 +210,7 @@ class PatternStops:
         return {self._asked(letter): letter for letter in SAMPLES[::-1]}
 
     def _sample(self, letter: str) -> str:
-        """Return the first sample that no pattern can tell from ``letter``, or else ``letter``."""
+        """Return a sample that no pattern can tell from ``letter``, else ``letter``."""
         return self._samples.get(self._asked(letter), letter)
 
     def _asked(self, letter: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Reading patterns: what is refused and why, and what the parser of ``re`` yields."""
+"""Reading patterns: what is rejected and why, and what the parser of ``re`` yields."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_good_patterns_are_read(source: str) -> None:
 @pytest.mark.parametrize(
     ("why", "source"), [(why, each) for why in BAD for each in BAD[why].split("   ")]
 )
-def test_bad_patterns_are_refused(why: str, source: str) -> None:
+def test_bad_patterns_are_rejected(why: str, source: str) -> None:
     with pytest.raises(ValueError, match=f"^stop_regex .*{why}"):
         read_pattern(source, 9)
 
 
 def test_the_parser_yields_the_parts_that_are_known() -> None:
-    """If it yields others in a later Python, patterns are refused, and this test tells which."""
+    """If it yields others in a later Python, patterns are rejected, and this test tells which."""
     for source in re.split(r"   |\n", GOOD):
         assert isinstance(parse(source).getwidth()[0], int), source
     for sources in BAD.values():

@@ -240,7 +240,7 @@ def test_the_jailed_text_is_what_may_become_a_match(
         assert matcher.jailed(tail) == text[min(begun, default=len(text)) :]
 
 
-def test_what_is_shown_is_not_jailed() -> None:
+def test_text_that_is_shown_is_not_jailed() -> None:
     matcher = stops_of(r"ab+c", shown=True, hidden=["bbx"])
     tail, _ = matcher.step(matcher.start, "-abb")
     assert (matcher.text(tail), matcher.jailed(tail)) == ("abb", "bb")
@@ -380,7 +380,7 @@ def test_a_context_does_not_depend_on_earlier_texts() -> None:
         ("(?<=ab)c", (["a"],)),
     ],
 )
-def test_a_context_that_a_pattern_cannot_have_is_refused(
+def test_a_context_that_a_pattern_cannot_have_is_rejected(
     pattern: str, context: tuple[Any, ...]
 ) -> None:
     with pytest.raises(ValueError, match="context"):

@@ -14,9 +14,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import Chunk, MockTokenizer, TokenQueue, stream
-from streamdec.integrations import _sending
 from streamdec.integrations.anthropic import MessageEncoder
-from streamdec.integrations.asgi import IS_BEHIND, EventStreamResponse, events
+from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
 from streamdec.streams.text_stream import TextStream
 
@@ -261,10 +260,6 @@ class Stuck(Client):
         """After how many messages it takes no more."""
         self.go = anyio.Event()
 
-    @property
-    def scope(self) -> Any:
-        return {"extensions": {IS_BEHIND: lambda: self.is_behind}}
-
     async def send(self, message: Any) -> None:
         is_late = self.is_behind_after is not None and len(self.sent) >= self.is_behind_after
         if self.is_behind or is_late:
@@ -296,63 +291,6 @@ class Told:
 
 
 @both_loops
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_client_that_is_behind_gets_several_tokens_in_one_event(loop: str, n: int) -> None:
-    async def main() -> None:
-        client, engines = Stuck(), [Told(*[0, 1] * 10) for _ in range(n)]
-        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
-        async with anyio.create_task_group() as group:
-            group.start_soon(response, client.scope, client.receive, client.send)
-            while not client.sent:
-                await checkpoint()
-            client.is_behind = True
-            while any(each.num_read < 20 for each in engines):
-                await checkpoint()
-            await anyio.wait_all_tasks_blocked()
-            client.is_behind = False
-            client.go.set()
-        for index in range(n):
-            found = [text for number, text in client.texts if number == index]
-            assert "".join(found) == "Hello world" * 10
-            assert len(found) < 10
-            assert max(map(len, found)) > len("Hello world") * 3
-        assert client.sent[-1]["more_body"] is False
-
-    run(loop, main)
-
-
-@both_loops
-def test_waiting_text_is_sent_without_waiting_for_the_engine(loop: str) -> None:
-    """The engine gives nothing more, and what it gave is sent when the client can take it."""
-
-    class Waiting(Told):
-        async def __aiter__(self) -> AsyncIterator[int]:
-            async for each in super().__aiter__():
-                yield each
-            await anyio.sleep_forever()
-
-    async def main() -> None:
-        client, engine = Stuck(), Waiting(0, 1)
-        client.is_behind, client.go = False, anyio.Event()
-        response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
-        async with anyio.create_task_group() as group:
-            group.start_soon(response, client.scope, client.receive, client.send)
-            while not client.sent:
-                await checkpoint()
-            client.is_behind = True
-            await anyio.wait_all_tasks_blocked()
-            before = len(client.sent)
-            client.is_behind = False
-            client.go.set()
-            await anyio.wait_all_tasks_blocked()
-            assert len(client.sent) > before
-            assert "".join(text for _, text in client.texts) == "Hello world"
-            client.has_gone.set()
-
-    run(loop, main)
-
-
-@both_loops
 def test_a_queue_collects_one_event_where_the_server_cannot_tell(loop: str) -> None:
     async def main() -> None:
         client, queue = Stuck(), TokenQueue()
@@ -367,33 +305,6 @@ def test_a_queue_collects_one_event_where_the_server_cannot_tell(loop: str) -> N
             queue.end()
             client.go.set()
         assert [text for _, text in client.texts] == ["Hello", " worldHello world"]
-
-    run(loop, main)
-
-
-@both_loops
-def test_an_engine_is_held_back_when_too_much_waits(
-    loop: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    most = 4_096
-    monkeypatch.setattr(_sending, "MAX_BEHIND", most)
-
-    async def main() -> None:
-        client, engine = Stuck(), Told(0, is_endless=True)
-        response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
-        async with anyio.create_task_group() as group:
-            group.start_soon(response, client.scope, client.receive, client.send)
-            while not client.sent:
-                await checkpoint()
-            client.is_behind = True
-            await anyio.wait_all_tasks_blocked()  # which it never is while the engine is read
-            held = engine.num_read
-            assert held * len("Hello") <= most + 100
-            client.go.set()
-            while engine.num_read < 3 * held:
-                await checkpoint()
-            client.has_gone.set()
-        assert {text for _, text in client.texts} >= {"Hello"}
 
     run(loop, main)
 
@@ -428,7 +339,7 @@ def test_an_abort_gives_the_withheld_text_and_an_error(loop: str, n: int, then: 
         streams = [stream(each, TOKENIZER, stop="Hello!") for each in engines]
         response = EventStreamResponse(wire(n), *streams)
         async with anyio.create_task_group() as group:
-            group.start_soon(response, client.scope, client.receive, client.send)
+            group.start_soon(response, {}, client.receive, client.send)
             await anyio.wait_all_tasks_blocked()
             assert client.texts == []
             response.abort()
@@ -487,7 +398,7 @@ def test_an_abort_before_the_beginning_asks_no_engine(loop: str) -> None:
         engine, client = Told(0), Stuck()
         response = EventStreamResponse(wire(1), stream(engine, TOKENIZER))
         response.abort()
-        await response(client.scope, client.receive, client.send)
+        await response({}, client.receive, client.send)
         response.abort()
         assert engine.num_read == 0
         assert b'"code":"abort"' in client.sent[-2]["body"]

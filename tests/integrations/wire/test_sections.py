@@ -51,6 +51,7 @@ def objects(data: bytes) -> list[Any]:
 def chat_runs(found: list[Any]) -> list[tuple[str, str]]:
     deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
     assert all(len({"content", "reasoning_content"} & delta.keys()) <= 1 for delta in deltas)
+    assert all(each.get("reasoning") == each.get("reasoning_content") for each in deltas)
     return runs(
         [
             ("reasoning", each["reasoning_content"])
