@@ -33,7 +33,6 @@ from tests.stop_model import (
     Seen,
     Situation,
     decoder_of,
-    num_pending_tokens,
 )
 from tests.support.caches import small_caches
 
@@ -82,7 +81,7 @@ def seen(decoder: StopSequenceDecoder, text: str) -> Seen:
         decoder.finish_reason,
         match.stop if match else None,
         match,
-        num_pending_tokens(decoder),
+        decoder.num_pending_tokens,
     )
 
 
@@ -257,14 +256,13 @@ def builds(situation: Situation, **options: Any) -> dict[str, Build]:
 
 def everything(decoder: Any) -> dict[str, Any]:
     """All that can be asked of a decoder."""
-    found = {name: getattr(decoder, name, None) for name in MEMBERS}
-    return {**found, "num_pending_tokens": num_pending_tokens(decoder)}
+    return {name: getattr(decoder, name) for name in MEMBERS}
 
 
 MEMBERS = (
     *("held", "jailed", "pending_text", "match", "finished", "finish_reason", "route"),
     *("num_tokens", "num_characters", "num_prompt_tokens", "unknown_tokens"),
-    *("prefix_offset", "read_offset"),
+    *("prefix_offset", "read_offset", "num_pending_tokens"),
 )
 
 

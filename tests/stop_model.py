@@ -29,7 +29,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Protocol, cast
 
-import streamdec
 from streamdec import (
     Chunk,
     EncodeError,
@@ -1316,10 +1315,6 @@ def tokenizer_of(
     return MockTokenizer.from_tokens(tokens, special_ids, decoder)
 
 
-WITH_SECTIONS: Any = getattr(streamdec, "StopSequenceDecoder", StopSequenceDecoder)
-"""The class that has the option ``sections``."""
-
-
 def decoder_of(situation: Situation, tokenizer: Tokenizer, **options: Any) -> StopSequenceDecoder:
     """The stream of a situation, before its first operation."""
     conditions, options = situation.conditions.build(), {**situation.options, **options}
@@ -1329,14 +1324,7 @@ def decoder_of(situation: Situation, tokenizer: Tokenizer, **options: Any) -> St
     for name, *pair in situation.sections:
         sections.setdefault(name, []).append(cast(Pair, tuple(pair)))
     options |= {"sections": sections, "starts_inside": situation.starts_inside}
-    made: StopSequenceDecoder = WITH_SECTIONS(tokenizer, conditions, situation.prompt, **options)
-    return made
-
-
-def num_pending_tokens(decoder: Any) -> int:
-    """The tokens from the first one with text that is not output."""
-    found = getattr(decoder, "num_pending_tokens", None)
-    return int(decoder.withheld.tokens if found is None else found)
+    return StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
 
 
 class Run:
@@ -1359,7 +1347,7 @@ class Run:
             decoder.finish_reason,
             self.stop_reason,
             decoder.match,
-            num_pending_tokens(decoder),
+            decoder.num_pending_tokens,
             merged(parts) if self.model.situation.sections else (),
         )
 
@@ -1629,10 +1617,6 @@ def shown(case: Case, difference: Difference) -> str:
 CASES_OF_A_TABLE = 20
 
 
-def can_release() -> bool:
-    return hasattr(StopSequenceDecoder, "release")
-
-
 def draw_case(rng: random.Random, table: TokenTable, *, releases: bool) -> Case:
     sections = rng.random() < 0.4
     situation = draw_situation(rng, table, releases=releases, sections=sections)
@@ -1672,7 +1656,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=int, default=1, help="differences before a job stops")
     parser.add_argument("--no-releases", action="store_true", help="leave release() out")
     options = parser.parse_args(arguments)
-    releases = can_release() and not options.no_releases
+    releases = not options.no_releases
     blocks = -(-options.cases // CASES_OF_A_TABLE)
     edges = [blocks * job // options.jobs for job in range(options.jobs + 1)]
     parts = [

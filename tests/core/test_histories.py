@@ -14,6 +14,7 @@ import pytest
 
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
+from streamdec.core.definitions import SectionsOption
 from streamdec.protocols import BPESuffix
 from tests.stop_laws import chunks_of, everything
 from tests.support.caches import small_caches
@@ -25,7 +26,7 @@ TOKENS = [
 ]
 SPECIAL = [len(TOKENS) - 2, len(TOKENS) - 1]
 UNKNOWN = 99
-SECTIONS = {"r": ("<t>", "</t>"), "q": (SPECIAL[0], SPECIAL[1])}
+SECTIONS: SectionsOption = {"r": ("<t>", "</t>"), "q": (SPECIAL[0], SPECIAL[1])}
 CONDITIONS = [
     StopConditions(),
     StopConditions(["\nUser:", "a<b"], [9]),
@@ -136,7 +137,7 @@ def test_spans_at_random_times_are_the_spans_at_the_end(rule: str, seed: int) ->
         assert along.step(token_id) == at_end.step(token_id)
         if chooser.random() < 0.3:
             found += along.take_spans()
-        if not along.finished and chooser.random() < 0.1:
+        if along.finish_reason is None and chooser.random() < 0.1:
             assert along.release() == at_end.release()
     assert along.flush() == at_end.flush()
     assert [*found, *along.take_spans()] == at_end.take_spans(), ids

@@ -1,0 +1,220 @@
+"""What a stream and its table keep stays small, for any ids and for any number of streams."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core import stop_sets
+from streamdec.core.byte_table import ByteTable
+from streamdec.core.masks import NAMED
+from streamdec.core.shared_tables import table_for
+
+TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
+A, LEAD, MIDDLE, LAST, SKIPPED, OTHER_SKIPPED, EMPTY, STOP, MARKER, AB = range(len(TOKENS))
+SPECIAL = [SKIPPED, OTHER_SKIPPED]
+UNKNOWN = 99
+SILENT = [SKIPPED, EMPTY, UNKNOWN, OTHER_SKIPPED, UNKNOWN, EMPTY, EMPTY, SKIPPED]
+SECTIONS = {"r": ("<t>", "</t>"), "q": (SKIPPED, OTHER_SKIPPED)}
+MOST, MOST_WINDOWED = 100, 1_000
+"""The most entries since a clean point that these streams have."""
+QUICK = 4_000
+
+
+def tokenizer_of(rule: Any = "byte_level") -> MockTokenizer:
+    tokens = TOKENS if rule == "byte_level" else [*TOKENS[:-3], b"\n", b"<", b"b"]
+    return MockTokenizer.from_tokens(tokens, SPECIAL, rule)
+
+
+class Windowed:
+    """Only the ``decode`` of another tokenizer."""
+
+    def __init__(self, tokenizer: MockTokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
+        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+
+# --- ids without bytes
+
+SILENT_CASES: dict[str, tuple[list[int], dict[str, Any], list[int]]] = {
+    "inside a character": ([A, LEAD], {}, [MIDDLE, LAST]),
+    "inside a partial stop": ([A, STOP], {"conditions": StopConditions("\nUser:")}, [A]),
+    "inside a partial marker": ([A, MARKER], {"sections": {"r": ("<t>", "</t>")}}, [A]),
+    "inside a partial marker of a gate": (
+        [A, MARKER],
+        {"conditions": StopConditions("x", ignore_stops_between=("<t>", "</t>"))},
+        [A],
+    ),
+    "markers, inside a character": ([A, LEAD], {"sections": SECTIONS}, [MIDDLE, LAST]),
+    "markers, inside a partial stop": (
+        [A, STOP],
+        {"conditions": StopConditions("\nUser:"), "sections": SECTIONS},
+        [A],
+    ),
+    "all at once": (
+        [A, STOP, LEAD],
+        {"conditions": StopConditions(["\nUs你r", "x"]), "sections": SECTIONS},
+        [MIDDLE, LAST, A],
+    ),
+    "an open run": ([A, LEAD, MIDDLE], {"byte_fallback": "exact"}, [LAST, A]),
+}
+
+
+@pytest.mark.parametrize("route", ["bytes", "window"])
+@pytest.mark.parametrize("case", SILENT_CASES)
+@pytest.mark.parametrize("times", [QUICK, pytest.param(10**6, marks=pytest.mark.thorough)])
+def test_ids_without_bytes_are_only_counted(case: str, route: str, times: int) -> None:
+    before, options, after = SILENT_CASES[case]
+    is_run = "byte_fallback" in options
+    if route == "window" and (is_run or times > QUICK):
+        return
+    tokenizer: Any = tokenizer_of("byte_fallback" if is_run else "byte_level")
+    streamed = tokenizer if route == "bytes" else Windowed(tokenizer)
+    times = times if route == "bytes" else 1_000
+    decoder = StopSequenceDecoder(streamed, **options)
+    text = decoder.feed(before).text
+    # A token without text closes a run.
+    silent = [each for each in SILENT if each != EMPTY] if is_run else SILENT
+    for place in range(times):
+        chunk = decoder.step(silent[place % len(silent)])
+        text += chunk.text
+        if place % 997 == 0 or place < 300:
+            entries = len(decoder._since)
+            assert entries <= (MOST if route == "bytes" else MOST_WINDOWED)
+            assert len(json.dumps(decoder.snapshot())) <= 600 + 4 * entries
+    assert decoder.num_tokens == len(before) + times
+    restored = StopSequenceDecoder.restore(streamed, json.loads(json.dumps(decoder.snapshot())))
+    assert restored.num_tokens == decoder.num_tokens
+    more = decoder.feed(after)
+    assert restored.feed(after) == more
+    assert restored.flush() == decoder.flush()
+    if route == "bytes":
+        names = [*before, *after]
+        assert text + more.text == tokenizer.decode(names)
+
+
+# --- text and stray bytes
+
+GROWING: dict[str, list[int]] = {
+    "text": [A, AB, A],
+    "whole characters": [LEAD, MIDDLE, LAST],
+    "stray bytes": [LEAD, MIDDLE],
+    "bytes that are held after each token": [LEAD, MIDDLE, SKIPPED],
+    "only first bytes": [LEAD],
+    "an unknown id in each character": [LEAD, UNKNOWN, MIDDLE],
+    "the beginning of a stop, again and again": [STOP, STOP, LEAD],
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_stream_does_not_grow(name: str, stops: bool, spans: bool) -> None:
+    conditions = StopConditions("\nUser:") if stops else StopConditions()
+    decoder = StopSequenceDecoder(tokenizer_of(), conditions, spans=spans)
+    for _ in range(200):
+        decoder.feed(GROWING[name])
+        if spans:
+            decoder.take_spans()
+        assert len(decoder._since) <= MOST
+        assert len(json.dumps(decoder.snapshot())) <= 700
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", GROWING)
+def test_memory_is_flat_to_a_million_tokens(name: str) -> None:
+    decoder = StopSequenceDecoder(tokenizer_of(), StopConditions("\nUser:"))
+    ids = GROWING[name] * (3_000 // len(GROWING[name]))
+    decoder.feed(ids)
+    gc.collect()
+    tracemalloc.start()
+    for _ in range(333):
+        decoder.feed(ids)
+        assert len(decoder._since) <= MOST
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 4_000
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_a_snapshot_of_prose_is_at_most_300_bytes(place: int) -> None:
+    words = [
+        f" {word}".encode()
+        for word in ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
+    ]
+    tokenizer = MockTokenizer.from_tokens([*words, ". é".encode(), b"\xc3", b"\xa9"], ())
+    ids = [*range(10)] * 1_200
+    for make in (DecodeStream, StopSequenceDecoder):
+        decoder: Any = make(tokenizer, prompt_token_ids=ids[:100])
+        decoder.step_batch(ids[: 11_000 + place])
+        assert len(json.dumps(decoder.snapshot())) <= 300
+        decoder.flush()
+        assert len(json.dumps(decoder.snapshot())) <= 300
+
+
+# --- named ids
+
+
+def table_of(tokenizer: MockTokenizer) -> ByteTable:
+    found = table_for(tokenizer)
+    assert isinstance(found, ByteTable)
+    return found
+
+
+def named_in(table: ByteTable, token_ids: range) -> list[int]:
+    """Those of ``token_ids`` that the table looks at by themselves."""
+    return [token_id for token_id in token_ids if table.idle_row[token_id][1] & NAMED]
+
+
+@pytest.fixture
+def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stop set is kept for a stream that may come."""
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 1)
+
+
+@pytest.mark.usefixtures("few_sets")
+def test_named_ids_are_forgotten_with_the_stop_sets_that_named_them() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"%d " % n for n in range(20)])
+    table = table_of(tokenizer)
+    one = StopSequenceDecoder(tokenizer, StopConditions("x", [3, 4]))
+    other = StopSequenceDecoder(tokenizer, StopConditions("y", [4, 5]))
+    gate = StopConditions("z", ignore_stops_between=(6, 7))
+    third: Any = StopSequenceDecoder(tokenizer, gate, sections={"r": (8, 9)})
+    StopSequenceDecoder(tokenizer, StopConditions("last"))  # which the table keeps
+    gc.collect()
+    assert named_in(table, range(20)) == [3, 4, 5, 6, 7, 8, 9]
+    del third
+    gc.collect()
+    assert named_in(table, range(20)) == [3, 4, 5]
+    assert one.step(4).stop_reason == 4
+    del one
+    gc.collect()
+    assert named_in(table, range(20)) == [4, 5]
+    assert other.step(5).stop_reason == 5
+    del other
+    gc.collect()
+    assert named_in(table, range(20)) == []
+    assert table._named == {}
+
+
+@pytest.mark.usefixtures("few_sets")
+def test_thousands_of_freed_names_leave_nothing_behind() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"%d " % n for n in range(4_200)])
+    table = table_of(tokenizer)
+    for token_id in range(4_095):
+        decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_token_ids=[token_id]))
+        assert decoder.feed([4_100, token_id]).stop_reason == token_id
+    last = StopSequenceDecoder(tokenizer, StopConditions("\n", [4_150]))
+    del decoder
+    gc.collect()
+    assert {*table._named} == {4_150}
+    assert named_in(table, range(4_200)) == [4_150]
+    assert last.feed([*range(50), 4_150]).stop_reason == 4_150
