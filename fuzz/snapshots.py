@@ -25,6 +25,7 @@ from streamdec import (
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.core.snapshots import fingerprint, sealed
+from streamdec.core.stepping import has_sections
 from streamdec.errors import FinishedError, RewriteError, SnapshotError, TokenIdError
 from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
 from tests import reference
@@ -113,7 +114,7 @@ def _is_like_any_other(
 def _jails_a_beginning(decoder: DecodeStream | StopSequenceDecoder) -> None:
     """Check that jailed text may become a hidden stop, and no other text is jailed."""
     conditions, jailed = decoder.conditions, decoder.jailed
-    if jailed and not (conditions.stop_regex or decoder.has_sections):
+    if jailed and not (conditions.stop_regex or has_sections(decoder)):
         assert any(stop != jailed and stop.startswith(jailed) for stop in conditions.stop)
 
 
