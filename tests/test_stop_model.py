@@ -184,7 +184,7 @@ def test_markers_that_repeat_take_no_more_memory(rng: random.Random) -> None:
     others = [] if rng.random() < 0.7 else [*situation.ids]
     cycle = rng.choices([*ids, *others] or [0], k=rng.randint(1, 3))
     sizes: list[int] = []
-    for token_id in [*situation.ids[: rng.randrange(8)], *cycle * 40]:
+    for token_id in [*situation.ids[: rng.randrange(8)], *cycle * 120]:
         decoder.step(token_id)
         if decoder.finished:
             return

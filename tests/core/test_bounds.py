@@ -23,7 +23,6 @@ SILENT = [SKIPPED, EMPTY, UNKNOWN, OTHER_SKIPPED, UNKNOWN, EMPTY, EMPTY, SKIPPED
 SECTIONS = {"r": ("<t>", "</t>"), "q": (SKIPPED, OTHER_SKIPPED)}
 MOST, MOST_WINDOWED = 100, 1_000
 """The most entries since a clean point that these streams have."""
-QUICK = 4_000
 
 
 def tokenizer_of(rule: Any = "byte_level") -> MockTokenizer:
@@ -69,15 +68,15 @@ SILENT_CASES: dict[str, tuple[list[int], dict[str, Any], list[int]]] = {
 
 @pytest.mark.parametrize("route", ["bytes", "window"])
 @pytest.mark.parametrize("case", SILENT_CASES)
-@pytest.mark.parametrize("times", [QUICK, pytest.param(10**6, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("times", [1_000, pytest.param(10**6, marks=pytest.mark.thorough)])
 def test_ids_without_bytes_are_only_counted(case: str, route: str, times: int) -> None:
     before, options, after = SILENT_CASES[case]
     is_run = "byte_fallback" in options
-    if route == "window" and (is_run or times > QUICK):
+    if route == "window" and (is_run or times > 1_000):
         return
     tokenizer: Any = tokenizer_of("byte_fallback" if is_run else "byte_level")
     streamed = tokenizer if route == "bytes" else Windowed(tokenizer)
-    times = times if route == "bytes" else 1_000
+    times = times if route == "bytes" else 200
     decoder = StopSequenceDecoder(streamed, **options)
     text = decoder.feed(before).text
     # A token without text closes a run.
@@ -125,6 +124,26 @@ def test_a_stream_does_not_grow(name: str, stops: bool, spans: bool) -> None:
             decoder.take_spans()
         assert len(decoder._since) <= MOST
         assert len(json.dumps(decoder.snapshot())) <= 700
+
+
+@pytest.mark.parametrize("before", [[A, LEAD], [LEAD, A], [MARKER, LEAD], []])
+@pytest.mark.parametrize("ids", [[MARKER], [A, MARKER], [MARKER, SKIPPED], [LEAD, MARKER]])
+def test_a_stream_with_marker_ids_does_not_grow(before: list[int], ids: list[int]) -> None:
+    sections = {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}
+    decoder = StopSequenceDecoder(tokenizer_of(), sections=sections)
+    decoder.feed(before)
+    for _ in range(200):
+        decoder.feed(ids)
+        assert len(decoder._since) <= MOST
+
+
+def test_a_marker_id_with_bytes_and_text_that_may_begin_a_marker() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b".", b"\xe4"])
+    decoder = StopSequenceDecoder(tokenizer, sections={"r": ("a..a", 2)})
+    decoder.feed([0, 1, 1, 0, 2])
+    for _ in range(200):
+        decoder.step(0)
+        assert len(decoder._since) <= MOST
 
 
 @pytest.mark.thorough
