@@ -368,10 +368,11 @@ class TokenDecoder:
             count = clean.count + tokens * TOKEN + size_of(text)
             self._clean = moved.row, stops.settled(clean.state, text), count
             since = since[moved.size :]
+        has_moved = since is not self._since
         if len(since) > MOST_SINCE:
             since = folded(stops, self._clean[0], since)
         self._since = since
-        if len(since) > MOST_SINCE and not moved.size:
+        if len(since) > MOST_SINCE and not has_moved:
             self._move_up_exactly()
         self._most = 2 * len(self._since) + MOST_SINCE
 
