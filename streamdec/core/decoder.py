@@ -147,7 +147,7 @@ class TokenDecoder:
         if row.waits:
             self._is_careful = replay(self._table, row.state, (), 0).waits <= shield
         if self._spans is not None:
-            self._spans, self._is_careful = SpanLog(), row.waits
+            self._spans = SpanLog()
         self._end: Chunk | None = None
         self._match = None
         self._unknown_tokens = self._output = 0
@@ -218,9 +218,6 @@ class TokenDecoder:
         if not is_careful and token_id in stops.marker_ids:
             is_careful = bool(text or self._row.waits or row.waits or state.jailed)
             state = state if is_careful else stops.turned(state, token_id)
-        if self._spans is not None and not is_careful:
-            meets = step.mask & state.letters and state[text] is not None
-            is_careful = bool(self._row.waits or row.waits or meets)
         if is_careful:
             return Examined(self._take_carefully(token_id, step))
         out = step.chunk
@@ -234,8 +231,14 @@ class TokenDecoder:
                     return Examined(self._stopped(token_id, effect))
                 out, state = found or out, after
         saved = self._saved() if step.count >= 0 else ()
-        if self._spans is not None:
-            self._spans.note_whole(index, self._count, step.count)
+        if self._spans is not None and state.is_settled and not (row.holds or row.waits):
+            if self._since or self._row.waits:
+                clean, since = self._clean_point, [*self._since, token_id]
+                base = self._base(clean)
+                cells = replay(self._table, clean.row.state, since, base).cells
+                self._spans.note(cells, range(base, index + 1), clean.count)
+            else:
+                self._spans.note_whole(index, self._count, step.count)
         return Examined(out, state, token_id, step, saved)
 
     def _after(self, examined: Examined) -> Chunk:
@@ -348,7 +351,6 @@ class TokenDecoder:
             reading.has_ids
             or found.waits <= max(reading.shield, reading.marker)
             or (bool(state.jailed) and self._stops.labeller is not None)
-            or (has_spans and (bool(self._since) or row.waits))
         )
 
     def _move_up(self, state: StopState) -> None:
@@ -359,14 +361,17 @@ class TokenDecoder:
         """
         clean, stops, since = CleanPoint(*self._clean), self._stops, self._since
         moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
-        if moved.size and not stops.marker_ids.intersection(since[: moved.size]):
+        # The span of a token that owes a space is not final.
+        is_final = self._spans is None or not moved.row.waits
+        if moved.size and is_final and not stops.marker_ids.intersection(since[: moved.size]):
             tokens, text = num_tokens(since[: moved.size]), moved.text
             if self._spans is not None:
                 base = self._base(clean)
                 cells = replay(self._table, clean.row.state, since, base).cells
                 self._spans.note(cells, range(base, base + tokens), clean.count)
             count = clean.count + tokens * TOKEN + size_of(text)
-            self._clean = moved.row, stops.settled(clean.state, text), count
+            settled = stops.settled(clean.state, text)
+            self._clean = moved.row, settled, count, clean.shield, clean.marker
             since = since[moved.size :]
         has_moved = since is not self._since
         if len(since) > MOST_SINCE:
@@ -531,7 +536,7 @@ class TokenDecoder:
         prefix, read = self._offsets()
         if text and read < tokens:
             prefix, read = read, tokens
-        if self._is_careful or row.waits:
+        if self._is_careful or row.waits or (self._spans is not None and self._since):
             since = self._since if is_released(self._since) else [*self._since, RELEASE]
             found, reading = self._review(clean, since)
             if reading.hit is not None:

@@ -96,14 +96,14 @@ def _load(
     counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
     row, state = _loaded(decoder, fields.take("clean", None))
     shield, marker = fields.take("care", [NEVER, NEVER])
-    snapshots.numbers([shield, marker], NEVER, counts[0])
+    snapshots.numbers([shield, marker], NEVER, counts[0] - 1)
     decoder._row, decoder._state = row, state
     decoder._count = count_of(*counts) - decoder._limit * TOKEN
     decoder._clean = row, state, decoder._count, shield, marker
     decoder._is_careful = False
     if row.waits:
         waits = replay(table, row.state, (), counts[0]).waits
-        decoder._is_careful = waits <= max(shield, marker) or spans is not None
+        decoder._is_careful = waits <= max(shield, marker)
     decoder._set_alert(is_silent=True)
     if spans is not None:
         decoder._spans = SpanLog(*snapshots.spans(spans))

@@ -29,6 +29,7 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     """
     effect = nothing = _no_effect(stops)
     kept: list[int | None] = []
+    rows = [row]
     places = {(_place(row), effect): 0}
     """Where the stream was since the last text: the number of entries up to there."""
     for entry in since:
@@ -41,6 +42,7 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             if entry in stops.marker_ids:
                 effect = _after(stops, effect, entry)
         kept.append(entry)
+        rows.append(row)  # alive, so that each has its own id
         if text or entry is RELEASE:
             effect = nothing
             places = {(_place(row), effect): len(kept)}
@@ -60,7 +62,9 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
 
 def _place(row: Row) -> Any:
     """Return what is equal for equal states. Open runs must not be compared."""
-    return row.state[:2] if row.table.route == "window" else id(row)
+    if row.table.route == "window":
+        return row.state[:2]
+    return row.state if row.is_kept else id(row)
 
 
 def _no_effect(stops: StopSet) -> Effect:
@@ -147,6 +151,8 @@ def moved_up(row: Row, since: Since, reach: int) -> Moved:
     while size and reach > 0:
         size -= 1
         reach -= len(texts[size])
+    if row.table.route == "window":  # its state knows how old the held text is
+        return Moved(size, rows[size], "".join(texts[:size]))
     # What is held must have come after it, and what is owed from the token before it.
     while size and (rows[size].holds or (rows[size].waits and not texts[size - 1])):
         size -= 1

@@ -43,11 +43,17 @@ def spans_of(
     code_points, num_bytes = sizes_in(count)
     sizes = [*accumulate((len(cell.text.encode()) for cell in cells), initial=num_bytes)]
     most = len(cells) if cut is None else min(max(cut - code_points, 0), len(cells))
+    places: dict[int, tuple[int, int]] = {}
+    for place, cell in enumerate(cells):
+        for token in cell.tokens:
+            places[token] = places.get(token, (place,))[0], place + 1
     found: list[TokenSpan] = []
     for token in tokens:
-        own = [place for place, cell in enumerate(cells) if token in cell.tokens]
-        start = own[0] if own else sum(cell.last < token for cell in cells)
-        start, end = min(start, most), min(own[-1] + 1 if own else start, most)
+        if token in places:
+            start, end = places[token]
+        else:
+            start = end = sum(cell.last < token for cell in cells)
+        start, end = min(start, most), min(end, most)
         found.append(
             TokenSpan(token, code_points + start, code_points + end, sizes[start], sizes[end])
         )

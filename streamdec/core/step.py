@@ -107,7 +107,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         # Is the stream clean after it?
         since = self._since
-        if state.is_settled and not row.holds and (text or not row.waits):
+        if state.is_settled and not row.holds and (not row.waits or (text and not self._spans)):
             self._since = ()
         elif not since:
             self._clean = self._row, self._state, before
@@ -183,8 +183,10 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-        if self._stops.labeller is not None:
-            return _fed(self, ids)
+        # On the windowed route a look-up decodes, so each id must be looked up once.
+        if self._stops.labeller is not None or self._table.idle_row is None:
+            whole = _fed(self, ids)
+            return whole.text if returns_text else whole
         texts: list[str] = []
         chunk, last = NOTHING, None
         row, alert, count = self._row, self._alert, self._count
@@ -204,7 +206,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
                     last = chunk
                     break
                 row, alert, count = self._row, self._alert, self._count
-        except Exception as error:
+        except BaseException as error:
             if self._end is None and row is self._row:
                 self._count = count
             note_taken(error, [*map(Chunk, texts)])

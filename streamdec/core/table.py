@@ -160,8 +160,9 @@ class Table(ABC):
             return Row(self, state)
         row = self._rows.get(state)
         if row is None:
-            self._make_room()
-            row = self._rows.setdefault(state, Row(self, state))
+            with self._lock.inner:
+                self._make_room()
+                row = self._rows.setdefault(state, Row(self, state))
         return row
 
     def learn(self, row: Row, token_id: int) -> Transition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import random
 import tracemalloc
 from typing import Any
 
@@ -126,10 +127,37 @@ def test_a_stream_does_not_grow(name: str, stops: bool, spans: bool) -> None:
         assert len(json.dumps(decoder.snapshot())) <= 700
 
 
+def test_random_ids_without_bytes_inside_a_character_of_a_windowed_stream() -> None:
+    tokenizer = Windowed(tokenizer_of())
+    stream = StopSequenceDecoder(tokenizer)
+    rng = random.Random(0)
+    assert stream.feed([A, LEAD]).text
+    for _ in range(600):
+        stream.step(rng.choice(SILENT))
+        assert len(stream._since) <= MOST
+    twin = StopSequenceDecoder.restore(tokenizer, stream.snapshot())
+    assert twin.num_pending_tokens == stream.num_pending_tokens
+    assert twin.feed([MIDDLE, LAST, A]) == stream.feed([MIDDLE, LAST, A])
+
+
+@pytest.mark.parametrize("size", [9, 40, 200])
+@pytest.mark.parametrize("spans", [False, True])
+def test_a_long_run_of_bytes_keeps_its_text(size: int, spans: bool) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9"], [], "byte_fallback")
+    stream = DecodeStream(tokenizer, byte_fallback="exact", spans=spans)
+    stream.step_batch([1, 2] * size)
+    twin = DecodeStream.restore(tokenizer, stream.snapshot())
+    assert stream.step(0) == twin.step(0) == "\xe9" * size + "a"
+    if spans:
+        found = stream.take_spans()
+        assert found == twin.take_spans()
+        assert [span.start for span in found] == [each // 2 for each in range(2 * size)] + [size]
+
+
 @pytest.mark.parametrize("before", [[A, LEAD], [LEAD, A], [MARKER, LEAD], []])
 @pytest.mark.parametrize("ids", [[MARKER], [A, MARKER], [MARKER, SKIPPED], [LEAD, MARKER]])
 def test_a_stream_with_marker_ids_does_not_grow(before: list[int], ids: list[int]) -> None:
-    sections = {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}
+    sections: Any = {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}
     decoder = StopSequenceDecoder(tokenizer_of(), sections=sections)
     decoder.feed(before)
     for _ in range(200):
