@@ -12,7 +12,7 @@ from streamdec.core.replacers import Replacers, replacers_of
 from streamdec.core.table import Table
 from streamdec.core.token_ids import UnknownTokenError, check_token_id
 from streamdec.core.window import HALF, TokenWindow, WindowMemory
-from streamdec.errors import RewriteError, TokenizerLibraryError, warn
+from streamdec.errors import TokenizerLibraryError, warn
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
@@ -117,10 +117,10 @@ class WindowTable(Table):
         return bool(state.memory.pending) or any(state.tails)
 
     def held(self, state: WindowState) -> bytes:
-        """Return what ``flush`` would give, as UTF-8; b"" if it can give nothing."""
+        """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
         try:
             return self.flush(state).encode()
-        except RewriteError:
+        except Exception:  # noqa: BLE001 (what ``decode`` raises)
             return b""
 
     def waits(self, state: WindowState) -> bool:

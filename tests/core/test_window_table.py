@@ -205,6 +205,32 @@ def test_text_that_flush_would_reject_is_not_held() -> None:
     assert not stream.finished
 
 
+class Failing:
+    """``decode`` fails for two ids, but can be repaired."""
+
+    is_repaired = False
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        if len(token_ids) == 2 and not self.is_repaired:
+            raise RuntimeError("broken")
+        return "\ufffd" * len(token_ids) if len(token_ids) < 3 else "abc"
+
+
+def test_what_a_stream_says_of_itself_does_not_raise_what_decode_raises() -> None:
+    tokenizer = Failing()
+    stream = DecodeStream(tokenizer)
+    assert stream.step(0) == ""
+    tokenizer.is_repaired = True
+    assert stream.step(0) == ""
+    tokenizer.is_repaired = False
+    assert (stream.held, stream.pending_text) == (b"", "")
+    assert "2 tokens" in repr(stream)
+    with pytest.raises(RuntimeError, match="broken"):
+        stream.flush()
+    tokenizer.is_repaired = True
+    assert stream.step(0) + stream.flush() == "abc"
+
+
 def test_bad_ids_are_rejected_before_decode_sees_them() -> None:
     stream = DecodeStream(SlowTokenizer())
     for bad in (-1, True, "1", 2**32):
