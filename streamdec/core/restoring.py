@@ -106,7 +106,13 @@ def _load(
         decoder._is_careful = waits <= max(shield, marker)
     decoder._set_alert(is_silent=True)
     if spans is not None:
-        decoder._spans = SpanLog(*snapshots.spans(spans))
+        log = decoder._spans = SpanLog(*snapshots.spans(spans))
+        if log.taken + len(log.spans) < counts[0] or any(
+            span.end > counts[1] or span.byte_end > counts[2]
+            for span in log.spans
+            if span.token_index < counts[0]
+        ):
+            raise ValueError(f"expected the spans of the first {counts[0]} tokens")
     is_exact = table.options.byte_fallback == "exact"
     most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
     _restep(decoder, snapshots.entries(fields.take("since", []), most))
