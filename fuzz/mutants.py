@@ -361,8 +361,8 @@ MUTANTS = (
     _core(
         "17: the token that completes a character does not cover it",
         "spans",
-        "if token in cell.tokens]",
-        "if token == cell.first]",
+        "for token in cell.tokens:",
+        "for token in cell.tokens[:1]:",
     ),
     _core(
         "18: a stop may have a part before a release",
