@@ -168,6 +168,11 @@ class ByteTable(Table):
         rule_state, pending, tails = state
         return bool(pending) or any(tails) or self.rule.withholds(rule_state)
 
+    def is_cut(self, state: State) -> bool:
+        """Whether only the beginning of a character is held in ``state``, which holds."""
+        rule_state, _, tails = state
+        return self.has_spans and not any(tails) and not self.rule.withholds(rule_state)
+
     def waits(self, state: State) -> bool:
         """Whether earlier tokens may still give text in ``state``, held or not."""
         return self.holds(state) or self.rule.waiting(state[0]) > 0

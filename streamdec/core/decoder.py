@@ -129,10 +129,15 @@ class TokenDecoder:
             )
         self._spans = SpanLog() if spans else None
         self._limit = self._stops.conditions.max_tokens or MOST_COUNTED
-        shield = NEVER
-        if row.waits:  # what the prompt decided is in no stop; an unfinished character may be
-            shield = -2 if replay(self._table, row.state, (), 0).held == -1 else -1
-        self._start = CleanPoint(row, state, -self._limit * TOKEN, shield)
+        start = self._stops.start  # shared by the streams that begin alike
+        if start is None or start.row is not row or start.state is not state:
+            shield = NEVER
+            if row.waits:  # what the prompt decided is in no stop; an unfinished character may be
+                shield = -2 if replay(self._table, row.state, (), 0).held == -1 else -1
+            start = CleanPoint(row, state, -self._limit * TOKEN, shield)
+            if not self._num_prompt_tokens:
+                self._stops.start = start
+        self._start = start
         self.reset()
 
     def reset(self) -> None:
@@ -294,22 +299,26 @@ class TokenDecoder:
     def _take_carefully(self, token_id: int, step: Step) -> Chunk:
         """Take a token while the tokens of the text matter."""
         clean, text = self._clean_point, step.chunk.text
-        since: Since = [*self._since, token_id]
-        is_silent = not text and step.row is self._row and token_id not in self._stops.marker_ids
-        if is_silent and self._since:
-            since = silenced(self._since)
-        found, reading = self._review(clean, since)
-        if reading.hit is not None:
-            ending = ending_of(reading, found.cells, clean, self._num_output(clean))
-            return self._finish(ending, since, self.num_tokens + 1)
         saved = self._saved() if step.count >= 0 else ()
-        out, state = self._output_of(clean, found.cells, reading)
+        is_silent = not text and step.row is self._row and token_id not in self._stops.marker_ids
+        if is_silent and self._since:  # a reading would find what the last one found
+            out, self._since, reading = NOTHING, silenced(self._since), None
+        else:
+            since: Since = [*self._since, token_id]
+            found, reading = self._review(clean, since)
+            if reading.hit is not None:
+                ending = ending_of(reading, found.cells, clean, self._num_output(clean))
+                return self._finish(ending, since, self.num_tokens + 1)
+            out, state = self._output_of(clean, found.cells, reading)
         if self._moved != self._count:
             self._prefix, self._read = self._count - TOKEN, self._count
         if text and not step.row.holds:
             self._prefix, self._read = self._read, step.count
         self._moved = step.count
-        self._settle(clean, since, step.count, step.row, state, found, reading)
+        if reading is None:
+            self._count = step.count
+        else:
+            self._settle(clean, since, step.count, step.row, state, found, reading)
         if step.mask & UNKNOWN:
             self._note_unknown(token_id)
         return self._after(Examined(out, None, token_id, step, saved))
@@ -338,9 +347,9 @@ class TokenDecoder:
         self._clean, self._since = clean, since
         has_spans = self._spans is not None
         tokens = self.num_tokens
-        is_clean = state.is_settled and not row.holds and not reading.has_ids
-        # A space that the last token owes may stay behind, unless its span is asked for.
-        if is_clean and not (has_spans and row.waits) and found.waits >= tokens - 1:
+        is_clean = state.is_settled and not reading.has_ids and found.waits >= tokens - 1
+        # What the last token holds or owes may stay behind, unless its span is asked for.
+        if is_clean and not (has_spans and (row.holds or row.waits)):
             if self._spans is not None:
                 self._spans.note(found.cells, range(self._base(clean), tokens), clean.count)
             self._clean = row, state, count, *_carried(found, reading, tokens)
@@ -361,8 +370,8 @@ class TokenDecoder:
         """
         clean, stops, since = CleanPoint(*self._clean), self._stops, self._since
         moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
-        # The span of a token that owes a space is not final.
-        is_final = self._spans is None or not moved.row.waits
+        # The span of a token of which something is held or owed is not final.
+        is_final = self._spans is None or not (moved.row.holds or moved.row.waits)
         if moved.size and is_final and not stops.marker_ids.intersection(since[: moved.size]):
             tokens, text = num_tokens(since[: moved.size]), moved.text
             if self._spans is not None:

@@ -153,8 +153,7 @@ def moved_up(row: Row, since: Since, reach: int) -> Moved:
         reach -= len(texts[size])
     if row.table.route == "window":  # its state knows how old the held text is
         return Moved(size, rows[size], "".join(texts[:size]))
-    # What is held must have come after it, and what is owed from the token before it.
-    while size and (rows[size].holds or (rows[size].waits and not texts[size - 1])):
+    while size and not rows[size].is_clean_after(texts[size - 1]):
         size -= 1
     return Moved(size, rows[size], "".join(texts[:size]))
 

@@ -107,7 +107,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         # Is the stream clean after it?
         since = self._since
-        if state.is_settled and not row.holds and (not row.waits or (text and not self._spans)):
+        is_clean = (text and row.is_cut) if row.holds else (text or not row.waits)
+        if state.is_settled and is_clean and not (self._spans and (row.holds or row.waits)):
             self._since = ()
         elif not since:
             self._clean = self._row, self._state, before

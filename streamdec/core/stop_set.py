@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import StopConditions
@@ -63,6 +63,9 @@ from streamdec.core.sections import (
 from streamdec.core.strings import Hit, StopStrings
 from streamdec.core.table import Table
 from streamdec.protocols import Decoder
+
+if TYPE_CHECKING:
+    from streamdec.core.reading import CleanPoint
 
 MAX_STORED = 32_768
 """The most texts stored in all states of one stop set; each takes about 150 bytes."""
@@ -200,6 +203,8 @@ class StopSet:
         """The bits that no stream with these stops ignores."""
         self.is_simple: bool = not (patterns or gate or labels)
         """Whether there is one settled state."""
+        self.start: CleanPoint | None = None
+        """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] | None = None
         self._states: dict[tuple[Seen, int, str], StopState] = {}
         self.num_stored = 0

@@ -116,6 +116,10 @@ class WindowTable(Table):
         """Whether text may be held in ``state``."""
         return bool(state.memory.pending) or any(state.tails)
 
+    def is_cut(self, state: WindowState) -> bool:
+        """Whether a stream may be clean in ``state``: always, for it has the age of its text."""
+        return True
+
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
         try:

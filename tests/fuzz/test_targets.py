@@ -18,7 +18,7 @@ from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf, tekken
-from streamdec.core import snapshots, utf8
+from streamdec.core import restoring, utf8
 from streamdec.core.patterns import compile as patterns
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import FixedBytes
@@ -105,8 +105,8 @@ BREAKS = (
     Break("jail", StopStrings, "_complete", _shortest),
     Break("byte_level", FixedBytes, "prime", lambda *_: (b"", None)),
     Break("byte_fallback", ExactRuns, "flush", lambda *_: b""),
-    Break("metaspace", FirstThenLater, "load", lambda *_: False),
-    Break("wordpiece", FirstThenLater, "load", lambda *_: False),
+    Break("metaspace", FirstThenLater, "prime", lambda *_: (b"", False)),
+    Break("wordpiece", FirstThenLater, "load", lambda *_: True),
     Break("bpe_suffix", WordSuffix, "load", lambda *_: ("", "")),
     Break("ctc", Collapse, "load", lambda *_: (None, False)),
     Break("pieces", Replacers, "is_tails", lambda *_: False),
@@ -116,7 +116,7 @@ BREAKS = (
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("load_cost", tekken, "MAX_SPECIAL", 2**24),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
-    Break("snapshots", snapshots, "dump_end", lambda *_: {}),
+    Break("snapshots", restoring, "_restep", lambda *_: None),
     Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )
 
