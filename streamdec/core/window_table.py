@@ -117,7 +117,7 @@ class WindowTable(Table):
         return bool(state.memory.pending) or any(state.tails)
 
     def is_cut(self, state: WindowState) -> bool:
-        """Whether a stream may be clean in ``state``: always, as it has the age of its text."""
+        """Whether a stream may be clean in ``state``: always, for it knows its age."""
         return True
 
     def held(self, state: WindowState) -> bytes:
