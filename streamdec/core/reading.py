@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from streamdec.core.replay import RELEASE, Cell, Since
-from streamdec.core.sections import Seen, Turn
-from streamdec.core.stop_set import MARKER, Labels, Parts, StopSet, StopState, merged
+from streamdec.chunks import NOTHING, Chunk, of_parts
+from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
+from streamdec.core.sections import OUTSIDE, Matcher, Seen, Turn
+from streamdec.core.stop_set import MARKER, Labels, StopSet, StopState, merged
 from streamdec.core.strings import Hit
-from streamdec.core.table import Row
+from streamdec.core.table import Row, Table
 
 NEVER: Final = -3
 """The index of a token before all tokens, those of a prompt included."""
@@ -32,7 +33,7 @@ class CleanPoint(NamedTuple):
     row: Row
     """Of the table's state."""
     state: StopState
-    count: int  # type: ignore[assignment]
+    counted: int
     """The count of the tokens and the text before it."""
     shield: int = NEVER
     """Code points that began in this token or before it are in no stop."""
@@ -40,28 +41,85 @@ class CleanPoint(NamedTuple):
     """Code points that begin in this token are the text of a marker."""
 
 
+class Past(NamedTuple):
+    """What a stream remembers."""
+
+    table: Table
+    stops: StopSet
+    clean: CleanPoint
+    """The last clean point."""
+    since: Since
+    """The entries since then."""
+    base: int
+    """How many tokens came before it."""
+
+    @property
+    def counted(self) -> int:
+        """The count of the tokens and the text before the clean point."""
+        return self.clean.counted
+
+    def replay(self, decided_by: int | None = None) -> Replay:
+        """Return what the entries since the clean point gave. See :func:`replay`."""
+        return replay(self.table, self.clean.row.state, self.since, self.base, decided_by)
+
+    def read(self, decided_by: int | None = None) -> Reading:
+        """Read all code points since the clean point again."""
+        events = self.events()
+        return read_cells(self, self.replay(decided_by), events, events)
+
+    def events(self) -> list[Event]:
+        """Return the markers by id and the releases since the clean point."""
+        found: list[Event] = []
+        index = self.base
+        for entry in self.since:
+            if entry is RELEASE:
+                found.append((index, RELEASE))
+            elif entry < 0:
+                index -= entry
+            else:
+                if entry in self.stops.marker_ids:
+                    found.append((index, entry))
+                index += 1
+        return found
+
+
 class Reading(NamedTuple):
     """What the code points since a clean point lead to."""
 
+    past: Past
+    found: Replay
     seen: Seen
     """By the matcher of stops."""
+    shield: int
+    labels: Labels
     section: int
     """The section at the end."""
-    labels: Labels
-    shield: int
     marker: int
     has_ids: bool
     """Whether text may still come that is before a marker id."""
     hit: Hit | None
     """The stop that is complete; its ``end`` counts from the clean point."""
-    kept: int
-    """How many of the last code points are not output."""
 
-    def parts(self, cells: Sequence[Cell], start: int, end: int) -> Parts:
-        """Return the parts of the code points from ``start`` to before ``end``."""
-        text = "".join(cell.text for cell in cells[start:end])
-        found = merged(self.labels.names[start:end], text)
-        return found or [(self.labels.last_name, "")]
+    @property
+    def kept(self) -> int:
+        """How many of the last code points are not output."""
+        return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
+
+    def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
+        """Return the code points from ``start`` to before ``end``, with the finish of ``last``."""
+        parts = merged(self.labels.names[start:end], text_of(self.found.cells[start:end]))
+        if not parts and last is NOTHING:
+            return NOTHING
+        return of_parts(parts or [(self.labels.last_name, "")], last)
+
+    def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
+        """Return a clean point after all of it.
+
+        What an earlier token still owes counts there as of the last one of ``tokens`` tokens.
+        """
+        shield = tokens - 1 if self.found.waits <= self.shield else NEVER
+        marker = tokens - 1 if self.found.waits == self.marker else NEVER
+        return CleanPoint(row, state, counted, shield, marker)
 
 
 Event = tuple[int, int | None]
@@ -69,64 +127,37 @@ Event = tuple[int, int | None]
 and RELEASE."""
 
 
-def events_in(stops: StopSet, since: Since, base: int) -> list[Event]:
-    """Return the events among the entries of ``since``, which follow ``base`` tokens."""
-    found: list[Event] = []
-    index = base
-    for entry in since:
-        if entry is RELEASE:
-            found.append((index, RELEASE))
-        elif entry < 0:
-            index -= entry
-        else:
-            if entry in stops.marker_ids:
-                found.append((index, entry))
-            index += 1
-    return found
-
-
 def read_cells(
-    stops: StopSet,
-    clean: CleanPoint,
-    cells: Sequence[Cell],
+    past: Past,
+    found: Replay,
     events: Sequence[Event],
-    waits: int,
+    label_events: Sequence[Event],
     *,
-    label_events: Sequence[Event] | None = None,
     ignore: bool = False,
 ) -> Reading:
-    """Return what ``cells``, the code points since ``clean``, lead to.
+    """Return what the code points of ``found`` lead to.
 
     Args:
-        stops: of the stream.
-        clean: its clean point.
-        cells: all code points since then.
+        past: what the stream remembers.
+        found: what the entries since its clean point gave.
         events: the markers by id and the releases since then.
-        waits: the oldest token that may still give text.
-        label_events: the same for sections, if they differ.
+        label_events: the same for sections.
         ignore: whether complete stops are ordinary text.
     """
-    seen, shield, hit = _read_stops(stops, clean, cells, events, ignore=ignore)
-    cut = len(cells)
-    if hit is not None:
-        cut = hit.end - (0 if hit.visible else hit.size)
-    known = events if label_events is None else label_events
-    reading = _Labelling(stops, clean, known).run(cells[: max(cut, 0)], waits)
-    kept = 0 if hit is not None else reading.labels.kept(stops.matcher.jailed(seen))
-    return reading._replace(seen=seen, shield=shield, hit=hit, kept=kept)
+    seen, shield, hit = _read_stops(past, found.cells, events, ignore=ignore)
+    end = len(found.cells) if hit is None else max(hit.end - hit.hidden, 0)
+    labelling = _Labelling(past, label_events)
+    labelling.run(found.cells[:end], found.waits)
+    labels, at, marker = labelling.labels, labelling.seen.section, labelling.marker
+    return Reading(past, found, seen, shield, labels, at, marker, labelling.has_ids, hit)
 
 
 def _read_stops(
-    stops: StopSet,
-    clean: CleanPoint,
-    cells: Sequence[Cell],
-    events: Sequence[Event],
-    *,
-    ignore: bool,
+    past: Past, cells: Sequence[Cell], events: Sequence[Event], *, ignore: bool
 ) -> tuple[Seen, int, Hit | None]:
     """Read ``cells`` for stops. A marker that is an id counts as soon as it comes."""
-    matcher, seen, shield = stops.matcher, clean.state.seen, clean.shield
-    left = deque(events)
+    stops, left = past.stops, deque(events)
+    matcher, seen, shield = stops.matcher, past.clean.state.seen, past.clean.shield
     min_tokens = stops.conditions.min_tokens
     for place, cell in enumerate(cells, 1):
         while left and left[0][0] <= cell.decided:
@@ -160,48 +191,49 @@ class _Labelling:
     or a later one.
     """
 
-    def __init__(self, stops: StopSet, clean: CleanPoint, events: Sequence[Event]) -> None:
-        self._labeller = stops.labeller
-        self._seen = Seen("", clean.state.section)
-        self._marker = clean.marker
+    def __init__(self, past: Past, events: Sequence[Event]) -> None:
+        self._labeller = past.stops.labeller
+        self.seen = Seen("", past.clean.state.section)
+        self.marker = past.clean.marker
         self._releases = deque(index for index, token_id in events if token_id is RELEASE)
         self._ids = deque((index, each) for index, each in events if each is not RELEASE)
-        self._labels = Labels(stops.names)
+        self.labels = Labels(past.stops.names)
 
-    def run(self, cells: Sequence[Cell], waits: int) -> Reading:
+    @property
+    def has_ids(self) -> bool:
+        """Whether marker ids are left that count only for later code points."""
+        return self._labeller is not None and bool(self._ids)
+
+    def run(self, cells: Sequence[Cell], waits: int) -> None:
         """Read ``cells``; ``waits`` is the oldest token that may still give text."""
-        labels, labeller = self._labels, self._labeller
+        labels, labeller = self.labels, self._labeller
         if labeller is None:
-            labels.add(0, len(cells))
-            labels.end(self._seen)
-            return Reading(self._seen, 0, labels, NEVER, NEVER, False, None, 0)
+            labels.add(OUTSIDE, len(cells))
+            labels.end(self.seen)
+            return
         begun = NEVER
         for cell in cells:
             begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
-            self._meet(begun, cell.decided)
-            labels.add(self._seen.section, 1)
-            if begun == self._marker:
+            self._meet(labeller, begun, cell.decided)
+            labels.add(self.seen.section, 1)
+            if begun == self.marker:
                 labels.names[-1] = MARKER
                 continue
-            self._seen, turn = labeller.read(self._seen, cell.text)
+            self.seen, turn = labeller.read(self.seen, cell.text)
             if isinstance(turn, Turn):
                 labels.mark(turn.size)
-        self._meet(waits, sys.maxsize)
-        labels.end(self._seen)
-        has_ids = bool(self._ids)
-        at, marker = self._seen.section, self._marker
-        return Reading(self._seen, at, labels, NEVER, marker, has_ids, None, 0)
+        self._meet(labeller, waits, sys.maxsize)
+        labels.end(self.seen)
 
-    def _meet(self, first: int, decided: int) -> None:
+    def _meet(self, labeller: Matcher, first: int, decided: int) -> None:
         """Take the events before a code point that begins in token ``first``."""
-        assert self._labeller is not None
         for index, token_id in self._due(first, decided):
             if token_id is RELEASE:
-                self._seen, self._marker = self._labeller.restart(self._seen), NEVER
+                self.seen, self.marker = labeller.restart(self.seen), NEVER
                 continue
-            after = self._labeller.by_id(self._seen, token_id)
+            after = labeller.by_id(self.seen, token_id)
             if after is not None:
-                self._seen, self._marker = after, index
+                self.seen, self.marker = after, index
 
     def _due(self, first: int, decided: int) -> Iterator[Event]:
         """Yield and drop these events, in order."""

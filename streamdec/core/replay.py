@@ -198,6 +198,11 @@ class _Replaying:
         ``alone`` is the text that would have come without this token, if it matters.
         """
         waiting, carried = self._waiting, len(data) - own
+        if not carried and not self._tail and not self._table.replacers.rules and data.isascii():
+            own_token = (index,)  # as for most tokens
+            cells = [Cell(letter, own_token, decided) for letter in data.decode()]
+            self._cells += cells if alone is None else _late(alone, cells)
+            return
         if not self._rule.has_spans and waiting:  # whose bytes they are is not known
             owners = [waiting[0]] * len(data)
         else:
@@ -206,7 +211,7 @@ class _Replaying:
             owners += [index] * own
         tail = self._tail
         tail += zip(data, owners, strict=True)
-        cells: list[Cell] = []
+        cells = []
         place = 0
         for width, letter in utf8.code_points(
             bytes(byte for byte, _ in tail), self._rule.errors, final=final

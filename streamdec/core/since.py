@@ -8,9 +8,8 @@ are alike only if the state of the table and the effect of the ids are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from streamdec.chunks import NOTHING
 from streamdec.core.replay import RELEASE, Since, num_tokens
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Row
@@ -117,45 +116,6 @@ def silenced(since: Since) -> list[int | None]:
     if last is not RELEASE and last < 0:
         return [*since[:-1], last - 1]
     return [*since, -1]
-
-
-class Moved(NamedTuple):
-    """Where a clean point can move to."""
-
-    size: int
-    """How many entries come before it."""
-    row: Row
-    """Of the table's state there."""
-    text: str
-    """The text that these entries decided."""
-
-
-def moved_up(row: Row, since: Since, reach: int) -> Moved:
-    """Return how far a clean point can move.
-
-    Args:
-        row: of the table's state there now.
-        since: the entries since then.
-        reach: how many of the last code points may be part of a later stop or marker.
-    """
-    rows, texts = [row], list[str]()
-    for entry in since:
-        chunk = NOTHING
-        if entry is RELEASE:
-            return Moved(0, row, "")
-        if entry >= 0:
-            chunk, _, _, row = row[entry]
-        rows.append(row)
-        texts.append(chunk.text)
-    size = len(texts)
-    while size and reach > 0:
-        size -= 1
-        reach -= len(texts[size])
-    if row.table.route == "window":  # its state knows how old the held text is
-        return Moved(size, rows[size], "".join(texts[:size]))
-    while size and not rows[size].is_clean_after(texts[size - 1]):
-        size -= 1
-    return Moved(size, rows[size], "".join(texts[:size]))
 
 
 def is_released(since: Since) -> bool:
