@@ -48,7 +48,7 @@ from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Past, Reading
 from streamdec.core.replay import RELEASE, Cell, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.since import folded, is_released, silenced, split
+from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
@@ -316,7 +316,7 @@ class TokenDecoder:
             self._clean = reading.clean_point(row, state, counted, tokens)
             self._since, self._most = (), MOST_SINCE
         elif len(self._since) > self._most:
-            self._move_up()
+            self._move_up(state)
         self._is_careful = (
             reading.has_ids
             or waits <= max(reading.shield, reading.marker)
@@ -324,31 +324,50 @@ class TokenDecoder:
         )
         return out
 
-    def _move_up(self) -> None:
+    def _move_up(self, state: StopState) -> None:
         """Move the clean point up to the first token that still matters.
 
-        Tokens without bytes that led back to an earlier state are only counted from here on.
+        ``state`` is the state now. Tokens without bytes that led back to an earlier state are only
+        counted from here on.
         """
         past, stops = self._past(), self._stops
-        reading = past.read()
-        cells, is_windowed = reading.found.cells, self._table.route == "window"
-        # A windowed table knows how old the text is that it holds.
-        first = past.base + num_tokens(past.since) if is_windowed else reading.found.waits
-        reach = max(stops.matcher.reach(reading.seen), reading.kept)
-        first = min([first, *(cell.first for cell in cells[max(len(cells) - reach, 0) :])])
-        before, after = split(past.since, first - past.base)
-        earlier = past._replace(since=before).read()
-        if before and not (reading.has_ids or earlier.has_ids):
-            if self._spans is not None:
-                self._spans.note(cells, range(past.base, first), past.counted)
-            text, state = text_of(earlier.found.cells), earlier.found.state
-            counted = past.counted + (first - past.base) * TOKEN + size_of(text)
-            settled = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
-            self._clean = earlier.clean_point(self._table.row(state), settled, counted, first)
-            self._since = after
+        reach = max(len(state.jailed), stops.matcher.reach(state.seen))
+        row, before, text = moved_up(past.clean.row, past.since, reach)
+        # The span of a token of which something is held or owed is not final.
+        is_final = self._spans is None or not (row.holds or row.waits)
+        has_moved = bool(before) and is_final and stops.marker_ids.isdisjoint(before)
+        if has_moved:
+            settled = stops.settled(past.clean.state, text)
+            self._move_to(past, before, text, past.clean._replace(row=row, state=settled))
         if len(self._since) > MOST_SINCE:
             self._since = folded(stops, self._clean[0], self._since)
+        if len(self._since) > MOST_SINCE and not has_moved:
+            self._move_up_by_reading()
         self._most = 2 * len(self._since) + MOST_SINCE
+
+    def _move_up_by_reading(self) -> None:
+        """Do the same where the tokens of what is held, a release or a marker id matter."""
+        past, stops = self._past(), self._stops
+        reading = past.read()
+        reach = max(stops.matcher.reach(reading.seen), reading.kept)
+        tail = reading.found.cells[-reach:] if reach else []
+        first = min([reading.found.waits, *(cell.first for cell in tail)])
+        before = split(past.since, first - past.base)[0]
+        earlier = past._replace(since=before).read()
+        if before and not (reading.has_ids or earlier.has_ids):
+            row = self._table.row(earlier.found.state)
+            state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
+            clean = earlier.clean_point(row, state, 0, first)
+            self._move_to(past, before, text_of(earlier.found.cells), clean)
+
+    def _move_to(self, past: Past, before: Since, text: str, clean: CleanPoint) -> None:
+        """Move the clean point to ``clean``, after the entries ``before``, which gave ``text``."""
+        tokens = num_tokens(before)
+        if self._spans is not None:
+            cells = past.replay().cells
+            self._spans.note(cells, range(past.base, past.base + tokens), past.counted)
+        self._clean = clean._replace(counted=past.counted + tokens * TOKEN + size_of(text))
+        self._since = split(past.since, tokens)[1]
 
     # --- the end
 

@@ -103,6 +103,9 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             if effect is not None:
                 out, after, _ = effect
                 chunk = self._stopped(token_id, effect) if after is None else out or chunk
+            elif mask < MOVES and state.is_settled and self._alert >= 0:  # plain after all
+                self._count = count
+                return chunk.text if returns_text else chunk
         if after is None:  # it has ended the stream, or was taken
             return chunk.text if returns_text else chunk
         state = after
@@ -121,7 +124,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
             else:
                 self._since = silenced(since)
             if len(since) > self._most:
-                self._move_up()
+                self._move_up(state)
 
         if mask >= MOVES or self._alert < 0:
             if self._moved != before:  # the token before had all text out

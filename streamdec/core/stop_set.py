@@ -201,6 +201,8 @@ class StopSet:
             weakref.finalize(self, _forget_ids, weakref.ref(table), self.ids).atexit = False
         self.alert: int = MOVES | (NAMED if ids else 0)
         """The bits that no stream with these stops ignores."""
+        self.is_simple: bool = not (patterns or gate or labels)
+        """Whether there is one settled state."""
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] | None = None
@@ -243,6 +245,12 @@ class StopSet:
             return first
         known = self._states.get((seen, section, jailed))
         return StopState(self, seen, section, jailed) if known is None else known
+
+    def settled(self, state: StopState, text: str) -> StopState:
+        """Return the settled state after a settled ``state`` and ``text``."""
+        if self.is_simple:
+            return state
+        return self.read(state, text, ignore=True, release=True)[1] or state
 
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None
