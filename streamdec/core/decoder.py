@@ -338,7 +338,8 @@ class TokenDecoder:
         has_moved = bool(before) and is_final and stops.marker_ids.isdisjoint(before)
         if has_moved:
             settled = stops.settled(past.clean.state, text)
-            self._move_to(past, before, text, past.clean._replace(row=row, state=settled))
+            clean = past.clean._replace(row=row, state=settled)
+            self._move_to(past, before, past.since[len(before) :], text, clean)
         if len(self._since) > MOST_SINCE:
             self._since = folded(stops, self._clean[0], self._since)
         if len(self._since) > MOST_SINCE and not has_moved:
@@ -352,22 +353,27 @@ class TokenDecoder:
         reach = max(stops.matcher.reach(reading.seen), reading.kept)
         tail = reading.found.cells[-reach:] if reach else []
         first = min([reading.found.waits, *(cell.first for cell in tail)])
-        before = split(past.since, first - past.base)[0]
+        before, after = split(past.since, first - past.base)
         earlier = past._replace(since=before).read()
         if before and not (reading.has_ids or earlier.has_ids):
             row = self._table.row(earlier.found.state)
             state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
             clean = earlier.clean_point(row, state, 0, first)
-            self._move_to(past, before, text_of(earlier.found.cells), clean)
+            self._move_to(past, before, after, text_of(earlier.found.cells), clean)
 
-    def _move_to(self, past: Past, before: Since, text: str, clean: CleanPoint) -> None:
-        """Move the clean point to ``clean``, after the entries ``before``, which gave ``text``."""
+    def _move_to(
+        self, past: Past, before: Since, after: Since, text: str, clean: CleanPoint
+    ) -> None:
+        """Move the clean point to ``clean``, between the entries ``before`` and ``after``.
+
+        Those before it gave ``text``.
+        """
         tokens = num_tokens(before)
         if self._spans is not None:
             cells = past.replay().cells
             self._spans.note(cells, range(past.base, past.base + tokens), past.counted)
         self._clean = clean._replace(counted=past.counted + tokens * TOKEN + size_of(text))
-        self._since = split(past.since, tokens)[1]
+        self._since = after
 
     # --- the end
 
