@@ -1,11 +1,14 @@
-"""Read code points where it matters which tokens gave them.
+"""What a stream remembers, and reading where it matters which tokens gave the text.
+
+A stream remembers its last clean point and the entries since: its :class:`Past`. Replay tells what
+these gave (:mod:`streamdec.core.replay`).
 
 Mostly a text is read as a whole (:mod:`streamdec.core.stop_set`), because all of it is decided by
 one token and may be part of a stop. There are exceptions. After a release, a space that an earlier
 token owes is in no stop. After a marker that is an id, no code point that began in its token or
 before is in a stop, and its own text is not output; a section changes only before the first code
 point that begins in its token or later. While such text may still come, a stream reads the code
-points since its clean point again at each token, with :func:`read_cells`. It is the same reading,
+points since its clean point again at each token, with :meth:`Past.read`. It is the same reading,
 code point by code point.
 """
 
