@@ -21,7 +21,7 @@ A code point that a replacer keeps has the tokens of its bytes. One that it inse
 of the text that it replaced. What was held at the clean point belongs to the token before it; what
 a prompt had decided and a replacer still holds, to the one before that.
 
-Where tokens cannot be told apart (replaced text, two of the rules, the windowed route), text counts
+Where tokens cannot be told apart (in two of the rules, and on the windowed route), text counts
 as that of the oldest token that may have given it. For sections, text that the earlier tokens alone
 would have given begins in them, and other text in the token that decided it.
 
