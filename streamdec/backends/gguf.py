@@ -22,7 +22,6 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends._pieces import bytes_of
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
 from streamdec.backends.longest_token import LongestToken
@@ -39,6 +38,7 @@ from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._common import (
     any_of,
+    bytes_of,
     checked_ids,
     fingerprint_of,
     guarded,

@@ -20,7 +20,6 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._pieces import bytes_of
 from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
@@ -30,7 +29,7 @@ from streamdec.folders.folder_tokens import read_folder
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
-from streamdec.tokenizers._common import fingerprint_of, guarded, listed_ids
+from streamdec.tokenizers._common import bytes_of, fingerprint_of, guarded, listed_ids
 from streamdec.tokenizers._growth import check_work
 from streamdec.tokenizers._instrumented import instrumented_decode
 

@@ -12,14 +12,25 @@ from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends._pieces import bytes_of, library_stages
 from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.locks import cached_property
-from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    ByteLevel,
+    Concatenation,
+    DecodingRule,
+    Joined,
+    Metaspace,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
+from streamdec.tokenizers._common import bytes_of, checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["MockTokenizer"]
@@ -253,8 +264,33 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
         return lambda pieces: b"".join(map(_as_bytes, pieces)).decode("utf-8", "replace")
     if isinstance(rule, Joined):
         return lambda pieces: rule.separator.join(map(str, pieces))
-    chain = decoders.Sequence(library_stages(rule))
+    chain = decoders.Sequence(_library_stages(rule))
     return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
+
+
+def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
+    """Return the decoders of ``tokenizers`` for ``rule``. Raises TypeError for other objects."""
+    match rule:
+        case ByteLevel():
+            return [decoders.ByteLevel()]
+        case Concatenation():
+            return [decoders.Fuse()]
+        case Metaspace(replacement, prepend):
+            scheme = "always" if prepend else "never"
+            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
+        case ByteFallback(metaspace):
+            return [decoders.ByteFallback(), *_metaspace_stages(metaspace)]
+        case WordPiece(prefix, cleanup):
+            return [decoders.WordPiece(prefix, cleanup=cleanup)]
+        case BPESuffix(suffix):
+            return [decoders.BPEDecoder(suffix)]
+        case CTC(pad, delimiter, cleanup, metaspace):
+            return [decoders.CTC(pad, delimiter, cleanup), *_metaspace_stages(metaspace)]
+    raise TypeError(f"not a DecodingRule of text: {rule!r}")
+
+
+def _metaspace_stages(metaspace: Metaspace | None) -> list[decoders.Decoder]:
+    return [] if metaspace is None else _library_stages(metaspace)
 
 
 def _tail(rules: TextRules) -> Callable[[str], str]:

@@ -44,24 +44,17 @@ class ByteTable(Table):
         self.rule: TokenRule = rule
         self.replacers: Replacers = replacers
         self.has_spans: bool = rule.has_spans and not replacers.rules
+        self._shows_unknown = options.unknown_ids == "replace"
+        self._unknown: Element = rule.replacement if self._shows_unknown else None
         super().__init__(options, (rule.idle, b"", replacers.start))
 
     # --- one token
 
     def step(self, state: State, token_id: int) -> tuple[str, State]:
-        """Return the text that ``token_id`` gives in ``state``, and the state after it.
-
-        Raises UnknownTokenError for an unknown id.
-        """
         return self._step(state, self.rule.elements[token_id])
 
     def step_unknown(self, state: State) -> tuple[str, State]:
-        """Return the same for an id that the tokenizer does not have."""
         return self._step(state, self._unknown)
-
-    @property
-    def _unknown(self) -> Element:
-        return self.rule.replacement() if self.options.unknown_ids == "replace" else None
 
     def element(self, token_id: int) -> Element:
         """Return what ``token_id`` contributes; None for a skipped id.
@@ -80,7 +73,10 @@ class ByteTable(Table):
         data, after = self.rule.advance(rule_state, element)
         if not data and self.rule.is_bounded(after) and after == rule_state:
             return "", state
-        text, rest = utf8.decode(pending + data, self.rule.errors)
+        if not pending and data.isascii():
+            text, rest = data.decode(), b""
+        else:
+            text, rest = utf8.decode(pending + data, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
         elif after is rule_state and rest == pending:
@@ -88,7 +84,6 @@ class ByteTable(Table):
         return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
-        """Whether the tokenizer has ``token_id``."""
         try:
             self.rule.elements[token_id]
         except UnknownTokenError:
@@ -96,22 +91,17 @@ class ByteTable(Table):
         return True
 
     def is_bounded(self, state: State) -> bool:
-        """Whether a row is kept for ``state``.
-
-        There are too many open runs. A run is also a deep chain of tuples: hashing or comparing it
-        would recurse as deep.
-        """
+        # There are too many open runs. A run is also a deep chain of tuples: hashing or comparing
+        # it would recurse as deep.
         return self.rule.is_bounded(state[0])
 
     # --- the end of the text, and its beginning
 
     def flush(self, state: State) -> str:
-        """Return the text that the end of a stream in ``state`` outputs."""
         rule_state, pending, tails = state
         return self.replacers.flush(tails, self._final(pending + self.rule.flush(rule_state)))
 
     def release(self, state: State) -> tuple[str, State]:
-        """Return the text of what is held, and the state in which the stream continues."""
         rule_state, pending, tails = state
         data, rule_state = self.rule.release(rule_state)
         text = self.replacers.flush(tails, self._final(pending + data))
@@ -122,23 +112,22 @@ class ByteTable(Table):
         return text + utf8.flush(rest, self.rule.errors)
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
-        """Return the state after a prompt, and read only the necessary end of it."""
-        show_unknown = self.options.unknown_ids == "replace"
-        rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=show_unknown)
+        rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=self._shows_unknown)
         tails = self.replacers.start
-        if tails:
-            tails = self._prime_tails(prompt_token_ids, show_unknown)
-        return rule_state, pending, tails
+        return rule_state, pending, self._prime_tails(prompt_token_ids) if tails else tails
 
-    def _prime_tails(
-        self, token_ids: Sequence[SupportsIndex], show_unknown: bool
-    ) -> tuple[str, ...]:
-        size = 8
+    def _prime_tails(self, token_ids: Sequence[SupportsIndex]) -> tuple[str, ...]:
+        """Return what the replacers hold after a prompt, and look back as far as they need."""
+        rule, show_unknown, size = self.rule, self._shows_unknown, 8
         while True:
             start = max(len(token_ids) - size, 0)
-            text, is_settled = self._text(token_ids, start, show_unknown)
-            if is_settled:
-                return self.replacers.start  # the text before the run is decided, too
+            state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
+            for element in rule.contributions(token_ids[start:], show_unknown):
+                more, state = rule.advance(state, element)
+                data += more
+            if rule.settle(state)[0]:  # an open run of complete characters: all text is decided
+                return self.replacers.start
+            text, _ = utf8.decode(data, rule.errors)
             if start == 0:
                 return self.replacers.step(self.replacers.start, text)[1]
             tails = self.replacers.resynchronise(text)
@@ -146,39 +135,20 @@ class ByteTable(Table):
                 return tails
             size *= 4
 
-    def _text(
-        self, token_ids: Sequence[SupportsIndex], start: int, show_unknown: bool
-    ) -> tuple[str, bool]:
-        """Return the text of the tokens from ``start`` on, before any replacement.
-
-        Also return whether they end in an open run with complete characters: the prompt has decided
-        those, and the text leaves them out.
-        """
-        rule = self.rule
-        state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
-        for element in rule.contributions(token_ids[start:], show_unknown):
-            more, state = rule.advance(state, element)
-            data += more
-        return utf8.decode(data, rule.errors)[0], bool(rule.settle(state)[0])
-
     # --- what may be asked of a state
 
     def holds(self, state: State) -> bool:
-        """Whether anything is held in ``state``."""
         rule_state, pending, tails = state
         return bool(pending) or any(tails) or self.rule.withholds(rule_state)
 
     def is_cut(self, state: State) -> bool:
-        """Whether only the beginning of a character is held in ``state``, which holds."""
         rule_state, _, tails = state
         return self.has_spans and not any(tails) and not self.rule.withholds(rule_state)
 
-    def waits(self, state: State) -> bool:
-        """Whether earlier tokens may still give text in ``state``, held or not."""
-        return self.holds(state) or self.rule.waiting(state[0]) > 0
+    def owes(self, state: State) -> bool:
+        return self.rule.waiting(state[0]) > 0
 
     def held(self, state: State) -> bytes:
-        """Return the bytes that are held in ``state``."""
         rule_state, pending, tails = state
         held: bytes = "".join(reversed(tails)).encode() + pending + self.rule.held(rule_state)
         return held
@@ -186,17 +156,13 @@ class ByteTable(Table):
     # --- JSON
 
     def dump(self, state: State) -> Any:
-        """Return ``state`` as JSON: the rule's state, the held bytes as hex, the tails."""
+        """Return the rule's state, the held bytes as hex, and the tails; None for idle."""
         if self.is_bounded(state) and state == self.idle:
             return None
         rule_state, pending, tails = state
-        return [_lists(self.rule.dump(rule_state)), pending.hex(), *tails]
+        return [self.rule.dump(rule_state), pending.hex(), *tails]
 
     def load(self, data: Any) -> State:
-        """Return the state that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no state of this table has that form.
-        """
         if data is None:
             return self.idle
         rule_data, digits, *texts = data
@@ -206,8 +172,3 @@ class ByteTable(Table):
         if not self.replacers.is_tails(tails):
             raise ValueError("expected beginnings of the replaced patterns")
         return rule_state, pending, tails
-
-
-def _lists(value: Any) -> Any:
-    """Tuples as lists, as they are after a way through JSON."""
-    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,9 +1,8 @@
-r"""Bit masks of the letters in texts.
+r"""Bit masks of the letters in texts, which show that no stop can begin in a text.
 
-With them, a stream sees that no stop can begin in a text. A mask is an integer with a bit for each
-class of characters. The table of transitions (:mod:`streamdec.core.table`) stores the mask of each
-text, and adds bits of its own. A state of the stops (:mod:`streamdec.core.stop_set`) has the mask
-of the letters that matter to it.
+A mask is an integer with a bit for each class of characters. The table of transitions
+(:mod:`streamdec.core.table`) stores the mask of each text, and adds bits of its own. A state of the
+stops (:mod:`streamdec.core.stop_set`) has the mask of the letters that matter to it.
 
 >>> from streamdec.core.masks import mask_of
 >>> mask_of("Hi") & mask_of("\n")
@@ -44,7 +43,5 @@ def mask_of(text: str) -> int:
     mask = 0
     for letter in text:
         mask |= _BIT_OF.get(letter, _OTHER)
-    known = _masks.get(mask)
-    if known is None and len(_masks) < MAX_SHARED_MASKS:
-        known = _masks.setdefault(mask, mask)
-    return mask if known is None else known
+    share = _masks.setdefault if len(_masks) < MAX_SHARED_MASKS else _masks.get
+    return share(mask, mask)

@@ -15,73 +15,59 @@ from streamdec.core.decode_options import Options
 from streamdec.protocols import LiteralReplace
 
 CLEANED_UP = (
-    (" .", "."),
-    (" ?", "?"),
-    (" !", "!"),
-    (" ,", ","),
+    *((f" {mark}", mark) for mark in ".?!,"),
     (" ' ", "'"),
-    (" n't", "n't"),
-    (" 'm", "'m"),
-    (" 's", "'s"),
-    (" 've", "'ve"),
-    (" 're", "'re"),
+    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
 )
 """What a clean-up replaces, in this order."""
 
 CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_UP)
 """What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
 
+Tails = tuple[str, ...]
+"""The text that each replacement withholds."""
+
 
 def held_length(pattern: str, text: str) -> int:
-    """The length of the end of ``text`` that must be withheld for ``pattern``.
-
-    This end is the longest suffix of ``text`` that is a proper prefix of ``pattern``.
-    """
+    """Return the length of the longest end of ``text`` that is a proper prefix of ``pattern``."""
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
         if text.endswith(pattern[:length]):
             return length
     return 0
 
 
-def _replace(rule: LiteralReplace, text: str) -> tuple[str, str]:
-    """The settled text, and the tail that may still begin the pattern."""
-    *before, last = text.split(rule.pattern)
-    cut = len(last) - held_length(rule.pattern, last)
-    return rule.content.join([*before, last[:cut]]), last[cut:]
-
-
 class Replacers:
     """Literal replacements, applied one after another.
 
-    The state is one withheld tail for each replacement.
+    Args:
+        rules: the replacements, in their order.
     """
 
     __slots__ = ("_letters", "rules", "start")
 
     def __init__(self, rules: Sequence[LiteralReplace]) -> None:
         self.rules: tuple[LiteralReplace, ...] = tuple(rules)
-        self.start: tuple[str, ...] = ("",) * len(self.rules)
+        self.start: Tails = ("",) * len(self.rules)
         self._letters = {letter for rule in self.rules for letter in rule.pattern}
 
-    def step(self, tails: tuple[str, ...], text: str) -> tuple[str, tuple[str, ...]]:
-        """The settled text and the new tails, after ``text``."""
+    def step(self, tails: Tails, text: str) -> tuple[str, Tails]:
+        """Return the settled text and the new tails, after ``text``."""
         after = []
         for rule, tail in zip(self.rules, tails, strict=True):
-            text, tail = _replace(rule, tail + text)
-            after.append(tail)
+            *before, last = (tail + text).split(rule.pattern)
+            cut = len(last) - held_length(rule.pattern, last)
+            text = rule.content.join([*before, last[:cut]])
+            after.append(last[cut:])
         return text, tuple(after)
 
-    def flush(self, tails: tuple[str, ...], text: str) -> str:
-        """Return the text at the end of the stream, made from the tails and ``text``.
-
-        ``text`` is the last piece.
-        """
+    def flush(self, tails: Tails, text: str) -> str:
+        """Return the text at the end of the stream, after ``text``, its last piece."""
         for rule, tail in zip(self.rules, tails, strict=True):
             text = (tail + text).replace(rule.pattern, rule.content)
         return text
 
-    def resynchronise(self, text: str) -> tuple[str, ...] | None:
-        """The tails after any text that ends in ``text``; None if they are not certain.
+    def resynchronise(self, text: str) -> Tails | None:
+        """Return the tails after any text that ends in ``text``; None if they are not certain.
 
         They are certain if a letter of ``text`` is in no pattern. Such a letter flushes every tail,
         so the tails depend only on the text after it.
@@ -91,8 +77,8 @@ class Replacers:
                 return self.step(self.start, text[position + 1 :])[1]
         return None
 
-    def is_tails(self, tails: tuple[str, ...]) -> bool:
-        """Whether ``tails`` can be a state of this cascade."""
+    def is_tails(self, tails: Tails) -> bool:
+        """Whether ``tails`` can be a state of these replacements."""
         return len(tails) == len(self.rules) and all(
             len(tail) < len(rule.pattern) and rule.pattern.startswith(tail)
             for rule, tail in zip(self.rules, tails, strict=True)
@@ -100,9 +86,6 @@ class Replacers:
 
 
 def replacers_of(replaces: Sequence[LiteralReplace], options: Options) -> Replacers:
-    """The replacements of the finished text.
-
-    They are the tokenizer's own, and the clean-up if ``options`` ask for it.
-    """
+    """Return the tokenizer's own ``replaces``, and the clean-up if ``options`` ask for it."""
     clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
     return Replacers((*replaces, *clean_up))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from streamdec.core.byte_table import ByteTable
@@ -37,11 +38,18 @@ class _Compiled:
                 f"{decoder!r:.80} has rules, so it must have all methods of "
                 f"streamdec.protocols.TableDecoder; it lacks {', '.join(missing)}"
             )
-        self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule] = {}
-        self._tables: dict[Options, ByteTable] = {}
+        self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule | None] = {}
         self._verified: dict[bool, bool] = {}
-        self.known: dict[Options, ByteTable] = {}
+        self.tables: dict[Options, ByteTable] = {}
         """The tables that agree with ``decode``."""
+
+    def new_table(self, decoder: TableDecoder, options: Options) -> ByteTable:
+        skip, byte_fallback = options.skip_special_tokens, options.byte_fallback
+        compiled = compile_rule(decoder, skip_special_tokens=skip, byte_fallback=byte_fallback)
+        rule = self._rules.setdefault((skip, byte_fallback), compiled)
+        assert rule is not None
+        assert decoder.rules is not None
+        return ByteTable(rule, options, replacers_of(decoder.rules.replaces, options))
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
         """Whether the rules agree with ``decode``.
@@ -51,72 +59,46 @@ class _Compiled:
         """
         if skip not in self._verified:
             with suppressed:
-                difference = self._first_difference(decoder, skip)
-            self._verified[skip] = difference is None
-            if difference:
+                table = self.new_table(decoder, Options(skip, "exact"))
+                token_id = _first_difference(decoder, table, skip)
+            self._verified[skip] = token_id is None
+            if token_id is not None:
                 self._verified[not skip] = False
-                warn(f"{decoder!r:.200}: {difference}; streaming over a window of decode() instead")
+                warn(
+                    f"{decoder!r:.200}: the compiled table differs from decode() at id {token_id}; "
+                    "streaming over a window of decode() instead"
+                )
         return self._verified[skip]
 
-    def rule(self, decoder: TableDecoder, options: Options) -> TokenRule | None:
-        key = options.skip_special_tokens, options.byte_fallback
-        rule = self._rules.get(key)
-        if rule is None:
-            compiled = compile_rule(
-                decoder, skip_special_tokens=key[0], byte_fallback=options.byte_fallback
-            )
-            if compiled is None:
-                return None
-            rule = self._rules.setdefault(key, compiled)
-        return rule
 
-    def table(self, decoder: TableDecoder, options: Options) -> ByteTable | None:
-        table = self._tables.get(options)
-        if table is None:
-            rule = self.rule(decoder, options)
-            if rule is None or decoder.rules is None:
-                return None
-            replacers = replacers_of(decoder.rules.replaces, options)
-            table = self._tables.setdefault(options, ByteTable(rule, options, replacers))
-        return table
+def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> int | None:
+    """Return the id at which ``table`` differs from ``decode`` on a sample; None if they agree."""
 
-    def _first_difference(self, decoder: TableDecoder, skip: bool) -> str | None:
-        """How the compiled rules differ from ``decode`` on a sample; None if they agree."""
-        table = self.table(decoder, Options(skip, "exact"))
-        if table is None:
-            return None
-        sample = list(decoder.sample_ids())
-        for trial in (sample, sample[::-1], *([token_id] for token_id in sample[::8])):
-            if _stream(table, trial) != decoder.decode(trial, skip_special_tokens=skip):
-                token_id = _culprit(decoder, table, trial, skip)
-                return f"the compiled table differs from decode() at id {token_id}"
-        return None
+    def differs(token_ids: Sequence[int]) -> bool:
+        return _stream(table, token_ids) != decoder.decode(token_ids, skip_special_tokens=skip)
+
+    sample = list(decoder.sample_ids())
+    for trial in (sample, sample[::-1], *([token_id] for token_id in sample[::8])):
+        if differs(trial):
+            ends = range(1, len(trial))
+            return next((trial[end - 1] for end in ends if differs(trial[:end])), trial[-1])
+    return None
 
 
 def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
-    state = table.prime(())
-    texts = []
+    state, texts = table.prime(()), []
     for token_id in token_ids:
-        try:
+        with suppress(UnknownTokenError):
             text, state = table.step(state, token_id)
-        except UnknownTokenError:
-            continue
-        texts.append(text)
+            texts.append(text)
     return "".join(texts) + table.flush(state)
 
 
-def _culprit(decoder: TableDecoder, table: ByteTable, ids: Sequence[int], skip: bool) -> int:
-    for size in range(1, len(ids)):
-        if _stream(table, ids[:size]) != decoder.decode(ids[:size], skip_special_tokens=skip):
-            return ids[size - 1]
-    return ids[-1]
-
-
 _compiled: dict[int, _Compiled] = {}
+"""By the id of the tokenizer, as long as it lives."""
 
 
 def _compiled_for(decoder: TableDecoder) -> _Compiled:
-    """The one compilation of ``decoder``, for as long as it lives."""
     compiled = _compiled.get(id(decoder))
     if compiled is None:
         compiled = _Compiled(decoder)
@@ -136,17 +118,14 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     """
     compiled = _compiled.get(id(decoder))
     is_checked = type(options[0]) is type(options[3]) is bool  # 1 and True are equal keys
-    if is_checked and compiled is not None and (known := compiled.known.get(options)) is not None:
+    if is_checked and compiled is not None and (known := compiled.tables.get(options)) is not None:
         return known
     options.check()
     if not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None:
         table_decoder = cast(TableDecoder, decoder)
         compiled = _compiled_for(table_decoder)
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
-            table = compiled.table(table_decoder, options)
-            if table is not None:
-                compiled.known[options] = table
-                return table
+            return compiled.tables.setdefault(options, compiled.new_table(table_decoder, options))
     check_decoder(decoder)
     return WindowTable(decoder, options)
 
@@ -165,9 +144,5 @@ def check_decoder(decoder: object) -> None:
 
 
 def route_of(decoder: Decoder) -> Route:
-    """Return the route of ``decoder``.
-
-    It is ``"bytes"`` if ``decoder`` was compiled and agrees with its own ``decode``, else
-    ``"window"``.
-    """
+    """Return ``"bytes"`` if the rules of ``decoder`` agree with ``decode``, else ``"window"``."""
     return table_for(decoder).route

@@ -55,6 +55,7 @@ dropped, under a lock, so that no mark is lost.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
 
@@ -86,7 +87,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_cut", "is_kept", "state", "table", "unknown", "waits")
+    __slots__ = ("holds", "is_cut", "is_kept", "state", "table", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -99,10 +100,8 @@ class Row(dict[int, Transition]):
         self.is_cut: bool = self.holds and table.is_cut(state)
         """Whether only the beginning of a character is held. If a token with text leads to such a
         state, this beginning is all of that token: text is decided up to it."""
-        self.waits: bool = table.waits(state)
+        self.waits: bool = self.holds or table.owes(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
-        self.unknown: Transition | None = None
-        """The transition of an unknown id."""
 
     def __missing__(self, token_id: int) -> Transition:
         return self.table.learn(self, token_id)
@@ -131,7 +130,7 @@ class Table(ABC):
 
     Args:
         options: the options of decoding.
-        idle: the idle state; None if there is none.
+        idle: the idle state; None on the windowed route, where no state comes twice.
     """
 
     route: ClassVar[Route]
@@ -143,8 +142,8 @@ class Table(ABC):
         self.idle: State = idle
         self._rows: dict[State, Row] = {}
         self._num_stored = 0
-        self._named: dict[int, int] = {}
-        """The named ids, each with the number of stop sets that name it."""
+        self._named: Counter[int] = Counter()
+        """How many stop sets name each id."""
         self._num_unknown = 0
         self._lock = Lock()
         self.idle_row: Any = None if idle is None else Row(self, idle)
@@ -176,49 +175,29 @@ class Table(ABC):
         """Compute what ``token_id`` does in ``row``, and store it if the row is kept."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
+        marks, is_stored = 0, row.is_kept
         try:
             text, after = self.step(row.state, token_id)
         except UnknownTokenError:
-            entry = row.unknown or self._learn_unknown(row)
+            text, after = self.step_unknown(row.state)
+            marks = MOVES | UNKNOWN | (NAMED if self.options.unknown_ids == "error" else 0)
             self._num_unknown += 1
-            is_kept = self._num_unknown <= MAX_UNKNOWN
-            return self._stored(row, token_id, entry, is_kept=is_kept)
-        return self._stored(row, token_id, self._transition(row, text, after))
-
-    def _stored(
-        self, row: Row, token_id: int, entry: Transition, *, is_kept: bool = True
-    ) -> Transition:
-        """Store ``entry`` if it and the row are kept, and return it with its mark."""
+            is_stored = is_stored and self._num_unknown <= MAX_UNKNOWN
+        then = row if after is row.state else self.row(after)
+        if not (text and row is then is self.idle_row):
+            marks |= MOVES
+        chunk, mask, tally = chunk_of(text) if text else NOTHING, mask_of(text), tally_of(text)
         with self._lock.inner:
             if token_id in self._named:
-                chunk, mask, tally, then = entry
-                entry = chunk, mask | NAMED, tally, then
-            if not is_kept:
-                return entry
-            if row is self.idle_row:
-                row[token_id] = entry
-            elif row.is_kept:
+                marks |= NAMED
+            entry = chunk, mask | marks, tally, then
+            if is_stored and row is not self.idle_row:
                 self._make_room()
                 # The rows may have been emptied meanwhile; this one then begins again.
-                if self._rows.setdefault(row.state, row) is row:
-                    row[token_id] = entry
+                is_stored = self._rows.setdefault(row.state, row) is row
+            if is_stored:
+                row[token_id] = entry
         return entry
-
-    def _learn_unknown(self, row: Row) -> Transition:
-        chunk, mask, tally, then = self._transition(row, *self.step_unknown(row.state))
-        mask |= MOVES | UNKNOWN
-        if self.options.unknown_ids == "error":
-            mask |= NAMED
-        row.unknown = chunk, mask, tally, then
-        return row.unknown
-
-    def _transition(self, row: Row, text: str, after: State) -> Transition:
-        """The transition from ``row`` to ``after`` of a token that gives ``text``."""
-        then = row if after is row.state else self.row(after)
-        mask = mask_of(text)
-        if not (text and row is then is self.idle_row):
-            mask |= MOVES
-        return chunk_of(text) if text else NOTHING, mask, tally_of(text), then
 
     # --- storing
 
@@ -230,7 +209,6 @@ class Table(ABC):
             self._num_stored = 0
             for row in [*rows.values()]:
                 row.clear()
-                row.unknown = None
 
     @property
     def num_stored(self) -> int:
@@ -241,9 +219,8 @@ class Table(ABC):
         """Mark ``token_ids`` as NAMED, until ``forget_ids`` is called as often."""
         with self._lock.inner:
             for token_id in token_ids:
-                count = self._named.get(token_id, 0)
-                self._named[token_id] = count + 1
-                if not count:
+                self._named[token_id] += 1
+                if self._named[token_id] == 1:
                     self._drop(token_id)
 
     def forget_ids(self, token_ids: Iterable[int]) -> None:
@@ -257,7 +234,7 @@ class Table(ABC):
 
     def _drop(self, token_id: int) -> None:
         """Drop the transitions of ``token_id``."""
-        for row in (self.idle_row, *[*self._rows.values()]):
+        for row in (self.idle_row, *self._rows.values()):
             if row is not None:
                 row.pop(token_id, None)
 
@@ -267,7 +244,8 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises UnknownTokenError for an unknown id, if that is known.
+        Raises UnknownTokenError for an unknown id, if that is known. On the windowed route, raises
+        RewriteError and what ``decode`` raises.
         """
 
     @abstractmethod
@@ -303,8 +281,8 @@ class Table(ABC):
         """Whether only the beginning of a character is held in ``state``, which holds."""
 
     @abstractmethod
-    def waits(self, state: State) -> bool:
-        """Whether earlier tokens may still give text in ``state``."""
+    def owes(self, state: State) -> bool:
+        """Whether earlier tokens may still give text in ``state``, although nothing is held."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

@@ -32,21 +32,23 @@ def check_token_id(
 ) -> int:
     """Return ``token_id`` as an int.
 
-    NumPy integers and similar objects are accepted, a ``bool`` is not.
+    NumPy integers and similar objects are accepted, a ``bool`` is not. Raises TokenIdError for an
+    object that is not an integer, or for one that is out of range.
 
-    ``index`` is the token's place among the generated tokens, for the error.
-    Raises TokenIdError for an object that is not an integer, or for one that is out of range.
+    Args:
+        token_id: the id.
+        index: its place among the generated tokens, for the error.
+        what: what the error calls it.
     """
     if is_bool(token_id):
-        raise TokenIdError(_message(what, index, token_id, "is a bool"), token_id, index)
+        raise _error(what, index, token_id, "is a bool")
     try:
         number = operator.index(token_id)
     except Exception:  # noqa: BLE001 (if it raises, it is not an integer)
-        problem = f"is of type {type(token_id).__name__}"
-        raise TokenIdError(_message(what, index, token_id, problem), token_id, index) from None
+        raise _error(what, index, token_id, f"is of type {type(token_id).__name__}") from None
     if 0 <= number <= MAX_TOKEN_ID:
         return number
-    raise TokenIdError(_message(what, index, token_id, "is out of range"), token_id, index)
+    raise _error(what, index, token_id, "is out of range")
 
 
 def is_bool(value: object) -> bool:
@@ -58,7 +60,7 @@ def is_bool(value: object) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
-def _message(what: str, index: int | None, token_id: object, problem: str) -> str:
+def _error(what: str, index: int | None, token_id: Any, problem: str) -> TokenIdError:
     place = "" if index is None else f" {index}"
     hint = ""
     is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
@@ -68,10 +70,11 @@ def _message(what: str, index: int | None, token_id: object, problem: str) -> st
         hint = ". Pass the ids of the prompt as one flat list"
     elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):
         hint = f", and {OF_A_TEXT}"
-    return (
+    message = (
         f"{what}{place} {problem}: {token_id!r:.24}; "
         f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
     )
+    return TokenIdError(message, token_id, index)
 
 
 class _ArrayView(Sequence[SupportsIndex]):
@@ -125,7 +128,7 @@ def as_sequence(
 
 
 def check_dimensions(array: object) -> None:
-    """Raise TypeError if ``array`` has a number of dimensions other than one."""
+    """Raise TypeError unless ``array`` has one dimension, or is no array."""
     dimensions = getattr(array, "ndim", 1)
     if dimensions != 1:
         hint = "; pass one row, such as array[0]" if dimensions else _hint(array)

@@ -28,13 +28,8 @@ codecs.register_error(PER_BYTE, _replace_each_byte)
 
 
 def decode(data: bytes, errors: str) -> tuple[str, bytes]:
-    """The text that ``data`` has decided, and its unfinished last character.
-
-    The unfinished character has 0 to 3 bytes.
-    """
+    """Return the text that ``data`` has decided, and its unfinished last character."""
     text, used = utf_8_decode(data, errors, False)
-    if used == len(data):
-        return text, b""
     rest = data[used:]
     # CPython waits for the third byte of a surrogate (ED A0..BF), though the second decides it.
     if len(rest) == 2 and rest[0] == 0xED and rest[1] > 0x9F:
@@ -43,15 +38,14 @@ def decode(data: bytes, errors: str) -> tuple[str, bytes]:
 
 
 def flush(pending: bytes, errors: str) -> str:
-    """What an unfinished character becomes when nothing follows."""
+    """Return what an unfinished character becomes when nothing follows."""
     return utf_8_decode(pending, errors, True)[0]
 
 
 def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
-    """The code points that ``data`` has decided, each with its number of bytes.
+    """Return the code points that ``data`` has decided, each with its number of bytes.
 
-    Each number counts the bytes that the code point was made of. The numbers add up to the decided
-    bytes; with ``final`` nothing stays unfinished.
+    The numbers add up to the decided bytes; with ``final`` nothing stays unfinished.
     """
     found: list[tuple[int, str]] = []
     start = 0

@@ -30,10 +30,9 @@ class WarnOnce:
         if said is None:
             said = self._said[id(about)] = set()
             self._watch(about)
-        if what in said:
-            return False
+        is_first = what not in said
         said.add(what)
-        return True
+        return is_first
 
     def _watch(self, about: object) -> None:
         try:

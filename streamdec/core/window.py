@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError
 
@@ -46,6 +47,11 @@ class WindowMemory(NamedTuple):
     given: str
     """The part of the text of ``context`` and ``pending`` that was output."""
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All of its ids."""
+        return self.context + self.pending
+
 
 class TokenWindow:
     """The windowed route over ``decode(ids) -> str``."""
@@ -65,72 +71,71 @@ class TokenWindow:
         for end in range(len(prompt_token_ids), 0, -HALF):
             if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
                 # One of each id without text stays: a blank of CTC separates equal tokens.
-                tail = _last_of_each(prompt_token_ids[end:])[1 - HALF :]
+                tail = tuple(dict.fromkeys(reversed(prompt_token_ids[end:])))[::-1][1 - HALF :]
                 # The ids before go back twice as far, because they may begin inside a character.
                 start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
                 ids = (*prompt_token_ids[start:end], *tail)
-                context = self._context(ids, self.decode(ids), size)
-                return WindowMemory(context, (), _without_held(self.decode(context)))
+                return self._all_given(self._context(ids, self.decode(ids), size))
         # No text, or only spaces that the first token of a text loses. A token without text may
         # still be the first: one of each is kept.
         silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
         kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
         once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
-        ids = tuple([*once, *kept][-HALF:])
-        return WindowMemory(ids, (), _without_held(self.decode(ids)) if ids else "")
+        return self._all_given(tuple([*once, *kept][-HALF:]))
+
+    def _all_given(self, context: tuple[int, ...]) -> WindowMemory:
+        return WindowMemory(context, (), _without_held(self._text(context)))
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self.decode(ids) if ids else ""
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
-        """The new text, and the memory after ``token_id``.
+        """Return the new text, and the memory after ``token_id``.
 
         Raises RewriteError when the decode of the window no longer begins with what was given.
         """
-        context, pending = memory.context, (*memory.pending, token_id)
+        context, pending, given = memory
+        pending = (*pending, token_id)
         text = self.decode(context + pending)
         settled = _without_held(text)
-        if not settled.startswith(memory.given) and text.endswith(REPLACEMENT):
-            settled = memory.given  # a run of bytes that may yet be good: as vLLM and TGI, wait
-        new = _appended(memory.given, settled)
-        given = memory.given + new
+        if not settled.startswith(given) and text.endswith(REPLACEMENT):
+            settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
+        new = _appended(given, settled)
         if new and len(settled) == len(text):
             context = self._context(context + pending, text, len(pending))
             text = self.decode(context)
-            memory = WindowMemory(context, (), text)
-            return new, self._bounded(memory, text)
-        memory = WindowMemory(context, pending, given)
-        return new, self._bounded(memory, text)
+            return new, self._bounded(WindowMemory(context, (), text), text)
+        return new, self._bounded(WindowMemory(context, pending, given + new), text)
 
     def flush(self, memory: WindowMemory) -> str:
-        """What was withheld. Raises RewriteError if it contradicts what was given."""
-        ids = memory.context + memory.pending
-        return _appended(memory.given, self.decode(ids) if ids else "")
+        """Return what was withheld. Raises RewriteError if it contradicts what was given."""
+        return _appended(memory.given, self._text(memory.ids))
 
     def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
-        """What ``flush`` gives, and a memory from which the stream continues."""
-        ids = memory.context + memory.pending
-        text = self.decode(ids) if ids else ""
+        """Return what ``flush`` gives, and a memory from which the stream continues."""
+        text = self._text(memory.ids)
         new = _appended(memory.given, text)
         if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
             return new, WindowMemory((), (), "")
-        return new, self._bounded(WindowMemory(ids, (), text), text)
+        return new, self._bounded(WindowMemory(memory.ids, (), text), text)
 
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
-        """The last ``size`` ids, or more, until their text is a whole end of ``text``."""
+        """Return the last ``size`` ids, or more, until their text is a whole end of ``text``."""
         for start in range(max(len(ids) - size, 0), 0, -1):
-            end = self.decode(ids[start:]) if start < len(ids) else ""
+            end = self._text(ids[start:])
             if end and text.endswith(end) and not end.startswith(REPLACEMENT):
                 return ids[start:]
         return ids
 
     def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
-        """The memory, with a shorter window if one more id would exceed MAX_WINDOW."""
-        ids = memory.context + memory.pending
+        """Return the memory, with a shorter window if one more id would exceed MAX_WINDOW."""
+        ids, given = memory.ids, memory.given
         if len(ids) < MAX_WINDOW:
             return memory
         # First go the ids without text, such as skipped and unknown ones. The last of each stays if
         # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
         # because a token without text may still be the first.
-        given, later = memory.given, None
-        ids = self._without_silent(ids, text, keep_last=True)
+        ids, later = self._without_silent(ids, text, keep_last=True), None
         if len(ids) > HALF and text:
             later = self._cut(ids, text, given, least=1)
             if later is None:
@@ -179,40 +184,31 @@ class TokenWindow:
     # --- JSON
 
     def dump(self, memory: WindowMemory) -> dict[str, Any]:
-        """``memory`` as JSON."""
+        """Return ``memory`` as JSON."""
         return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
 
     def load(self, data: Any) -> WindowMemory:
-        """The memory that ``dump`` gave ``data`` for.
+        """Return the memory that ``dump`` gave ``data`` for.
 
-        Raises ValueError, TypeError or KeyError if there is none.
+        Raises ValueError, TypeError or KeyError if no memory has that form.
         """
         if len(data) != 3:
             raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
-        context, pending = tuple(data["context"]), tuple(data["pending"])
-        given = data["given"]
-        ids = context + pending
-        if not (
-            len(ids) <= MAX_WINDOW
-            and all(type(n) is int and 0 <= n < 2**32 for n in ids)
-            and isinstance(given, str)
-        ):
+        memory = WindowMemory(tuple(data["context"]), tuple(data["pending"]), data["given"])
+        ids, given = memory.ids, memory.given
+        are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
+        if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
             raise ValueError("expected a window of ids and the text given")
-        text = self.decode(ids) if ids else ""
+        text = self._text(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
             raise ValueError("the given text is not that of the window")
-        return WindowMemory(context, pending, given)
-
-
-def _last_of_each(token_ids: Sequence[int]) -> tuple[int, ...]:
-    """The last occurrence of each id, in order."""
-    return tuple(dict.fromkeys(reversed(token_ids)))[::-1]
+        return memory
 
 
 def _appended(given: str, text: str) -> str:
-    """What ``text`` has beyond ``given``."""
+    """Return what ``text`` has beyond ``given``."""
     if text.startswith(given):
         return text[len(given) :]
     if given.startswith(text):
@@ -228,6 +224,5 @@ def _rewrite(given: str, text: str) -> RewriteError:
 
 
 def _without_held(text: str) -> str:
-    """``text`` less the U+FFFD at its end that may be an unfinished character."""
-    bare = text.rstrip(REPLACEMENT)
-    return text[: max(len(bare), len(text) - MAX_HELD)]
+    """Return ``text`` without the U+FFFD at its end that may be an unfinished character."""
+    return text[: max(len(text.rstrip(REPLACEMENT)), len(text) - MAX_HELD)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.core.decode_options import Options
@@ -64,10 +63,6 @@ class WindowTable(Table):
     # --- one token
 
     def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
-        """Return the text that ``token_id`` gives in ``state``, and the state after it.
-
-        Raises UnknownTokenError for an unknown id, if that is known; RewriteError.
-        """
         if not self.knows(token_id):
             raise UnknownTokenError(token_id)
         memory, tails, age = state
@@ -77,21 +72,20 @@ class WindowTable(Table):
         return text, WindowState(memory, tails, 0 if is_out else age + 1)
 
     def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
-        """Return the same for an unknown id: no text."""
-        return "", state._replace(age=state.age + 1)
+        return "", self.later(state, 1)
 
     def knows(self, token_id: int) -> bool:
-        """Whether the tokenizer has ``token_id``; True if it cannot tell."""
         return self._piece is None or self._piece(token_id) is not None
 
+    def later(self, state: WindowState, tokens: int) -> WindowState:
+        return state._replace(age=state.age + tokens)
+
     def is_bounded(self, state: WindowState) -> bool:
-        """No state comes twice: False."""
         return False
 
     # --- the beginning and the end
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> WindowState:
-        """Return the state after a prompt."""
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         memory = self._window.prime(ids)
         tails = self.replacers.start
@@ -101,11 +95,9 @@ class WindowTable(Table):
         return WindowState(memory, tails, 0)
 
     def flush(self, state: WindowState) -> str:
-        """Return the text that was withheld. Raises RewriteError."""
         return self.replacers.flush(state.tails, self._window.flush(state.memory))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
-        """Return the text of what is held, and the state in which the stream continues."""
         text, memory = self._window.release(state.memory)
         text = self.replacers.flush(state.tails, text)
         return text, WindowState(memory, self.replacers.start, 0)
@@ -113,12 +105,13 @@ class WindowTable(Table):
     # --- what may be asked of a state
 
     def holds(self, state: WindowState) -> bool:
-        """Whether text may be held in ``state``."""
         return bool(state.memory.pending) or any(state.tails)
 
     def is_cut(self, state: WindowState) -> bool:
-        """Whether a stream may be clean in ``state``: always, for it knows its age."""
-        return True
+        return True  # a stream may be clean in any state, because the state knows its age
+
+    def owes(self, state: WindowState) -> bool:
+        return True  # ``decode`` does not tell
 
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
@@ -127,29 +120,13 @@ class WindowTable(Table):
         except Exception:  # noqa: BLE001 (what ``decode`` raises)
             return b""
 
-    def waits(self, state: WindowState) -> bool:
-        """Whether earlier tokens may still give text: always, for all that is known."""
-        return True
-
-    def later(self, state: WindowState, tokens: int) -> WindowState:
-        """Return ``state`` after so many tokens without bytes that lead back to it."""
-        return state._replace(age=state.age + tokens)
-
     # --- JSON
 
     def dump(self, state: WindowState) -> dict[str, Any]:
-        """Return ``state`` as JSON."""
-        return {
-            **self._window.dump(state.memory),
-            "tails": list(state.tails),
-            **({"age": state.age} if state.age else {}),
-        }
+        age = {"age": state.age} if state.age else {}
+        return {**self._window.dump(state.memory), "tails": list(state.tails), **age}
 
     def load(self, data: Any) -> WindowState:
-        """Return the state that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no state has that form.
-        """
         fields = dict(data)
         tails, age = tuple(fields.pop("tails")), fields.pop("age", 0)
         if not self.replacers.is_tails(tails):
@@ -163,9 +140,9 @@ def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Seque
     """Return ``decode`` as a window needs it: of a list of ids, without any clean-up."""
     options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
     try:
-        parameters = inspect.signature(decoder.decode).parameters
+        parameters = {**inspect.signature(decoder.decode).parameters}
     except (TypeError, ValueError):  # a built-in without a signature
-        parameters = MappingProxyType({})
+        parameters = {}
     accepts_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if parameters and not accepts_any and "skip_special_tokens" not in parameters:
         raise TypeError(f"{decoder!r:.80}: decode() must take skip_special_tokens")
@@ -191,9 +168,8 @@ def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Seque
 def _hint(decoder: Decoder) -> None:
     """Warn about a library's own tokenizer, which a backend serves better."""
     library = type(decoder).__module__.partition(".")[0]
-    if library == "tokenizers" or (
-        library == "transformers" and getattr(decoder, "is_fast", False) is True
-    ):
+    is_fast = library == "transformers" and getattr(decoder, "is_fast", False) is True
+    if library == "tokenizers" or is_fast:
         warn(
             f"a {library}.{type(decoder).__name__} streams over a window of decode(); "
             "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster"

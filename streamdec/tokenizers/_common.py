@@ -13,13 +13,17 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
+from streamdec.core.rules.base import byte_alphabet
+from streamdec.core.rules.compile import rule_for
 from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.protocols import ByteLevel, TextRules
 
 __all__ = [
     "BYTE_OF_LETTER",
     "MAX_ID",
     "any_of",
+    "bytes_of",
     "canonical",
     "checked_ids",
     "fingerprint_of",
@@ -43,17 +47,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _alphabet() -> dict[str, int]:
-    """Return bytes by letter.
-
-    Printable Latin-1 maps to itself; the other bytes follow from U+0100.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in printable)
-    return {chr(b): b for b in printable} | {chr(0x100 + n): b for n, b in enumerate(others)}
-
-
-BYTE_OF_LETTER = _alphabet()
+BYTE_OF_LETTER = {chr(letter): byte for letter, byte in byte_alphabet().items()}
 """GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
@@ -95,6 +89,21 @@ def listed_ids(token_ids: Iterable[int]) -> list[int]:
         return [check_token_id(token_id, place, what=AT_INDEX) for place, token_id in ids]
     except TypeError as error:
         raise error from None  # hides the error of the library
+
+
+def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
+    """Return the bytes of ``piece`` in a text, with other tokens before and after it."""
+    if isinstance(piece, bytes):
+        return piece
+    rule = rule_for(rules.rule, "exact")
+    element = rule.prepare(piece)
+    data = rule.inside(element)
+    if not rules.replaces or isinstance(element, int) or isinstance(rules.rule, ByteLevel):
+        return data
+    text = data.decode()
+    for replace in rules.replaces:
+        text = text.replace(replace.pattern, replace.content)
+    return text.encode()
 
 
 def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:

@@ -104,7 +104,7 @@ def test_a_replaced_unknown_id_closes_a_run() -> None:
     table = Table(ByteFallback(), *pieces_of(b"\xe4"))
     machine = table.machine
     _, state = machine.step(machine.start, 0)
-    assert machine.advance(state, machine.replacement()) == (BAD * 2, None)
+    assert machine.advance(state, machine.replacement) == (BAD * 2, None)
 
 
 # --- eager runs -----------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_a_skipped_special_is_not_the_first_token() -> None:
 
 def test_a_replaced_unknown_id_counts_as_a_token() -> None:
     table = Table(Metaspace(), "▁a")
-    data, state = table.machine.advance(table.machine.start, table.machine.replacement())
+    data, state = table.machine.advance(table.machine.start, table.machine.replacement)
     assert data.decode() == "\ufffd"
     assert table.machine.step(state, 0)[0] == b" a"
 
@@ -107,7 +107,7 @@ def test_replaced_unknown_ids_are_not_repetitions() -> None:
     machine = table.machine
     state, texts = machine.start, []
     for _ in range(2):
-        data, state = machine.advance(state, machine.replacement())
+        data, state = machine.advance(state, machine.replacement)
         texts.append(data.decode())
     assert texts == ["\ufffd", "\ufffd"]
 

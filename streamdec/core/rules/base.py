@@ -1,7 +1,7 @@
 """Token ids in, bytes out: what each token contributes in its place.
 
-A :class:`TokenRule` is a lazily filled table of the tokenizer's pieces plus a small state. Which
-state is needed depends on how the tokenizer's library joins tokens:
+A :class:`TokenRule` has each token's *element*, which is made of its piece on first use, and a
+small state. Which state is needed depends on how the tokenizer's library joins tokens:
 
     decoder of the library       class           what is remembered between two tokens
     RawBytes, ByteLevel,         FixedBytes      nothing
@@ -41,23 +41,23 @@ from streamdec.protocols import TableDecoder
 State = Any
 """What a rule remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
 Element = Any
-"""A token prepared for its rule: what ``prepare`` made of its piece."""
+"""What a rule makes of a piece."""
+Prepare = Callable[[Any], Element]
+"""Turns a piece into its element."""
 
 REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
 
-class _Elements(dict[int, Element]):
+class Elements(dict[int, Element]):
     """The element of each token id; None for a skipped token.
 
-    The tokenizer is asked for a piece on first use. An unknown id is an UnknownTokenError and
-    leaves nothing behind: there are four billion of them.
+    The tokenizer is asked for a piece on first use. An unknown id raises UnknownTokenError and is
+    not stored: there are four billion of them.
     """
 
     __slots__ = ("_decoder", "_prepare", "_skip")
 
-    def __init__(
-        self, decoder: TableDecoder, prepare: Callable[[str | bytes], Element], skip: bool
-    ) -> None:
+    def __init__(self, decoder: TableDecoder, prepare: Prepare, skip: bool) -> None:
         # Weak, because tables live as long as their tokenizer; a stream holds the tokenizer.
         try:
             self._decoder: Callable[[], TableDecoder | None] = weakref.ref(decoder)
@@ -78,67 +78,56 @@ class _Elements(dict[int, Element]):
 
 
 class TokenRule(ABC):
-    """What each token contributes, given the state that the tokens before it left."""
+    """What each token contributes, given the state that the tokens before it left.
 
+    Args:
+        prepare: turns a piece into its element.
+    """
+
+    elements: dict[int, Element]
+    """The element of each token id, None for a skipped one; ``compile_rule`` sets it."""
     errors = utf8.PER_PART
     """How invalid bytes become U+FFFD: utf8.PER_PART or utf8.PER_BYTE."""
     start: State = None
     """Before any token."""
     idle: State = None
     """The state in which most streams are most of the time."""
+    replacement: Element = REPLACEMENT_BYTES
+    """An element that contributes one unchanged U+FFFD (``unknown_ids="replace"``)."""
     has_spans = True
     """Whether each byte of the output can be attributed to one token."""
 
-    def __init__(self, decoder: TableDecoder, *, skip_special_tokens: bool) -> None:
-        self.elements: dict[int, Element] = _Elements(decoder, self.prepare, skip_special_tokens)
-        """Each token prepared, or None if it is skipped. UnknownTokenError for an unknown id."""
-
-    # --- the two verbs
+    def __init__(self, prepare: Prepare) -> None:
+        self.prepare: Prepare = prepare
 
     def step(self, state: State, token_id: int) -> tuple[bytes, State]:
-        """The bytes that ``token_id`` outputs, and the state after it.
+        """Return the bytes that ``token_id`` outputs, and the state after it.
 
         Raises UnknownTokenError for an unknown id.
         """
         element = self.elements[token_id]
         return (b"", state) if element is None else self.advance(state, element)
 
+    @abstractmethod
+    def advance(self, state: State, element: Element) -> tuple[bytes, State]:
+        """Return the bytes that a contributing token outputs, and the state after it."""
+
     def flush(self, state: State) -> bytes:
-        """The bytes that are output because nothing follows."""
+        """Return the bytes that are output because nothing follows."""
         return b""
 
     def release(self, state: State) -> tuple[bytes, State]:
-        """The bytes that a release outputs, and the state after it.
-
-        They are the bytes of ``held``, output although more tokens will follow.
-        """
+        """Return the bytes of ``held``, output although tokens will follow, and the next state."""
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:
-        """The bytes that are decided at the end of a prompt, and the state without them.
-
-        ``state`` is the state in which the prompt ends.
-        """
+        """Return the bytes that are decided when a prompt ends, and the state without them."""
         return b"", state
-
-    # --- what a rule defines
-
-    @abstractmethod
-    def prepare(self, piece: str | bytes) -> Element:
-        """A token's piece, made ready for ``advance`` once and for all."""
-
-    @abstractmethod
-    def advance(self, state: State, element: Element) -> tuple[bytes, State]:
-        """The bytes that a contributing token outputs, and the state after it."""
-
-    def replacement(self) -> Element:
-        """An element that contributes one unchanged U+FFFD (``unknown_ids="replace"``)."""
-        return self.prepare(utf8.REPLACEMENT)
 
     # --- what may be asked of a state
 
     def held(self, state: State) -> bytes:
-        """Bytes received and not yet output, if they are known."""
+        """Return the bytes received and not yet output, if they are known."""
         return b""
 
     def withholds(self, state: State) -> bool:
@@ -150,26 +139,32 @@ class TokenRule(ABC):
         return True
 
     def waiting(self, state: State) -> int:
-        """How many of the last tokens with bytes still have bytes to output."""
+        """Return how many of the last tokens with bytes still have bytes to output."""
         return 0
 
+    # --- what may be asked of an element
+
     def own(self, element: Element, data: bytes) -> int:
-        """How many of the bytes that ``advance`` gave are the token's own, at their end.
+        """Return how many of the bytes that ``advance`` gave are the token's own, at their end.
 
         Those before are of the tokens that waited, in equal parts.
         """
         return len(data)
 
-    # --- a prompt
+    @abstractmethod
+    def inside(self, element: Element) -> bytes:
+        """Return the bytes of a token that has other tokens before and after it."""
 
     def synchronises(self, element: Element) -> bool:
         """Whether the state after ``element`` does not depend on what came before it."""
         return True
 
+    # --- a prompt
+
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """The state after ``token_ids`` and the unfinished character they end in.
+        """Return the state after ``token_ids`` and the unfinished character they end in.
 
         Looks back only to the last token that settles the state. Unknown ids count as U+FFFD if
         ``show_unknown``, else as nothing.
@@ -182,39 +177,36 @@ class TokenRule(ABC):
         state = self.start
         for element in reversed(elements):
             _, state = self.advance(state, element)
-        return state, b""
+        return self.settle(state)[1], b""
 
     def contributions(
         self, token_ids: Iterable[SupportsIndex], show_unknown: bool
     ) -> Iterator[Element]:
-        """The elements of those tokens that contribute one."""
-        elements = self.elements
+        """Yield the elements of those tokens that contribute one."""
         for token_id in token_ids:
             # Looked up as it is first: a long prompt of skipped tokens is read to its end.
             if type(token_id) is not int or token_id < 0 or token_id > MAX_TOKEN_ID:
                 token_id = check_token_id(token_id, what="prompt token")
             try:
-                element = elements[token_id]
+                element = self.elements[token_id]
             except UnknownTokenError:
-                element = self.replacement() if show_unknown else None
+                element = self.replacement if show_unknown else None
             if element is not None:
                 yield element
 
     # --- JSON
 
     def dump(self, state: State) -> Any:
-        """``state`` as JSON."""
-        return state
+        """Return ``state`` as JSON."""
+        return [*state] if isinstance(state, tuple) else state
 
     def load(self, data: Any) -> State:
-        """The state that ``dump`` gave ``data`` for. ValueError if there is none."""
-        if data is None:
-            return None
-        raise ValueError(f"expected null, got {data!r}")
+        """Return the state that ``dump`` gave ``data`` for. Raises ValueError for other data."""
+        expect(data is None, "null", data)
 
 
 def expect(condition: bool, expected: str, data: object) -> None:
-    """Raises ValueError unless ``condition`` holds of ``data``, a state from outside."""
+    """Raise ValueError unless ``condition`` holds of ``data``, a state from outside."""
     if not condition:
         raise ValueError(f"expected {expected}, got {data!r:.80}")
 
@@ -223,7 +215,7 @@ def expect(condition: bool, expected: str, data: object) -> None:
 
 
 def byte_alphabet() -> dict[int, int]:
-    """Code point → byte of the alphabet in which byte-level BPE writes its tokens.
+    """Return the bytes by code point of the alphabet in which byte-level BPE writes its tokens.
 
     From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``): printable Latin-1 stands for
     itself, the other 68 bytes for U+0100 onwards, in order.
@@ -236,9 +228,8 @@ def byte_alphabet() -> dict[int, int]:
 _BYTE_ALPHABET = byte_alphabet()
 
 
-def byte_level(piece: str | bytes) -> bytes:
+def byte_level(piece: str) -> bytes:
     """Return a piece of the byte alphabet as its bytes, and any other piece as UTF-8."""
-    assert isinstance(piece, str)
     try:
         return charmap_encode(piece, "strict", _BYTE_ALPHABET)[0]
     except UnicodeEncodeError:
@@ -246,38 +237,27 @@ def byte_level(piece: str | bytes) -> bytes:
 
 
 def text_bytes(piece: str | bytes) -> bytes:
-    """A piece of text as UTF-8; bytes as they are."""
+    """Return a piece of text as UTF-8; bytes as they are."""
     return piece.encode() if isinstance(piece, str) else piece
 
 
 class FixedBytes(TokenRule):
-    """Each token is always the same bytes."""
+    """Each token is always the same bytes, its element."""
 
-    def __init__(
-        self,
-        decoder: TableDecoder,
-        to_bytes: Callable[[str | bytes], bytes],
-        *,
-        skip_special_tokens: bool,
-        errors: str = utf8.PER_PART,
-    ) -> None:
-        self._to_bytes = to_bytes
+    def __init__(self, prepare: Prepare, errors: str = utf8.PER_PART) -> None:
+        super().__init__(prepare)
         self.errors = errors
-        super().__init__(decoder, skip_special_tokens=skip_special_tokens)
-
-    def prepare(self, piece: str | bytes) -> bytes:
-        return self._to_bytes(piece)
-
-    def replacement(self) -> bytes:
-        return REPLACEMENT_BYTES
 
     def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
         return element, state
 
+    def inside(self, element: bytes) -> bytes:
+        return element
+
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """An unfinished character is decided by the last three bytes."""
+        """Look at the last three bytes, which decide an unfinished character."""
         tail = b""
         for element in self.contributions(reversed(token_ids), show_unknown):
             tail = element + tail

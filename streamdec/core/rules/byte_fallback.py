@@ -15,53 +15,41 @@ output again, so after the prompt only the bytes of its unfinished character rem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, SupportsIndex
+import re
+from typing import Any
 
 from streamdec.core import utf8
-from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.base import REPLACEMENT_BYTES, TokenRule, expect
 from streamdec.core.rules.contextual import metaspace_forms
-from streamdec.protocols import Metaspace, TableDecoder
+from streamdec.protocols import Metaspace
+
+_BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2}|[+][0-9A-Fa-f])>")
+"""As the library parses the digits, with Rust's ``u8::from_str_radix``: ``<0x+5>`` is a byte."""
 
 
 def fallback_byte(piece: str) -> int | None:
-    """The byte that a piece like ``<0xE4>`` stands for, or None.
-
-    As the library parses it: six bytes, and the two digits as Rust's ``u8::from_str_radix`` reads
-    them, so ``<0xe4>`` and even ``<0x+5>`` are bytes.
-    """
-    if len(piece) != 6 or not (piece.startswith("<0x") and piece.endswith(">") and piece.isascii()):
-        return None
-    digits = piece[3:5].removeprefix("+")
-    return (
-        int(digits, 16) if digits and all(c in "0123456789abcdefABCDEF" for c in digits) else None
-    )
+    """Return the byte that a piece like ``<0xE4>`` stands for, or None."""
+    found = _BYTE_PIECE.fullmatch(piece)
+    return None if found is None else int(found[1], 16)
 
 
-def fallback_bytes(piece: str | bytes) -> bytes:
-    """A byte piece as its byte, any other piece as UTF-8."""
-    assert isinstance(piece, str)
+def fallback_bytes(piece: str) -> bytes:
+    """Return a byte piece as its byte, any other piece as UTF-8."""
     byte = fallback_byte(piece)
     return piece.encode() if byte is None else bytes([byte])
 
 
 # --- runs of byte tokens, as the full decode renders them ----------------------------------------
 
-# An open run as a state: None (no run), BROKEN, or (links, length, unfinished character), the links
-# being (links before, byte): appending is O(1), and older states stay what they were.
 Run = Any
+"""An open run: None (no run), BROKEN, or (links, length, unfinished character). The links are
+(links before, byte): appending is O(1), and older states stay what they were."""
 BROKEN = "broken"
 
 
-def run_size(run: Run) -> int:
-    """How many bytes, each a token, are withheld."""
-    return int(run[1]) if isinstance(run, tuple) else 0
-
-
 def run_bytes(run: Run) -> bytes:
-    """The bytes of an unbroken open run."""
-    if run is None or run == BROKEN:
+    """Return the bytes of an unbroken open run."""
+    if not isinstance(run, tuple):
         return b""
     links, length, _ = run
     data = bytearray(length)
@@ -72,7 +60,7 @@ def run_bytes(run: Run) -> bytes:
 
 
 def run_step(run: Run, byte: int) -> tuple[bytes, Run]:
-    """The output of one more byte, and the run after it.
+    """Return the output of one more byte, and the run after it.
 
     Once the run is broken, each of its bytes gives one U+FFFD.
     """
@@ -88,52 +76,43 @@ def run_step(run: Run, byte: int) -> tuple[bytes, Run]:
 
 
 def run_close(run: Run) -> bytes:
-    """What a run becomes when something else, or nothing, follows."""
-    if run is None or run == BROKEN:
-        return b""
-    _, length, unfinished = run
-    return REPLACEMENT_BYTES * length if unfinished else run_bytes(run)
+    """Return what a run becomes when something else, or nothing, follows."""
+    is_bad = isinstance(run, tuple) and run[2]
+    return REPLACEMENT_BYTES * run[1] if is_bad else run_bytes(run)
 
 
 def run_settle(run: Run) -> tuple[bytes, Run]:
-    """The complete characters of a run that ends a prompt, and the run without them."""
+    """Return the complete characters of a run that ends a prompt, and the run without them."""
     if not isinstance(run, tuple):
         return b"", run
     unfinished = run[2]
-    after: Run = None
-    for byte in unfinished:
-        _, after = run_step(after, byte)
-    data = run_bytes(run)
-    return data[: len(data) - len(unfinished)], after
+    return run_bytes(run).removesuffix(unfinished), _run_of(unfinished)
+
+
+def _run_of(data: bytes) -> Run:
+    run: Run = None
+    for byte in data:
+        _, run = run_step(run, byte)
+    return run
 
 
 def dump_run(run: Run) -> str | None:
-    """A run as JSON: null, "broken", or its bytes in hex."""
+    """Return a run as JSON: null, "broken", or its bytes in hex."""
     return run if run is None or run == BROKEN else run_bytes(run).hex()
 
 
 def load_run(data: Any) -> Run:
-    """The run that ``dump_run`` gave ``data`` for."""
+    """Return the run that ``dump_run`` gave ``data`` for."""
     if data is None or data == BROKEN:
         return data
     expect(isinstance(data, str) and data != "", "null, 'broken' or hex", data)
-    run: Run = None
-    for byte in bytes.fromhex(data):
-        _, run = run_step(run, byte)
-    expect(run != BROKEN, "the bytes of an unbroken run", data)
+    run = _run_of(bytes.fromhex(data))
+    expect(isinstance(run, tuple), "the bytes of an unbroken run", data)
     return run
 
 
 class ExactRuns(TokenRule):
     """Byte fallback, a run withheld until it closes. State: the open run."""
-
-    def prepare(self, piece: str | bytes) -> int | bytes:
-        assert isinstance(piece, str)
-        byte = fallback_byte(piece)
-        return piece.encode() if byte is None else byte
-
-    def replacement(self) -> bytes:
-        return REPLACEMENT_BYTES
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
         if isinstance(element, int):
@@ -145,10 +124,6 @@ class ExactRuns(TokenRule):
 
     def release(self, state: Run) -> tuple[bytes, Run]:
         return run_close(state), None
-
-    def prime(self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool) -> tuple[Run, bytes]:
-        run, _ = super().prime(token_ids, show_unknown=show_unknown)
-        return run_settle(run)[1], b""
 
     def settle(self, state: Run) -> tuple[bytes, Run]:
         return run_settle(state)
@@ -163,10 +138,13 @@ class ExactRuns(TokenRule):
         return not isinstance(state, tuple)
 
     def waiting(self, state: Run) -> int:
-        return run_size(state)
+        return int(state[1]) if isinstance(state, tuple) else 0
 
     def own(self, element: int | bytes, data: bytes) -> int:
         return min(len(data), 3) if isinstance(element, int) else len(element)
+
+    def inside(self, element: int | bytes) -> bytes:
+        return bytes([element]) if isinstance(element, int) else element
 
     def synchronises(self, element: int | bytes) -> bool:
         return not isinstance(element, int)
@@ -178,34 +156,30 @@ class ExactRuns(TokenRule):
         return load_run(data)
 
 
+def byte_or_bytes(piece: str) -> int | bytes:
+    """Return the element of ``piece`` for ExactRuns: a byte of a run, or UTF-8."""
+    byte = fallback_byte(piece)
+    return piece.encode() if byte is None else byte
+
+
 class RunsThenSpaces(TokenRule):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
     State: what came, and the open run. What came: nothing, a first run of bytes that is still open
-    (all of it counts as the first element), or more.
+    (all of it counts as the first element), or more. In the eager mode, the run is the bytes of the
+    unfinished character, or None.
     """
 
     NOTHING, FIRST_RUN, MORE = range(3)
     start = (NOTHING, None)
     idle = (MORE, None)
+    replacement: str = utf8.REPLACEMENT
     has_spans = False
 
-    def __init__(
-        self,
-        decoder: TableDecoder,
-        rule: Metaspace,
-        byte_fallback: ByteFallbackMode,
-        *,
-        skip_special_tokens: bool,
-    ) -> None:
+    def __init__(self, rule: Metaspace, *, eager: bool) -> None:
+        super().__init__(byte_or_text)
         self._rule = rule
-        self._eager = byte_fallback == "eager"
-        super().__init__(decoder, skip_special_tokens=skip_special_tokens)
-
-    def prepare(self, piece: str | bytes) -> int | str:
-        assert isinstance(piece, str)
-        byte = fallback_byte(piece)
-        return piece if byte is None else byte
+        self._eager = eager
 
     def _spaced(self, text: str, came: int) -> bytes:
         return metaspace_forms(self._rule, text)[came == self.MORE].encode()
@@ -236,16 +210,8 @@ class RunsThenSpaces(TokenRule):
     def release(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
         return self.flush(state), (self.MORE if state[0] else self.NOTHING, None)
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[tuple[int, Run], bytes]:
-        state, _ = super().prime(token_ids, show_unknown=show_unknown)
-        return self.settle(state)[1], b""
-
     def settle(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
         came, run = state
-        if self._eager:
-            return b"", state
         data, run = run_settle(run)
         return self._spaced(data.decode(), came), (came, run)
 
@@ -253,13 +219,19 @@ class RunsThenSpaces(TokenRule):
         return (state[1] or b"") if self._eager else run_bytes(state[1])
 
     def withholds(self, state: tuple[int, Run]) -> bool:
-        return isinstance(state[1], (tuple, bytes))
+        return isinstance(state[1], tuple | bytes)
 
     def is_bounded(self, state: tuple[int, Run]) -> bool:
         return not isinstance(state[1], tuple)
 
     def waiting(self, state: tuple[int, Run]) -> int:
-        return len(state[1] or b"") if self._eager else run_size(state[1])
+        run = state[1]
+        return int(run[1]) if isinstance(run, tuple) else len(self.held(state))
+
+    def inside(self, element: int | str) -> bytes:
+        if isinstance(element, int):
+            return bytes([element])
+        return self._spaced(element, self.MORE)
 
     def synchronises(self, element: int | str) -> bool:
         return not isinstance(element, int)
@@ -277,7 +249,12 @@ class RunsThenSpaces(TokenRule):
             return came, load_run(run)
         expect(run is None or isinstance(run, str), "null or hex", run)
         unfinished = bytes.fromhex(run or "")
-        expect(
-            utf8.decode(unfinished, utf8.PER_BYTE) == ("", unfinished), "a character's start", run
-        )
+        is_begun = utf8.decode(unfinished, utf8.PER_BYTE) == ("", unfinished)
+        expect(is_begun, "a character's start", run)
         return came, unfinished or None
+
+
+def byte_or_text(piece: str) -> int | str:
+    """Return the element of ``piece`` for RunsThenSpaces: a byte of a run, or its text."""
+    byte = fallback_byte(piece)
+    return piece if byte is None else byte

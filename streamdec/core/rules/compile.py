@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from streamdec.core import utf8
 from streamdec.core.decode_options import ByteFallbackMode
-from streamdec.core.rules.base import FixedBytes, TokenRule, byte_level, text_bytes
-from streamdec.core.rules.byte_fallback import ExactRuns, RunsThenSpaces, fallback_bytes
-from streamdec.core.rules.contextual import (
-    Collapse,
-    FirstThenLater,
-    LeadingStrip,
-    WordSuffix,
-    joined_forms,
-    metaspace_forms,
-    wordpiece_forms,
-)
+from streamdec.core.rules import byte_fallback as fallback
+from streamdec.core.rules import contextual as context
+from streamdec.core.rules.base import Elements, FixedBytes, TokenRule, byte_level, text_bytes
 from streamdec.protocols import (
     CTC,
     BPESuffix,
@@ -38,41 +32,33 @@ def compile_rule(
     rules: TextRules | None = decoder.rules
     if rules is None:
         return None
-    token_rule = _token_rule(decoder, rules.rule, skip_special_tokens, byte_fallback)
+    token_rule = rule_for(rules.rule, byte_fallback)
+    token_rule.elements = Elements(decoder, token_rule.prepare, skip_special_tokens)
     char, count = rules.strip_left
-    return LeadingStrip(token_rule, char.encode(), count) if count else token_rule
+    return context.LeadingStrip(token_rule, char.encode(), count) if count else token_rule
 
 
-def _token_rule(
-    decoder: TableDecoder, rule: DecodingRule, skip: bool, byte_fallback: ByteFallbackMode
-) -> TokenRule:
+def rule_for(rule: DecodingRule, byte_fallback: ByteFallbackMode) -> TokenRule:
+    """Return the TokenRule for ``rule``, without the elements of a tokenizer."""
+    is_eager = byte_fallback == "eager"
     match rule:
         case RawBytes() | Concatenation():
-            return FixedBytes(decoder, text_bytes, skip_special_tokens=skip)
+            return FixedBytes(text_bytes)
         case ByteLevel():
-            return FixedBytes(decoder, byte_level, skip_special_tokens=skip)
+            return FixedBytes(byte_level)
         case Joined():
-            return FirstThenLater(
-                decoder, lambda piece: joined_forms(rule, piece), skip_special_tokens=skip
-            )
+            return context.FirstThenLater(partial(context.joined_forms, rule))
         case Metaspace():
-            return FirstThenLater(
-                decoder, lambda piece: metaspace_forms(rule, piece), skip_special_tokens=skip
-            )
+            return context.FirstThenLater(partial(context.encoded_metaspace, rule))
         case WordPiece():
-            return FirstThenLater(
-                decoder, lambda piece: wordpiece_forms(rule, piece), skip_special_tokens=skip
-            )
-        case BPESuffix():
-            return WordSuffix(decoder, rule.suffix, skip_special_tokens=skip)
+            return context.FirstThenLater(partial(context.wordpiece_forms, rule))
+        case BPESuffix(suffix):
+            return context.WordSuffix(partial(context.suffixed, suffix))
         case CTC():
-            return Collapse(decoder, rule, skip_special_tokens=skip)
-        case ByteFallback(metaspace=None):
-            if byte_fallback == "exact":
-                return ExactRuns(decoder, skip_special_tokens=skip)
-            return FixedBytes(
-                decoder, fallback_bytes, skip_special_tokens=skip, errors=utf8.PER_BYTE
-            )
-        case ByteFallback(metaspace=metaspace):
-            assert metaspace is not None
-            return RunsThenSpaces(decoder, metaspace, byte_fallback, skip_special_tokens=skip)
+            return context.Collapse(partial(context.repeatable, rule))
+        case ByteFallback(Metaspace() as metaspace):
+            return fallback.RunsThenSpaces(metaspace, eager=is_eager)
+        case ByteFallback():
+            if is_eager:
+                return FixedBytes(fallback.fallback_bytes, utf8.PER_BYTE)
+            return fallback.ExactRuns(fallback.byte_or_bytes)

@@ -6,59 +6,45 @@ text. :mod:`streamdec.core.rules.base` says what a TokenRule is and which decode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os.path import commonprefix
 from typing import Any, SupportsIndex
 
 from streamdec.core.replacers import CLEANED_UP
 from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule, expect
-from streamdec.protocols import CTC, Joined, Metaspace, TableDecoder, WordPiece
+from streamdec.protocols import CTC, Joined, Metaspace, WordPiece
 
 # --- tokens whose text depends on being the first -------------------------------------------------
 
+Forms = tuple[bytes, bytes]
+"""The bytes of a token as the first one, and after another token."""
+
 
 class FirstThenLater(TokenRule):
-    """Each token has two forms: one as the first token, and one after another token.
-
-    State: whether any token came.
-    """
+    """Each token has two forms. State: whether any token came."""
 
     start = False
     idle = True
+    replacement: Forms = (REPLACEMENT_BYTES, REPLACEMENT_BYTES)
 
-    def __init__(
-        self,
-        decoder: TableDecoder,
-        forms: Callable[[str], tuple[str, str]],
-        *,
-        skip_special_tokens: bool,
-    ) -> None:
-        self._forms = forms
-        super().__init__(decoder, skip_special_tokens=skip_special_tokens)
-
-    def prepare(self, piece: str | bytes) -> tuple[bytes, bytes]:
-        assert isinstance(piece, str)
-        first, later = self._forms(piece)
-        return first.encode(), later.encode()
-
-    def replacement(self) -> tuple[bytes, bytes]:
-        return REPLACEMENT_BYTES, REPLACEMENT_BYTES
-
-    def advance(self, state: bool, element: tuple[bytes, bytes]) -> tuple[bytes, bool]:
+    def advance(self, state: bool, element: Forms) -> tuple[bytes, bool]:
         return element[state], True
+
+    def inside(self, element: Forms) -> bytes:
+        return element[1]
 
     def load(self, data: Any) -> bool:
         expect(isinstance(data, bool), "true or false", data)
         return bool(data)
 
 
-def joined_forms(rule: Joined, piece: str) -> tuple[str, str]:
-    """A separator before each piece but the first."""
-    return piece, rule.separator + piece
+def joined_forms(rule: Joined, piece: str) -> Forms:
+    """Return the forms of ``piece``: the later one has the separator before it."""
+    return piece.encode(), (rule.separator + piece).encode()
 
 
 def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
-    """Return the forms of ``piece`` as the first piece and as a later one.
+    """Return the texts of ``piece`` as the first piece and as a later one.
 
     Each ``replacement`` becomes a space. With ``prepend``, the first piece loses all of them.
     """
@@ -66,76 +52,74 @@ def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
     return (piece.replace(rule.replacement, "") if rule.prepend else later), later
 
 
+def encoded_metaspace(rule: Metaspace, piece: str) -> Forms:
+    """Return ``metaspace_forms`` as UTF-8."""
+    first, later = metaspace_forms(rule, piece)
+    return first.encode(), later.encode()
+
+
 WORDPIECE_CLEANUP = (*CLEANED_UP[:7], (" do not", " don't"), *CLEANED_UP[7:])
-"""The ``tokenizers`` library's clean-up, applied to each token alone
+"""The clean-up of the ``tokenizers`` library, applied to each token alone
 (``decoders/wordpiece.rs``)."""
 
 
 def cleaned(text: str) -> str:
-    """One token's text after WORDPIECE_CLEANUP."""
+    """Return the text of one token after WORDPIECE_CLEANUP."""
     for pattern, content in WORDPIECE_CLEANUP:
         text = text.replace(pattern, content)
     return text
 
 
-def wordpiece_forms(rule: WordPiece, piece: str) -> tuple[str, str]:
-    """Return the forms of ``piece`` as the first piece and as a later one.
+def wordpiece_forms(rule: WordPiece, piece: str) -> Forms:
+    """Return the forms of ``piece``.
 
-    The first piece is unchanged. A later one loses the prefix or gains a space. With ``cleanup``,
-    both forms are cleaned up.
+    The first one is unchanged. The later one loses the prefix or gains a space. With ``cleanup``,
+    both are cleaned up.
     """
-    continues = piece.startswith(rule.prefix)
-    later = piece[len(rule.prefix) :] if continues else " " + piece
-    return (cleaned(piece), cleaned(later)) if rule.cleanup else (piece, later)
+    prefix = rule.prefix
+    later = piece.removeprefix(prefix) if piece.startswith(prefix) else " " + piece
+    if rule.cleanup:
+        piece, later = cleaned(piece), cleaned(later)
+    return piece.encode(), later.encode()
 
 
 # --- tokens whose text depends on being the last --------------------------------------------------
+
+OpenEnd = tuple[str, str]
+"""The end of a token if another token follows, and if none does."""
+Suffixed = tuple[bytes, OpenEnd]
+"""A token's bytes before its open end, and the open end."""
 
 
 class WordSuffix(TokenRule):
     """The suffix in a token is a space, but nothing if the token is the last.
 
-    State: what of the last token is open, as (its end if another token follows, its end if none
-    does).
+    State: the open end of the last token.
     """
 
     start: State = ("", "")
     idle: State = (" ", "")
+    replacement: Suffixed = (REPLACEMENT_BYTES, ("", ""))
 
-    def __init__(self, decoder: TableDecoder, suffix: str, *, skip_special_tokens: bool) -> None:
-        self._suffix = suffix
-        super().__init__(decoder, skip_special_tokens=skip_special_tokens)
-
-    def prepare(self, piece: str | bytes) -> tuple[bytes, tuple[str, str]]:
-        assert isinstance(piece, str)
-        followed, last = piece.replace(self._suffix, " "), piece.replace(self._suffix, "")
-        common = commonprefix([followed, last])  # noqa: RUF071 (letters, not paths)
-        return common.encode(), (followed[len(common) :], last[len(common) :])
-
-    def replacement(self) -> tuple[bytes, tuple[str, str]]:
-        return REPLACEMENT_BYTES, ("", "")
-
-    def advance(
-        self, state: tuple[str, str], element: tuple[bytes, tuple[str, str]]
-    ) -> tuple[bytes, tuple[str, str]]:
+    def advance(self, state: OpenEnd, element: Suffixed) -> tuple[bytes, OpenEnd]:
         common, open_end = element
         return state[0].encode() + common, open_end
 
-    def flush(self, state: tuple[str, str]) -> bytes:
+    def flush(self, state: OpenEnd) -> bytes:
         return state[1].encode()
 
-    def waiting(self, state: tuple[str, str]) -> int:
+    def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
 
-    def own(self, element: tuple[bytes, tuple[str, str]], data: bytes) -> int:
+    def own(self, element: Suffixed, data: bytes) -> int:
         return len(element[0])
 
-    def load(self, data: Any) -> tuple[str, str]:
-        expect(
-            isinstance(data, list) and len(data) == 2 and all(isinstance(s, str) for s in data),
-            "two strings",
-            data,
-        )
+    def inside(self, element: Suffixed) -> bytes:
+        return element[0] + element[1][0].encode()
+
+    def load(self, data: Any) -> OpenEnd:
+        is_pair = isinstance(data, list) and len(data) == 2
+        expect(is_pair and all(isinstance(each, str) for each in data), "two strings", data)
         followed, last = data
         # One is the other with a space for each suffix, from the first suffix on.
         ends = followed == last == "" or followed.startswith(" ")
@@ -143,7 +127,17 @@ class WordSuffix(TokenRule):
         return followed, last
 
 
+def suffixed(suffix: str, piece: str) -> Suffixed:
+    """Return the element of ``piece``, in which ``suffix`` ends a word."""
+    followed, last = piece.replace(suffix, " "), piece.replace(suffix, "")
+    common = commonprefix([followed, last])  # noqa: RUF071 (letters, not paths)
+    return common.encode(), (followed[len(common) :], last[len(common) :])
+
+
 # --- tokens that depend on the one before ---------------------------------------------------------
+
+Repeatable = tuple[str | None, bytes, bytes]
+"""A token, None for one that always counts, and its bytes as the first and as a later one."""
 
 
 class Collapse(TokenRule):
@@ -154,26 +148,10 @@ class Collapse(TokenRule):
 
     start: State = (None, False)
     idle: State = (None, True)
-
-    def __init__(self, decoder: TableDecoder, rule: CTC, *, skip_special_tokens: bool) -> None:
-        self._rule = rule
-        super().__init__(decoder, skip_special_tokens=skip_special_tokens)
-
-    def prepare(self, piece: str | bytes) -> tuple[str | None, bytes, bytes]:
-        """The token itself, and its text as the first and as a later one."""
-        assert isinstance(piece, str)
-        rule = self._rule
-        text = piece.replace(rule.pad, "")
-        if rule.cleanup:
-            text = cleaned(text).replace(rule.delimiter, " ")
-        first, later = metaspace_forms(rule.metaspace, text) if rule.metaspace else (text, text)
-        return piece, first.encode(), later.encode()
-
-    def replacement(self) -> tuple[str | None, bytes, bytes]:
-        return None, REPLACEMENT_BYTES, REPLACEMENT_BYTES
+    replacement: Repeatable = (None, REPLACEMENT_BYTES, REPLACEMENT_BYTES)
 
     def advance(
-        self, state: tuple[str | None, bool], element: tuple[str | None, bytes, bytes]
+        self, state: tuple[str | None, bool], element: Repeatable
     ) -> tuple[bytes, tuple[str | None, bool]]:
         before, came = state
         piece, first, later = element
@@ -182,48 +160,52 @@ class Collapse(TokenRule):
         # A token that is empty by now is not the first; one that only Metaspace empties is.
         return (later if came else first), (piece, came or bool(later))
 
-    def synchronises(self, element: tuple[str | None, bytes, bytes]) -> bool:
+    def inside(self, element: Repeatable) -> bytes:
+        return element[2]
+
+    def synchronises(self, element: Repeatable) -> bool:
         return bool(element[2])
 
     def load(self, data: Any) -> tuple[str | None, bool]:
+        is_pair = isinstance(data, list) and len(data) == 2
         expect(
-            isinstance(data, list)
-            and len(data) == 2
-            and (data[0] is None or isinstance(data[0], str))
-            and isinstance(data[1], bool),
+            is_pair and isinstance(data[0], str | None) and isinstance(data[1], bool),
             "a token or null, and true or false",
             data,
         )
         return data[0], data[1]
 
 
+def repeatable(rule: CTC, piece: str) -> Repeatable:
+    """Return the element of ``piece``."""
+    text = piece.replace(rule.pad, "")
+    if rule.cleanup:
+        text = cleaned(text).replace(rule.delimiter, " ")
+    first, later = metaspace_forms(rule.metaspace, text) if rule.metaspace else (text, text)
+    return piece, first.encode(), later.encode()
+
+
 # --- the beginning of the text --------------------------------------------------------------------
 
 Stripping = tuple[State, int, bytes]
-"""The state of a LeadingStrip."""
+"""The state of the inner rule; how many characters may still be removed; the bytes that may begin
+one more of them."""
 
 
 class LeadingStrip(TokenRule):
-    """Removes up to ``count`` times ``char`` at the start of the output of ``inner``.
-
-    State: inner's; how many may still be removed; the bytes that may begin one more of them.
-    """
+    """Removes up to ``count`` times ``char`` at the start of the output of ``inner``."""
 
     def __init__(self, inner: TokenRule, char: bytes, count: int) -> None:
+        super().__init__(inner.prepare)
         self._inner = inner
         self._char = char
         self._count = count
-        self.elements: dict[int, Element] = inner.elements
+        self.elements = inner.elements
         self.errors = inner.errors
         self.start: State = (inner.start, count, b"")
         self.idle: State = (inner.idle, 0, b"")
+        self.replacement: Element = inner.replacement
         self.has_spans = inner.has_spans and len(char) == 1
-
-    def prepare(self, piece: str | bytes) -> Element:
-        return self._inner.prepare(piece)
-
-    def replacement(self) -> Element:
-        return self._inner.replacement()
 
     def advance(self, state: Stripping, element: Element) -> tuple[bytes, Stripping]:
         inner, left, begun = state
@@ -273,19 +255,20 @@ class LeadingStrip(TokenRule):
     def own(self, element: Element, data: bytes) -> int:
         return min(len(data), self._inner.own(element, data))
 
+    def inside(self, element: Element) -> bytes:
+        return self._inner.inside(element)
+
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """The front of the prompt says what may still be removed, its end the rest."""
+        """Learn from the front of the prompt what may still be removed, from its end the rest."""
         state = self.start
         for element in self.contributions(token_ids, show_unknown):
             _, state = self.advance(state, element)
             if state[1] == 0:
-                break
-        else:
-            return self.settle(state)[1], b""
-        inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
-        return (inner, 0, b""), tail
+                inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
+                return (inner, 0, b""), tail
+        return self.settle(state)[1], b""
 
     def dump(self, state: Stripping) -> Any:
         return [self._inner.dump(state[0]), state[1], state[2].hex()]
@@ -294,9 +277,6 @@ class LeadingStrip(TokenRule):
         expect(isinstance(data, list) and len(data) == 3, "a state, a count and hex", data)
         inner, left, begun = data[0], data[1], bytes.fromhex(data[2])
         expect(type(left) is int and 0 <= left <= self._count, f"0 to {self._count}", left)
-        expect(
-            begun == b"" or (left > 0 and begun != self._char and self._char.startswith(begun)),
-            "the beginning of what is stripped",
-            begun,
-        )
+        is_begun = left > 0 and begun != self._char and self._char.startswith(begun)
+        expect(begun == b"" or is_begun, "the beginning of what is stripped", begun)
         return self._inner.load(inner), left, begun
