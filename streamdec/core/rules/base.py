@@ -135,8 +135,8 @@ class TokenRule(ABC):
         return False
 
     def is_bounded(self, state: State) -> bool:
-        """Whether such states are few enough to keep a cached row for each."""
-        return True
+        """Whether such states are few enough to keep a row for each; then they can be hashed."""
+        return not self.withholds(state)
 
     def waiting(self, state: State) -> int:
         """Return how many of the last tokens with bytes still have bytes to output."""

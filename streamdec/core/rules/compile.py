@@ -57,7 +57,9 @@ def rule_for(rule: DecodingRule, byte_fallback: ByteFallbackMode) -> TokenRule:
         case CTC():
             return context.Collapse(partial(context.repeatable, rule))
         case ByteFallback(Metaspace() as metaspace):
-            return fallback.RunsThenSpaces(metaspace, eager=is_eager)
+            prepare = fallback.byte_or_text
+            runs = (fallback.EagerRuns if is_eager else fallback.ExactRuns)(prepare)
+            return fallback.RunsThenSpaces(prepare, metaspace, runs)
         case ByteFallback():
             if is_eager:
                 return FixedBytes(fallback.fallback_bytes, utf8.PER_BYTE)

@@ -207,47 +207,36 @@ class LeadingStrip(TokenRule):
         self.replacement: Element = inner.replacement
         self.has_spans = inner.has_spans and len(char) == 1
 
-    def advance(self, state: Stripping, element: Element) -> tuple[bytes, Stripping]:
-        inner, left, begun = state
-        data, inner = self._inner.advance(inner, element)
-        if left:
-            data, left, begun = self._strip(begun + data, left)
-        return data, (inner, left, begun)
-
-    def _strip(self, data: bytes, left: int) -> tuple[bytes, int, bytes]:
+    def _stripped(self, state: Stripping, data: bytes, inner: State) -> tuple[bytes, Stripping]:
+        """Return what ``data``, the next bytes of the inner rule, outputs, and the next state."""
+        _, left, begun = state
+        data = begun + data
         while left and data.startswith(self._char):
-            data, left = data[len(self._char) :], left - 1
+            data, left = data.removeprefix(self._char), left - 1
         if left and self._char.startswith(data):
-            return b"", left, data
-        return data, 0, b""
+            return b"", (inner, left, data)
+        return data, (inner, 0, b"")
+
+    def advance(self, state: Stripping, element: Element) -> tuple[bytes, Stripping]:
+        return self._stripped(state, *self._inner.advance(state[0], element))
+
+    def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
+        return self._stripped(state, *self._inner.settle(state[0]))
 
     def flush(self, state: Stripping) -> bytes:
-        inner, left, begun = state
-        data, _, begun = self._strip(begun + self._inner.flush(inner), left)
+        data, (_, _, begun) = self._stripped(state, self._inner.flush(state[0]), None)
         return data + begun
 
     def release(self, state: Stripping) -> tuple[bytes, Stripping]:
-        inner, left, begun = state
-        data, inner = self._inner.release(inner)
-        data, left, begun = self._strip(begun + data, left)
+        data, (inner, left, begun) = self._stripped(state, *self._inner.release(state[0]))
         data += begun
         return data, (inner, 0 if data else left, b"")
-
-    def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
-        inner, left, begun = state
-        data, inner = self._inner.settle(inner)
-        if data:
-            data, left, begun = self._strip(begun + data, left)
-        return data, (inner, left, begun)
 
     def held(self, state: Stripping) -> bytes:
         return state[2] + self._inner.held(state[0])
 
     def withholds(self, state: Stripping) -> bool:
         return state[2] != b"" or self._inner.withholds(state[0])
-
-    def is_bounded(self, state: Stripping) -> bool:
-        return self._inner.is_bounded(state[0])
 
     def waiting(self, state: Stripping) -> int:
         return self._inner.waiting(state[0])
