@@ -22,7 +22,7 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_options import Options, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.shared_tables import table_for
-from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.core.token_ids import unknown_id, warn_once
 from streamdec.protocols import Decoder
 
 if TYPE_CHECKING:

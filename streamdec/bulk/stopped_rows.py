@@ -23,7 +23,7 @@ from streamdec.core.decode_options import Options
 from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.stop_sets import stop_set_for
-from streamdec.core.unknown_ids import warn_once
+from streamdec.core.token_ids import warn_once
 from streamdec.protocols import Decoder
 
 RAN_OUT: FinishReason = "abort"

@@ -54,8 +54,7 @@ from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function
 from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import ENDED, Row, Table
-from streamdec.core.token_ids import as_prompt, check_token_id
-from streamdec.core.unknown_ids import unknown_id, warn_once
+from streamdec.core.token_ids import as_prompt, check_token_id, unknown_id, warn_once
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import FinishedError
 from streamdec.mistakes import check_flag

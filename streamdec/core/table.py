@@ -2,10 +2,9 @@ r"""The transition table: what each token id does to the text in each state.
 
 **Theory.** A detokenizer is a finite-state transducer. What it must remember between two tokens is
 small (an unfinished character, a few flags), and in a given *state* a token id always gives the
-same text and leads to the same next state. Written out in full, it would need a row of the size of
-the vocabulary for each way in which a character can be unfinished. So it is built lazily, as RE2
-builds its DFAs: a transition is computed when it is first needed, stored, and looked up from then
-on.
+same text and leads to the same next state. Written out in full, the table would have a row of the
+size of the vocabulary for each state. So it is built lazily, as RE2 builds its DFAs: a transition
+is computed when it is first needed, stored, and looked up from then on.
 
 The subclasses define what a state is and how a transition is computed:
 :mod:`streamdec.core.byte_table` for tokenizers whose rules are known,
@@ -41,11 +40,11 @@ all tokens are whole characters, so they lead from idle to idle.
 >>> chunk.text, row is table.idle_row                           # and back to idle
 ('é!', True)
 
-**Sharing.** On the bytes route, a tokenizer has one table for each set of decoding options, and all
-its streams use it, with stops or without. On the windowed route, each stream has its own, and
-stores nothing. Threads need no lock to look up: entries are only ever added, and two threads that
-compute one entry compute equal ones. When the rows other than idle's hold MAX_TRANSITIONS
-transitions they are emptied, and running streams fill them again.
+**Sharing.** On the bytes route, all streams of a tokenizer with equal decoding options use one
+table, with stops or without. On the windowed route, each stream has its own, and stores nothing.
+Threads need no lock to look up: entries are only ever added, and two threads that compute one entry
+compute equal ones. When the rows other than idle's hold MAX_TRANSITIONS transitions they are
+emptied, and running streams fill them again.
 
 **Named ids.** A stop id of one stream is an ordinary token of another, and both read the same row.
 So rows mark those ids with NAMED while a stop set that names them exists. An entry is stored, and

@@ -1,13 +1,18 @@
-"""What counts as a token id."""
+"""What counts as a token id, and what is said about an id that a tokenizer does not have."""
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, SupportsIndex
 
+from streamdec.core.warn_once import WarnOnce
 from streamdec.errors import TokenIdError
+from streamdec.protocols import Decoder
+
+logger = logging.getLogger("streamdec")
 
 
 class UnknownTokenError(KeyError):
@@ -144,3 +149,29 @@ def _hint(given: object) -> str:
     if hasattr(given, "ids"):  # an Encoding of the tokenizers library
         return "; pass its ids"
     return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""
+
+
+# --- ids that a tokenizer does not have -----------------------------------------------------------
+
+
+def unknown_id(token_id: int, index: int) -> TokenIdError:
+    """Return the error for an id that the tokenizer does not have."""
+    return TokenIdError(
+        f"token {index}: the tokenizer has no id {token_id}; check that tokenizer and model match, "
+        "or pass unknown_ids='skip', which outputs nothing for it",
+        token_id,
+        index,
+    )
+
+
+_warned = WarnOnce()
+
+
+def warn_once(tokenizer: Decoder, token_id: int) -> None:
+    """Log that ``tokenizer`` does not have ``token_id``: once, for all unknown ids."""
+    if _warned.first(tokenizer):
+        logger.warning(
+            "%.200r has no id %d; unknown ids are counted in unknown_tokens, and not logged again",
+            tokenizer,
+            token_id,
+        )

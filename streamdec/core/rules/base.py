@@ -49,10 +49,9 @@ REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
 
 class Elements(dict[int, Element]):
-    """The element of each token id; None for a skipped token.
+    """The element of each token id, made on first use; None for a skipped token.
 
-    The tokenizer is asked for a piece on first use. An unknown id raises UnknownTokenError and is
-    not stored: there are four billion of them.
+    An unknown id raises UnknownTokenError and is not stored: there are four billion of them.
     """
 
     __slots__ = ("_decoder", "_prepare", "_skip")
