@@ -269,7 +269,7 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
 
 
 def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
-    """Return the decoders of ``tokenizers`` for ``rule``. Raises TypeError for other objects."""
+    """Return the decoders of ``tokenizers`` for ``rule``, a rule for text."""
     match rule:
         case ByteLevel():
             return [decoders.ByteLevel()]

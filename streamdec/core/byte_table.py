@@ -117,7 +117,7 @@ class ByteTable(Table):
         return rule_state, pending, self._prime_tails(prompt_token_ids) if tails else tails
 
     def _prime_tails(self, token_ids: Sequence[SupportsIndex]) -> tuple[str, ...]:
-        """Return what the replacers hold after a prompt, and look back as far as they need."""
+        """Return the tails after a prompt, and look back as far as they need."""
         rule, show_unknown, size = self.rule, self._shows_unknown, 8
         while True:
             start = max(len(token_ids) - size, 0)

@@ -29,7 +29,10 @@ Tails = tuple[str, ...]
 
 
 def held_length(pattern: str, text: str) -> int:
-    """Return the length of the longest end of ``text`` that is a proper prefix of ``pattern``."""
+    """Return the length of the longest end of ``text`` that begins ``pattern``.
+
+    It is shorter than ``pattern``.
+    """
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
         if text.endswith(pattern[:length]):
             return length
@@ -67,9 +70,9 @@ class Replacers:
         return text
 
     def resynchronise(self, text: str) -> Tails | None:
-        """Return the tails after any text that ends in ``text``; None if they are not certain.
+        """Return the tails after any text that ends in ``text``, or None.
 
-        They are certain if a letter of ``text`` is in no pattern. Such a letter flushes every tail,
+        They are certain only if a letter of ``text`` is in no pattern. Such a letter flushes every tail,
         so the tails depend only on the text after it.
         """
         for position in range(len(text) - 1, -1, -1):
@@ -86,6 +89,6 @@ class Replacers:
 
 
 def replacers_of(replaces: Sequence[LiteralReplace], options: Options) -> Replacers:
-    """Return the tokenizer's own ``replaces``, and the clean-up if ``options`` ask for it."""
+    """Return the tokenizer's ``replaces``, and the clean-up if it is asked for."""
     clean_up = CLEAN_UP_TOKENIZATION_SPACES if options.clean_up_tokenization_spaces else ()
     return Replacers((*replaces, *clean_up))

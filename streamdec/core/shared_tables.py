@@ -72,7 +72,7 @@ class _Compiled:
 
 
 def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> int | None:
-    """Return the id at which ``table`` differs from ``decode`` on a sample; None if they agree."""
+    """Return the id of a sample at which ``table`` differs from ``decode``, or None."""
 
     def differs(token_ids: Sequence[int]) -> bool:
         return _stream(table, token_ids) != decoder.decode(token_ids, skip_special_tokens=skip)
@@ -144,5 +144,5 @@ def check_decoder(decoder: object) -> None:
 
 
 def route_of(decoder: Decoder) -> Route:
-    """Return ``"bytes"`` if the rules of ``decoder`` agree with ``decode``, else ``"window"``."""
+    """Return ``"bytes"`` if the rules agree with ``decode``, else ``"window"``."""
     return table_for(decoder).route

@@ -281,7 +281,7 @@ class Table(ABC):
 
     @abstractmethod
     def owes(self, state: State) -> bool:
-        """Whether earlier tokens may still give text in ``state``, although nothing is held."""
+        """Whether earlier tokens may still give text that is not held."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

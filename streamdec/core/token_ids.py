@@ -1,4 +1,4 @@
-"""What counts as a token id, and what is said about an id that a tokenizer does not have."""
+"""What counts as a token id, and the reports of ids that a tokenizer lacks."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def flush(pending: bytes, errors: str) -> str:
 
 
 def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
-    """Return the code points that ``data`` has decided, each with its number of bytes.
+    """Return the decided code points of ``data``, each with its number of bytes.
 
     The numbers add up to the decided bytes; with ``final`` nothing stays unfinished.
     """

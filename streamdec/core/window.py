@@ -120,7 +120,7 @@ class TokenWindow:
         return new, self._bounded(WindowMemory(memory.ids, (), text), text)
 
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
-        """Return the last ``size`` ids, or more, until their text is a whole end of ``text``."""
+        """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
         for start in range(max(len(ids) - size, 0), 0, -1):
             end = self._text(ids[start:])
             if end and text.endswith(end) and not end.startswith(REPLACEMENT):
@@ -128,7 +128,7 @@ class TokenWindow:
         return ids
 
     def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
-        """Return the memory, with a shorter window if one more id would exceed MAX_WINDOW."""
+        """Return ``memory``, shortened if one more id would exceed MAX_WINDOW."""
         ids, given = memory.ids, memory.given
         if len(ids) < MAX_WINDOW:
             return memory
@@ -224,5 +224,5 @@ def _rewrite(given: str, text: str) -> RewriteError:
 
 
 def _without_held(text: str) -> str:
-    """Return ``text`` without the U+FFFD at its end that may be an unfinished character."""
+    """Return ``text`` without the last U+FFFD, which may be an unfinished character."""
     return text[: max(len(text.rstrip(REPLACEMENT)), len(text) - MAX_HELD)]

@@ -116,11 +116,11 @@ class TokenRule(ABC):
         return b""
 
     def release(self, state: State) -> tuple[bytes, State]:
-        """Return the bytes of ``held``, output although tokens will follow, and the next state."""
+        """Return the bytes of ``held``, which are output, and the state without them."""
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:
-        """Return the bytes that are decided when a prompt ends, and the state without them."""
+        """Return the bytes that the end of a prompt decides, and the state without them."""
         return b"", state
 
     # --- what may be asked of a state
@@ -134,7 +134,7 @@ class TokenRule(ABC):
         return False
 
     def is_bounded(self, state: State) -> bool:
-        """Whether such states are few enough to keep a row for each; then they can be hashed."""
+        """Whether a row is kept for ``state``, which can be hashed and is one of few."""
         return not self.withholds(state)
 
     def waiting(self, state: State) -> int:
@@ -144,7 +144,7 @@ class TokenRule(ABC):
     # --- what may be asked of an element
 
     def own(self, element: Element, data: bytes) -> int:
-        """Return how many of the bytes that ``advance`` gave are the token's own, at their end.
+        """Return how many of the last bytes of ``advance`` are the token's own.
 
         Those before are of the tokens that waited, in equal parts.
         """
@@ -200,7 +200,7 @@ class TokenRule(ABC):
         return [*state] if isinstance(state, tuple) else state
 
     def load(self, data: Any) -> State:
-        """Return the state that ``dump`` gave ``data`` for. Raises ValueError for other data."""
+        """Return the state of ``dump``'s result. Raises ValueError for other data."""
         expect(data is None, "null", data)
 
 
@@ -214,7 +214,7 @@ def expect(condition: bool, expected: str, data: object) -> None:
 
 
 def byte_alphabet() -> dict[int, int]:
-    """Return the bytes by code point of the alphabet in which byte-level BPE writes its tokens.
+    """Return the bytes by code point of the alphabet of byte-level BPE.
 
     From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``): printable Latin-1 stands for
     itself, the other 68 bytes for U+0100 onwards, in order.

@@ -135,7 +135,7 @@ class ExactRuns(TokenRule):
 
 
 class EagerRuns(TokenRule):
-    """Byte fallback, decoded as the bytes arrive. State: the unfinished character, or None."""
+    """Byte fallback, decoded byte by byte. State: the unfinished character, or None."""
 
     def advance(self, state: bytes | None, element: int) -> tuple[bytes, bytes | None]:
         text, rest = utf8.decode((state or b"") + bytes([element]), utf8.PER_BYTE)

@@ -208,7 +208,7 @@ class LeadingStrip(TokenRule):
         self.has_spans = inner.has_spans and len(char) == 1
 
     def _stripped(self, state: Stripping, data: bytes, inner: State) -> tuple[bytes, Stripping]:
-        """Return what ``data``, the next bytes of the inner rule, outputs, and the next state."""
+        """Return what is output of ``data`` from the inner rule, and the next state."""
         _, left, begun = state
         data = begun + data
         while left and data.startswith(self._char):
@@ -250,7 +250,7 @@ class LeadingStrip(TokenRule):
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """Learn from the front of the prompt what may still be removed, from its end the rest."""
+        """Read the front of a prompt for what may still be removed, and its end."""
         state = self.start
         for element in self.contributions(token_ids, show_unknown):
             _, state = self.advance(state, element)
