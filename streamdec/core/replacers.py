@@ -72,8 +72,8 @@ class Replacers:
     def resynchronise(self, text: str) -> Tails | None:
         """Return the tails after any text that ends in ``text``, or None.
 
-        They are certain only if a letter of ``text`` is in no pattern. Such a letter flushes every tail,
-        so the tails depend only on the text after it.
+        They are certain only if a letter of ``text`` is in no pattern. Such a letter flushes every
+        tail, so the tails depend only on the text after it.
         """
         for position in range(len(text) - 1, -1, -1):
             if text[position] not in self._letters:
