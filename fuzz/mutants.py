@@ -58,8 +58,8 @@ MUTANTS = (
     _core(
         "0: a snapshot forgets that stops are off",
         "restoring",
-        "snapshots.Place(dumped, state.seen.section, state.section, context)",
-        "snapshots.Place(dumped, 0, state.section, context)",
+        "place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]",
+        "place = [decoder._table.dump(row.state), 0, state.section, [*context]]",
         STOP_LAWS,
     ),
     _core(

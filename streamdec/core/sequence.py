@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Never, Self, SupportsIndex, cast, final
 
-from streamdec.chunks import Chunk
 from streamdec.core import snapshots
 from streamdec.core.decode_options import ByteFallbackMode, Options, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.mistakes import check_restoring, unknown_decoder_option
-from streamdec.core.step import note_taken
-from streamdec.core.token_ids import as_sequence
+from streamdec.core.step import step_all
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder, Encoder
 
@@ -111,14 +110,7 @@ class Sequence:
         are part of the sequence. ``error.chunk.text`` is their text, ``error.num_taken`` their
         number.
         """
-        texts: list[str] = []
-        try:
-            for token_id in as_sequence(token_ids):
-                texts.append(self.append_token(token_id))  # noqa: PERF401 (an error needs them)
-        except Exception as error:
-            note_taken(error, [*map(Chunk, texts)])
-            raise
-        return texts
+        return step_all(self.append_token, token_ids)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
         """Append ``token_ids``; return their text. Raises as ``step_batch``."""
@@ -305,13 +297,8 @@ class Sequence:
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
         fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
-        return snapshots.dump(
-            "sequence",
-            self.tokenizer,
-            self.route,
-            Options(**self._stream.options),
-            fields,
-        )
+        options = Options(**self._stream.options)
+        return snapshots.dump("sequence", self.tokenizer, self.route, options, fields)
 
     @classmethod
     def restore(
@@ -331,8 +318,10 @@ class Sequence:
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **options._asdict())
             fields.check_route(sequence.route)
-            token_ids = snapshots.token_ids(fields.take("token_ids", []))
-            releases = snapshots.places(fields.take("releases", []), len(token_ids))
+            token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)
+            releases = snapshots.numbers(fields.take("releases", []), 1, len(token_ids))
+            if releases != sorted({*releases}):
+                raise ValueError("expected releases in ascending order")
             for place in releases:
                 sequence.feed(token_ids[len(sequence) : place])
                 sequence.release()
