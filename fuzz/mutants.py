@@ -52,8 +52,8 @@ MUTANTS = (
     _core(
         "0: a snapshot forgets the ids since the clean point",
         "restoring",
-        'fields["since"] = [*decoder._since]',
-        'fields["since"] = []',
+        '"since": [*decoder._since],',
+        '"since": [],',
     ),
     _core(
         "0: a snapshot forgets that stops are off",

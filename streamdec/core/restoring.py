@@ -17,7 +17,6 @@ from streamdec.core.definitions import definition_of
 from streamdec.core.reading import NEVER
 from streamdec.core.replay import RELEASE
 from streamdec.core.sections import Seen
-from streamdec.core.shared_tables import table_for
 from streamdec.core.snapshots import Fields, shown
 from streamdec.core.spans import SpanLog
 from streamdec.core.stop_set import NO_DEFINITION, StopState
@@ -35,29 +34,27 @@ MOST_ENTRIES: Final = 1_024
 
 def dump(decoder: TokenDecoder) -> dict[str, Any]:
     """Return the snapshot of ``decoder``."""
-    table, stops, tokens = decoder._table, decoder._stops, decoder.num_tokens
-    start, definition = decoder._start, stops.definition
-    ended = decoder.finish_reason
-    fields: dict[str, Any] = {
+    stops, spans, end = decoder._stops, decoder._spans, decoder.finish_reason
+    start, past = decoder._start, decoder._past()
+    clean, base = past.clean, past.base
+    fields = {
         "conditions": stops.conditions.to_json(),
-        "sections": [[name, *p] for name, p in zip(*definition, strict=True)],
+        "sections": [[name, *pair] for name, pair in zip(*stops.definition, strict=True)],
         "num_prompt_tokens": decoder._num_prompt_tokens,
         "start": _dump_place(decoder, start.row, start.state),
+        "clean": _dump_place(decoder, clean.row, clean.state),
+        "care": [*clean[3:]] if max(clean[3:]) > NEVER else None,
+        "counts": [base, *sizes_in(clean.counted)],
+        "since": [*decoder._since],
+        "end": end,
         "unknown_tokens": decoder._unknown_tokens,
-        "end": ended,
     }
-    past = decoder._past()
-    clean, base = past.clean, past.base
-    fields["clean"] = _dump_place(decoder, clean.row, clean.state)
-    fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
-    fields["counts"] = [base, *sizes_in(clean.counted)]
-    fields["since"] = [*decoder._since]
-    if decoder._spans is not None:
-        spans = [span for span in decoder._spans.spans if not ended or span.token_index < base]
-        fields["spans"] = [decoder._spans.taken, [*map(list, spans)]]
-    if decoder._offsets() != (tokens - 1, tokens):
+    if spans is not None:
+        final = [[*span] for span in spans.spans if not end or span.token_index < base]
+        fields["spans"] = [spans.taken, final]
+    if decoder._offsets() != (decoder.num_tokens - 1, decoder.num_tokens):
         fields["offsets"] = [*decoder._offsets()]
-    return snapshots.dump(decoder._kind, decoder.tokenizer, table.route, table.options, fields)
+    return snapshots.dump(decoder._kind, decoder.tokenizer, decoder._table, fields)
 
 
 def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
@@ -101,10 +98,9 @@ def load(
     expected: Mapping[str, object],
 ) -> None:
     """Make the empty ``decoder`` what ``snapshot`` describes. Raises SnapshotError."""
-    options, fields = snapshots.load(decoder._kind, tokenizer, snapshot, expected)
+    table, fields = snapshots.load(decoder._kind, tokenizer, snapshot, expected)
+    decoder.tokenizer, decoder._table = tokenizer, table
     with snapshots.reading(fields):
-        decoder.tokenizer, decoder._table = tokenizer, table_for(tokenizer, options)
-        fields.check_route(decoder.route)
         _load_beginning(decoder, fields)
         _load_clean_point(decoder, fields)
         _restep(decoder, fields)
@@ -122,7 +118,7 @@ def _load_beginning(decoder: TokenDecoder, fields: Fields) -> None:
     decoder._stops = stop_set_for(decoder.tokenizer, decoder._table, conditions, definition)
     decoder._num_prompt_tokens = fields.count("num_prompt_tokens")
     row, state = _load_place(decoder, fields.take("start", None))
-    decoder._begin_at(row, state, spans="spans" in fields)
+    decoder._begin_at(row, state, spans="spans" in fields.left)
 
 
 def _load_clean_point(decoder: TokenDecoder, fields: Fields) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Never, Self, SupportsIndex, cast, final
 
 from streamdec.core import snapshots
-from streamdec.core.decode_options import ByteFallbackMode, Options, Route, UnknownIds
+from streamdec.core.decode_options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.mistakes import check_restoring, unknown_decoder_option
 from streamdec.core.step import step_all
@@ -297,8 +297,7 @@ class Sequence:
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
         fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
-        options = Options(**self._stream.options)
-        return snapshots.dump("sequence", self.tokenizer, self.route, options, fields)
+        return snapshots.dump("sequence", self.tokenizer, self._stream._table, fields)
 
     @classmethod
     def restore(
@@ -314,10 +313,9 @@ class Sequence:
         'Hello world'
         """
         check_restoring(cls.__name__, snapshot, others, expected)
-        options, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
+        table, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
         with snapshots.reading(fields):
-            sequence = cls(tokenizer, **options._asdict())
-            fields.check_route(sequence.route)
+            sequence = cls(tokenizer, **table.options._asdict())
             token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)
             releases = snapshots.numbers(fields.take("releases", []), 1, len(token_ids))
             if releases != sorted({*releases}):

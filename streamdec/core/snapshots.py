@@ -20,13 +20,16 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from streamdec.core.counting import MOST_COUNTED
-from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
-from streamdec.core.shared_tables import check_decoder
+from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
+from streamdec.core.shared_tables import check_decoder, table_for
+from streamdec.core.table import Table
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
 FORMAT = 1
+
+Json = dict[str, Any]
 
 _CLASSES = {
     "decode_stream": "DecodeStream",
@@ -81,24 +84,20 @@ def _sampled(tokenizer: Decoder) -> str:
     return digest.hexdigest()[:16]
 
 
-def dump(
-    machine: str, tokenizer: Decoder, route: Route, options: Options, fields: Mapping[str, Any]
-) -> dict[str, Any]:
+def dump(machine: str, tokenizer: Decoder, table: Table, fields: Mapping[str, Any]) -> Json:
     """Return a snapshot of ``fields``, without those that are empty, zero or false."""
-    default = DEFAULT_OPTIONS._asdict()
-    shell = {
+    options, default = table.options._asdict(), DEFAULT_OPTIONS._asdict()
+    head = {
         "format": FORMAT,
         "machine": machine,
         "tokenizer": fingerprint(tokenizer),
-        "route": None if route == "bytes" else route,
-        "options": {
-            name: value for name, value in options._asdict().items() if value != default[name]
-        },
+        "route": None if table.route == "bytes" else table.route,
+        "options": {name: value for name, value in options.items() if value != default[name]},
     }
-    return sealed(shell | dict(fields))
+    return sealed({**head, **fields})
 
 
-def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(fields: Mapping[str, Any]) -> Json:
     """Return ``fields`` that are not empty, zero or false, with a checksum."""
     found = {key: value for key, value in fields.items() if value}
     return {**found, "check": _checksum(found)}
@@ -111,20 +110,18 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 
 class Fields:
-    """The fields of a snapshot, each taken once and checked."""
+    """The fields of a snapshot, each of which is taken once."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self._fields = fields
+    def __init__(self, fields: Json) -> None:
+        self.left = fields
+        """The fields that were not taken."""
         self.last_name, self.last_value = "", None
         """The name and the value of the field that was taken last."""
 
     def take(self, name: str, default: Any) -> Any:
         """Return the field ``name``, of any type, or ``default`` without one."""
-        self.last_name, self.last_value = name, self._fields.pop(name, default)
+        self.last_name, self.last_value = name, self.left.pop(name, default)
         return self.last_value
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._fields
 
     def count(self, name: str) -> int:
         """Return a field that is a number of tokens."""
@@ -133,66 +130,57 @@ class Fields:
             raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
         return value
 
-    def check_route(self, route: Route) -> None:
-        """Raise SnapshotError if the snapshot was taken on another route."""
-        _match("route", self.take("route", "bytes"), route)
-
-    def done(self) -> None:
-        """Raise ValueError if a field was not taken."""
-        if self._fields:
-            raise ValueError(f"unexpected fields {sorted(map(str, self._fields))}")
-
 
 def load(
     machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
-) -> tuple[Options, Fields]:
-    """Return the options and the machine's own fields of ``snapshot``.
+) -> tuple[Table, Fields]:
+    """Return the table for the options of ``snapshot``, and the machine's own fields.
 
-    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    other options than ``expected``. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer,
+    another route or other options than ``expected``. Raises TypeError if ``tokenizer`` is not a
+    tokenizer.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
     taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
     if not _are_alike(taken_with, own):
-        _match("tokenizer", taken_with, own)
+        raise _of_another("tokenizer", taken_with, own)
     try:
-        options = Options(**fields.take("options", {}))
-        options.check()
+        table = table_for(tokenizer, Options(**fields.take("options", {})))
     except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotError(f"options: {error}") from error
+    route = fields.take("route", "bytes")
+    if route != table.route:
+        raise _of_another("route", route, table.route)
     for name, value in expected.items():
-        found = getattr(options, name)
+        found = getattr(table.options, name)
         if found != value:
             raise SnapshotError(
                 f"the snapshot was taken with {name}={shown(found)}, not {value!r:.80}"
             )
-    return options, fields
+    return table, fields
 
 
 def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` but its format and machine.
+    """Return the fields of ``snapshot`` but its format, machine and checksum.
 
-    Raises SnapshotError if the snapshot has another format, or is of another class.
+    Raises SnapshotError if it has another format, is of another class, or is damaged.
     """
     check_mapping(snapshot)
     fields = dict(snapshot)
-    found = fields.pop("format", None)
-    if type(found) is not int or found != FORMAT:
+    version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
+    if type(version) is not int or version != FORMAT:
         raise SnapshotError(
-            f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
+            f"snapshot format {shown(version)} is not known; this release reads {FORMAT}"
         )
-    kind = fields.get("machine")
     if kind != machine:
         raise other_class(kind)
-    check = fields.pop("check", None)
     try:
-        is_whole = check == _checksum({"format": found, **fields})
+        is_whole = check == _checksum({"format": version, "machine": kind, **fields})
     except (RecursionError, TypeError, ValueError):
         is_whole = False
     if not is_whole:
         raise SnapshotError("the snapshot is damaged: its checksum does not fit")
-    del fields["machine"]
     return Fields(fields)
 
 
@@ -205,10 +193,7 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class.
-
-    ``kind`` is the snapshot's field ``machine``.
-    """
+    """Return the error for a snapshot whose field ``machine`` is ``kind``, another class."""
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
@@ -216,21 +201,16 @@ def other_class(kind: object) -> SnapshotError:
 
 
 def _are_alike(one: object, other: str) -> bool:
-    """Whether two fingerprints are equal.
-
-    One may lack the part after the first 16 digits.
-    """
+    """Whether two fingerprints are equal; one may be only the first 16 digits of the other."""
     if not isinstance(one, str):
         return False
     short, long = sorted((one, other), key=len)
     return short == long or (len(short) == 16 and long.startswith(f"{short}-"))
 
 
-def _match(what: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise SnapshotError(
-            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
-        )
+def _of_another(what: str, found: object, expected: str) -> SnapshotError:
+    told = f"it has {shown(found)}, expected {expected!r:.80}"
+    return SnapshotError(f"the snapshot is of another {what}: {told}")
 
 
 def shown(value: object) -> str:
@@ -253,7 +233,8 @@ def reading(fields: Fields) -> Iterator[None]:
     """Turn any error while fields are read into a SnapshotError."""
     try:
         yield
-        fields.done()
+        if fields.left:
+            raise ValueError(f"unexpected fields {sorted(map(str, fields.left))}")
     except SnapshotError:
         raise
     except _OF_MALFORMED as error:
