@@ -357,7 +357,7 @@ def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     if stream.finished or stream.options["unknown_ids"] == "error":
         return
     held, options = stream.held, stream.options
-    # A window is the tokenizer's business: that it is none is noticed at its next decode.
+    # Only the tokenizer can tell whether a window is possible. A wrong one fails when decoded.
     with suppress(*[RewriteError] if stream.route == "window" else []):
         text = "".join(stream.step_batch(ids)) + stream.flush()
         if tokenizer is RAW and not options["clean_up_tokenization_spaces"]:
