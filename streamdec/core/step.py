@@ -164,9 +164,9 @@ def step_all(step: Callable[[Any], Out], token_ids: Iterable[SupportsIndex]) -> 
     taken: list[Out] = []
     try:
         for token_id in as_sequence(token_ids):
-            out = step(token_id)
+            out: Any = step(token_id)
             taken.append(out)
-            if isinstance(out, Chunk) and out.finish_reason is not None:
+            if type(out) is not str and out.finish_reason is not None:
                 break
     except Exception as error:
         note_taken(error, taken)
