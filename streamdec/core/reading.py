@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from streamdec.core.replay import RELEASE, Cell, Since
-from streamdec.core.sections import Seen, Turn
-from streamdec.core.stop_set import MARKER, Labels, Parts, StopSet, StopState, merged
+from streamdec.core.replay import RELEASE, Cell, Since, text_of
+from streamdec.core.sections import Labels, Parts, Seen
+from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.strings import Hit
 from streamdec.core.table import Row
 
@@ -59,9 +59,7 @@ class Reading(NamedTuple):
 
     def parts(self, cells: Sequence[Cell], start: int, end: int) -> Parts:
         """Return the parts of the code points from ``start`` to before ``end``."""
-        text = "".join(cell.text for cell in cells[start:end])
-        found = merged(self.labels.names[start:end], text)
-        return found or [(self.labels.last_name, "")]
+        return self.labels.parts(start, text_of(cells[start:end]))
 
 
 Event = tuple[int, int | None]
@@ -162,46 +160,39 @@ class _Labelling:
 
     def __init__(self, stops: StopSet, clean: CleanPoint, events: Sequence[Event]) -> None:
         self._labeller = stops.labeller
-        self._seen = Seen("", clean.state.section)
+        self._labels = stops.labels(clean.state.section)
         self._marker = clean.marker
         self._releases = deque(index for index, token_id in events if token_id is RELEASE)
         self._ids = deque((index, each) for index, each in events if each is not RELEASE)
-        self._labels = Labels(stops.names)
 
     def run(self, cells: Sequence[Cell], waits: int) -> Reading:
         """Read ``cells``; ``waits`` is the oldest token that may still give text."""
-        labels, labeller = self._labels, self._labeller
-        if labeller is None:
-            labels.add(0, len(cells))
-            labels.end(self._seen)
-            return Reading(self._seen, 0, labels, NEVER, NEVER, False, None, 0)
-        begun = NEVER
+        labels, begun = self._labels, NEVER
+        if self._labeller is None:
+            labels.read(text_of(cells))
+            return Reading(labels.seen, 0, labels, NEVER, NEVER, False, None, 0)
         for cell in cells:
             begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
             self._meet(begun, cell.decided)
-            labels.add(self._seen.section, 1)
             if begun == self._marker:
-                labels.names[-1] = MARKER
-                continue
-            self._seen, turn = labeller.read(self._seen, cell.text)
-            if isinstance(turn, Turn):
-                labels.mark(turn.size)
+                labels.skip()
+            else:
+                labels.read(cell.text)
         self._meet(waits, sys.maxsize)
-        labels.end(self._seen)
-        has_ids = bool(self._ids)
-        at, marker = self._seen.section, self._marker
-        return Reading(self._seen, at, labels, NEVER, marker, has_ids, None, 0)
+        has_ids, at, marker = bool(self._ids), labels.seen.section, self._marker
+        return Reading(labels.seen, at, labels, NEVER, marker, has_ids, None, 0)
 
     def _meet(self, first: int, decided: int) -> None:
         """Take the events before a code point that begins in token ``first``."""
-        assert self._labeller is not None
+        labeller, labels = self._labeller, self._labels
+        assert labeller is not None
         for index, token_id in self._due(first, decided):
             if token_id is RELEASE:
-                self._seen, self._marker = self._labeller.restart(self._seen), NEVER
+                labels.seen, self._marker = labeller.restart(labels.seen), NEVER
                 continue
-            after = self._labeller.by_id(self._seen, token_id)
+            after = labeller.by_id(labels.seen, token_id)
             if after is not None:
-                self._seen, self._marker = after, index
+                labels.seen, self._marker = after, index
 
     def _due(self, first: int, decided: int) -> Iterator[Event]:
         """Yield and drop these events, in order."""

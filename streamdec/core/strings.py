@@ -31,17 +31,20 @@ one, and then a string over a pattern.
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from math import inf
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from streamdec.locks import cached_property
 
 MOST_IN_PREFIXES = 2**20
-"""A set of all prefixes is made only while the squared lengths of the stops add up to at most this.
+"""The greatest sum of the squared lengths of stops of which a set of all prefixes is made.
+
 The prefixes of one stop of n code points have n²/2 code points together."""
+PREFIX_SIZE = 64
+"""Bytes of a code point of a stop: one prefix ends there."""
 
 
 class Hit(NamedTuple):
@@ -61,64 +64,11 @@ class Hit(NamedTuple):
         return len(self.text)
 
 
-class StopMatcher(Protocol):
-    """Finds the first stop in text that comes in pieces.
-
-    What it remembers is a hashable value, its *tail*; how the text was cut makes no difference to
-    it.
-    """
-
-    start: Any
-    """The tail at the beginning of the generated text."""
-
-    def letters(self, tail: Any, *, is_open: bool) -> frozenset[str] | None:
-        """Return letters, such that text without any of them leaves ``tail`` as it is.
-
-        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
-        """
-
-    def is_cacheable(self, tail: Any) -> bool:
-        """Whether the same steps from ``tail`` are likely to come again.
-
-        Their results are then worth storing.
-        """
-
-    def step(self, tail: Any, text: str, *, ignore: bool = False) -> tuple[Any, Hit | None]:
-        """Return the tail after ``text``, or the first stop in it.
-
-        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
-        """
-
-    def skip(self, tail: Any, text: str) -> Any:
-        """Return the tail after ``text``, no part of which can be in a stop."""
-
-    def restart(self, tail: Any) -> Any:
-        """Return the tail after a release.
-
-        A later stop cannot contain text from before the release.
-        """
-
-    def jailed(self, tail: Any) -> str:
-        """Return the end of the text that must be withheld."""
-
-    def text(self, tail: Any) -> str:
-        """Return the end of the text that may be part of a later stop."""
-
-    def context(self, tail: Any) -> tuple[str, ...]:
-        """Return the letters before ``text(tail)`` that matter to later stops.
-
-        An empty string among them stands for a place where ``^`` holds.
-        """
-
-    def tail_after(self, context: tuple[str, ...]) -> Any:
-        """Return the tail after ``context``, of which nothing can be part of a stop.
-
-        Raises ValueError for a context that no text leads to.
-        """
-
-
 class StopStrings:
-    """Finds the first of some stop strings. The tail is a string.
+    """Finds the first of some stop strings.
+
+    What it remembers of a text is its *tail*, here a string; how the text was cut makes no
+    difference to it.
 
     Args:
         hidden: stops whose text is withheld.
@@ -126,6 +76,7 @@ class StopStrings:
     """
 
     start = ""
+    """The tail at the beginning of the generated text."""
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
@@ -150,18 +101,37 @@ class StopStrings:
     def _hides(self) -> _PrefixTest:
         return _PrefixTest(self._hidden)
 
+    @cached_property
+    def num_bytes(self) -> int:
+        """How many bytes it takes, estimated."""
+        return PREFIX_SIZE * sum(map(len, self._stops))
+
+    @property
+    def longest(self) -> int:
+        """The code points of the longest stop."""
+        return max(self._lengths, default=0)
+
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
-        """See StopMatcher."""
+        """Return letters, such that text without any of them leaves ``tail`` as it is.
+
+        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
+        """
         if tail:
             return None
         return self.firsts if is_open else frozenset()
 
     def is_cacheable(self, tail: str) -> bool:
-        """See StopMatcher. A tail is a prefix of a stop, so there are few."""
+        """Whether the same steps from ``tail`` are likely to come again, and worth storing.
+
+        A tail is a prefix of a stop, so there are few.
+        """
         return True
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
-        """See StopMatcher."""
+        """Return the tail after ``text``, or the first stop in it.
+
+        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
+        """
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
@@ -171,30 +141,24 @@ class StopStrings:
                 continue
             tail += letter
             if letter in lasts and not ignore:
-                stop = self._complete(tail)
-                if stop is not None:
-                    return tail, Hit(stop, stop not in self._hidden, index, stop)
+                for length in self._lengths:
+                    stop = tail[-length:]
+                    if stop in self._stops:
+                        return tail, Hit(stop, stop not in self._hidden, index, stop)
             while tail and not begins(tail):
                 tail = tail[1:]
         return tail, None
 
-    def _complete(self, text: str) -> str | None:
-        """The longest stop that ``text`` ends in."""
-        for length in self._lengths:
-            if length <= len(text) and text[-length:] in self._stops:
-                return text[-length:]
-        return None
-
     def skip(self, tail: str, text: str) -> str:
-        """See StopMatcher."""
+        """Return the tail after ``text``, no part of which can be in a stop."""
         return ""
 
     def restart(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the tail after a release, which no later stop can span."""
         return ""
 
     def jailed(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the end of the text that must be withheld."""
         if self._stops is self._hidden:
             return tail
         begins = self._hides.after(len(tail))
@@ -203,15 +167,21 @@ class StopStrings:
         return tail
 
     def text(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the end of the text that may be part of a later stop."""
         return tail
 
     def context(self, tail: str) -> tuple[str, ...]:
-        """See StopMatcher."""
+        """Return the letters before ``text(tail)`` that matter to later stops.
+
+        An empty string among them stands for a place where ``^`` holds.
+        """
         return ()
 
     def tail_after(self, context: tuple[str, ...]) -> str:
-        """See StopMatcher."""
+        """Return the tail after ``context``, of which nothing can be part of a stop.
+
+        Raises ValueError for a context that no text leads to.
+        """
         if context:
             raise ValueError("only patterns have a context")
         return ""
@@ -220,30 +190,27 @@ class StopStrings:
 class _PrefixTest:
     """Tests whether a text is a proper prefix of one of ``stops``.
 
-    It searches a sorted list at first, and later a set of all prefixes, once that is worth the
-    cost.
+    It searches a sorted list, and later, once that is worth the cost, a set of all prefixes.
     """
 
     def __init__(self, stops: frozenset[str]) -> None:
-        self._stops = stops
         self._ordered = sorted(stops)
-        self._asked = 0
-        self._most = sum(map(len, stops))
+        self._prefixes: set[str] | None = None
+        self._left: float = sum(map(len, stops))
+        """Letters that are read before the set is made."""
         if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
-            self._most = sys.maxsize
-        self._test: Callable[[str], bool] = self._bisect
+            self._left = inf
 
     def after(self, letters: int) -> Callable[[str], bool]:
         """Return the test of a text that is not empty, to read so many letters."""
-        self._asked += letters
-        if self._asked >= self._most:
-            prefixes = {stop[:size] for stop in self._stops for size in range(1, len(stop))}
-            self._test, self._most = prefixes.__contains__, sys.maxsize
-        return self._test
+        self._left -= letters
+        if self._left > 0:
+            return self._bisect
+        if self._prefixes is None:
+            ordered = self._ordered
+            self._prefixes = {stop[:size] for stop in ordered for size in range(1, len(stop))}
+        return self._prefixes.__contains__
 
     def _bisect(self, text: str) -> bool:
-        ordered = self._ordered
-        place = bisect_left(ordered, text)
-        if place < len(ordered) and ordered[place] == text:
-            place += 1
-        return place < len(ordered) and ordered[place][: len(text)] == text
+        place = bisect_right(self._ordered, text)  # the first stop after ``text``
+        return place < len(self._ordered) and self._ordered[place].startswith(text)

@@ -300,7 +300,8 @@ class TextStopDecoder:
         if not all(isinstance(each, str) and len(each) <= 1 for each in letters):
             raise ValueError("expected letters of the text")
         text, named = "".join(tail), "".join(marker)
-        seen, hit = stops.step(stops.tail_after(tuple(context)), text)
+        seen: Any = stops.tail_after(tuple(context))
+        seen, hit = stops.step(seen, text)
         if hit is not None or stops.text(seen) != text:
             raise ValueError("expected the end of a text that may be part of a stop")
         if named and sections.read(section, "", named) != (None, named, section):

@@ -23,17 +23,19 @@ replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from streamdec.core.patterns.automaton import AT_PLACE, State
 from streamdec.core.patterns.compile import StopPattern
-from streamdec.core.strings import Hit, StopMatcher, StopStrings
+from streamdec.core.strings import Hit, StopStrings
 from streamdec.locks import cached_property
 
 FEW = 16
 """The most letters, entries and paths of a tail whose steps are worth storing."""
 MAX_CONTEXTS = 512
-"""The most pairs of a context and a letter that a matcher keeps, of some 300 bytes each."""
+"""The most pairs of a context and a letter that a matcher keeps."""
+CONTEXT_SIZE = 300
+"""Bytes of such a pair with the context after it, besides 8 for each pattern."""
 SAMPLES = "".join(map(chr, (*range(32, 128), *range(32)))) + "\x80\xa0²éж٣一가\ue000😀"
 """Letters that may stand for others in a context."""
 
@@ -61,7 +63,9 @@ class PatternTail(NamedTuple):
 
 
 class PatternStops:
-    """A ``StopMatcher`` of stop strings and patterns; its tail is a PatternTail.
+    """Finds the first of some stop strings and patterns; its tail is a PatternTail.
+
+    It has the methods of StopStrings.
 
     If several stops are complete at one code point, the longest wins. Among equally long ones a
     hidden stop wins, then a string, then the first pattern. If ``visible``, the text of patterns is
@@ -82,16 +86,28 @@ class PatternStops:
         reach = max(each.reach for each in self._automata)
         self._most = 2 * reach + 1 if self._sees_place else reach
         self._known: dict[tuple[Context, str], Context] = {}
-        self.start = _clean(self._read(("",) if self._sees_place else ()))
-        """See StopMatcher."""
+        self.start: PatternTail = _clean(self._read(("",) if self._sees_place else ()))
+        """See StopStrings."""
+
+    @property
+    def num_bytes(self) -> int:
+        """See StopStrings."""
+        automata = sum(automaton.num_bytes for automaton in self._automata)
+        context = CONTEXT_SIZE + 8 * len(self._automata)
+        return self._strings.num_bytes + automata + context * len(self._known)
+
+    @property
+    def longest(self) -> int:
+        """See StopStrings."""
+        return max(self._strings.longest, *(pattern.longest for pattern in self._patterns))
 
     def is_cacheable(self, tail: PatternTail) -> bool:
-        """See StopMatcher."""
+        """See StopStrings."""
         paths = sum(len(state.paths) for state in tail.states)
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
     def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
-        """See StopMatcher."""
+        """See StopStrings."""
         if tail.text or (self._looking and not is_open):
             return None
         if not is_open:
@@ -107,7 +123,7 @@ class PatternStops:
     def step(
         self, tail: PatternTail, text: str, *, ignore: bool = False
     ) -> tuple[PatternTail, Hit | None]:
-        """See StopMatcher."""
+        """See StopStrings."""
         strings, best = self._strings.step(tail.strings, text, ignore=ignore)
         states, automata, whole = list(tail.states), self._automata, tail.text + text
         for end, letter in enumerate(text if best is None else text[: best.end], 1):
@@ -125,7 +141,7 @@ class PatternStops:
         return PatternTail(context, whole[cut:], strings, tuple(states)), None
 
     def skip(self, tail: PatternTail, text: str) -> PatternTail:
-        """See StopMatcher. ``^`` holds at the end of ``text``, and no longer before it."""
+        """See StopStrings. ``^`` holds at the end of ``text``, and no longer before it."""
         context = self._after(tail.context, tail.text)
         if context.entries[-1:] == ("",):
             context = self._read(context.entries[:-1])
@@ -135,28 +151,28 @@ class PatternStops:
         return _clean(context)
 
     def restart(self, tail: PatternTail) -> PatternTail:
-        """See StopMatcher."""
+        """See StopStrings."""
         return _clean(self._after(tail.context, tail.text))
 
     def jailed(self, tail: PatternTail) -> str:
-        """See StopMatcher."""
+        """See StopStrings."""
         size = len(self._strings.jailed(tail.strings))
         if not self._visible:
             size = max(size, *(state.oldest for state in tail.states))
         return tail.text[-size:] if size else ""
 
     def text(self, tail: PatternTail) -> str:
-        """See StopMatcher."""
+        """See StopStrings."""
         return tail.text
 
     # --- contexts
 
     def context(self, tail: PatternTail) -> tuple[str, ...]:
-        """See StopMatcher."""
+        """See StopStrings."""
         return tail.context.entries
 
     def tail_after(self, context: tuple[Any, ...]) -> PatternTail:
-        """See StopMatcher."""
+        """See StopStrings."""
         if len(context) > self._most:
             raise ValueError(f"these patterns see a context of at most {self._most} entries")
         for entry in context:
@@ -224,6 +240,9 @@ def _clean(context: Context) -> PatternTail:
 def _rank(hit: Hit) -> tuple[int, int, bool]:
     """Return the rank of ``hit``; the greatest wins, and of equal ones the first."""
     return -hit.end, hit.size, not hit.visible
+
+
+StopMatcher: TypeAlias = StopStrings | PatternStops
 
 
 def matcher_of(
