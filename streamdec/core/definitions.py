@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streamdec.core.conditions import pairs_of
+from streamdec.core.conditions import Pair, pairs_of
 from streamdec.core.sections import SkippedIds
 from streamdec.core.stop_set import Definition
-from streamdec.core.table import Table
 from streamdec.errors import warn
-from streamdec.protocols import Decoder
 
-Pair = tuple[str | int, str | int]
 SectionsOption = Mapping[str, Pair | Iterable[Pair]]
 """As users write it: the name of each section, and its pair of markers or a list of pairs."""
 
@@ -45,35 +42,23 @@ def definition_of(sections: Any) -> Definition:
     return Definition(names, pairs)
 
 
-def warn_unfindable(
-    tokenizer: Decoder, table: Table, definition: Definition, skipped: SkippedIds
-) -> None:
-    """Warn about markers that cannot be found, because a part of them has no text."""
-    if not table.options.skip_special_tokens:
-        return
-    markers = [marker for pair in definition.pairs for marker in pair]
-    for marker, part in _unfindable(tokenizer, [each for each in markers if each not in skipped]):
-        warn(
-            f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token that is "
-            "skipped, so the marker is not found; pass skip_special_tokens=False"
-        )
+def warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
+    """Warn about markers that cannot be found: a part of them is a skipped special token.
 
-
-def _unfindable(tokenizer: Any, markers: Iterable[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield each marker that contains a skipped special token, with that token.
-
-    Such a marker cannot be found. A marker that is only such a token is found by its id, so it is
-    not among them.
+    A marker that is only such a token is found by its id, so it is among ``skipped``.
     """
-    needed = "special_tokens", "token_to_id", "is_skipped"
-    special_tokens, token_to_id, is_skipped = (getattr(tokenizer, each, None) for each in needed)
-    if special_tokens is None or token_to_id is None or is_skipped is None:
+    markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
+    special_tokens, token_to_id, is_skipped = (
+        getattr(tokenizer, each, None) for each in ("special_tokens", "token_to_id", "is_skipped")
+    )
+    if not markers or special_tokens is None or token_to_id is None or is_skipped is None:
         return
     ids = {name: token_to_id(name) for name in special_tokens.all if name}
-    skipped = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    without_text = [name for name, i in ids.items() if i is not None and is_skipped(i)]
     for marker in markers:
-        if not isinstance(marker, str) or marker in skipped:
-            continue
-        part = next((name for name in skipped if name in marker), None)
-        if part is not None:
-            yield marker, part
+        part = next((name for name in without_text if name in marker), None)
+        if part is not None and marker not in without_text:
+            warn(
+                f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token that "
+                "is skipped, so the marker is not found; pass skip_special_tokens=False"
+            )

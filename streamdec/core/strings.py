@@ -196,8 +196,8 @@ class _PrefixTest:
     def __init__(self, stops: frozenset[str]) -> None:
         self._ordered = sorted(stops)
         self._prefixes: set[str] | None = None
-        self._left: float = sum(map(len, stops))
-        """Letters that are read before the set is made."""
+        self._left: float = sum(map(len, stops)) / 4
+        """Letters that are read before the set is made, which takes about as long."""
         if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
             self._left = inf
 
