@@ -23,6 +23,7 @@ replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 from streamdec.core.patterns.automaton import AT_PLACE, State
@@ -125,9 +126,9 @@ class PatternStops:
     ) -> tuple[PatternTail, Hit | None]:
         """See StopStrings."""
         strings, best = self._strings.step(tail.strings, text, ignore=ignore)
-        states, automata, whole = list(tail.states), self._automata, tail.text + text
+        states, whole = [*tail.states], tail.text + text
         for end, letter in enumerate(text if best is None else text[: best.end], 1):
-            for number, automaton in enumerate(automata):
+            for number, automaton in enumerate(self._automata):
                 states[number], size = automaton.step(states[number], letter)
                 if size and not ignore:
                     found = whole[: len(tail.text) + end][-size:]
@@ -183,16 +184,13 @@ class PatternStops:
     def _after(self, context: Context, text: str) -> Context:
         """Return the context after ``text``."""
         for letter in text if self._looking else "":
-            known = self._known.get((context, letter))
-            if known is None:
-                known = self._learn(context, letter)
-            context = known
+            context = self._known.get((context, letter)) or self._learn(context, letter)
         return context
 
     def _learn(self, context: Context, letter: str) -> Context:
         """Return the context after ``letter``, and keep it if it is likely to come again."""
         sample = self._sample(letter)
-        states = list(context.states)
+        states = [*context.states]
         for number in self._looking:
             states[number] = self._automata[number].look(states[number], sample)
         entries = (*context.entries, sample)[-self._most :] if self._most else ()
@@ -215,10 +213,7 @@ class PatternStops:
     def _state(self, number: int, entries: tuple[str, ...]) -> State:
         """The state of a pattern after ``entries``."""
         automaton = self._automata[number]
-        state = automaton.blank
-        for entry in entries:
-            state = automaton.look(state, entry)
-        return state
+        return reduce(automaton.look, entries, automaton.blank)
 
     @cached_property
     def _samples(self) -> dict[tuple[int, ...], str]:
