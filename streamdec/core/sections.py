@@ -200,7 +200,7 @@ class Matcher:
 
     def jailed(self, seen: Seen) -> int:
         """Return how many code points at the end of the text may become a hidden stop."""
-        return len(self.stops.jailed(seen.tail)) if self.is_on(seen) else 0
+        return 0 if self._gated and seen.section else len(self.stops.jailed(seen.tail))
 
     def reach(self, seen: Seen) -> int:
         """Return how many code points at the end may be part of a later stop or marker."""

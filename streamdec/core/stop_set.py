@@ -101,7 +101,6 @@ class StopState(dict[str, "Effect | None"]):
     __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "letters", "section", "seen")
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
-        super().__init__()
         self._stops = stops
         self.seen: Seen = seen
         self.section: int = section
@@ -282,18 +281,15 @@ class StopSet:
                 effect = None
         elif state.section != OUTSIDE:
             effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
-        if len(text) <= MAX_TEXT and self.matcher.stops.is_cacheable(state.seen.tail):
-            self._store(state, text, effect)
-        return effect
-
-    def _store(self, state: StopState, text: str, effect: Effect | None) -> None:
+        if len(text) > MAX_TEXT or not self.matcher.stops.is_cacheable(state.seen.tail):
+            return effect
         if self.num_stored >= MAX_STORED:
             states, self._states = self._states, {}
             self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
             for known in [*states.values(), self.first]:
                 known.clear()
         for each in (state, None if effect is None else effect[1]):
-            # One with effects is among the states already.
+            # One that knows a text is among the states already.
             if each is not None and not each and each is not self.first:
                 self._states.setdefault((each.seen, each.section, each.jailed), each)
         state[text] = effect
@@ -302,6 +298,7 @@ class StopSet:
             self._weigh_at += self._weigh_at // 4
             if self.note_growth is not None:
                 self.note_growth(self)
+        return effect
 
     # --- text
 
