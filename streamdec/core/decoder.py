@@ -472,7 +472,7 @@ class TokenDecoder:
         index, clean, since = self.num_tokens, self._clean_point, self._since
         base, whole = self._base(clean), [*since, token_id]
         match: StopMatch | None
-        if hidden and self._stops.hides:
+        if hidden and not self.conditions.include_stop_str_in_output:
             ending = self._ending(Chunk("", "stop", reason), index)
             at, byte_at = sizes_in(self._count + size_of(self._table.flush(self._row.state)))
             match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)

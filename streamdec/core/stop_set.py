@@ -4,16 +4,16 @@ r"""Stop sets: the states of stop conditions, and what each text does in a state
 (:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
 output. Its states are :class:`StopState` objects: what the matcher of stops has seen
 (:class:`~streamdec.core.sections.Seen`), the text that is *jailed* because it may become a stop or
-a marker, and the section in which the jailed text begins. In nearly all streams the state is nearly
-always the first one, in which no part of a stop or marker was seen. Its ``alert`` is the mask of
-the letters with which a stop (or marker) may begin, and a token whose text has none of these
-letters is not looked at. In every other state, and inside a section, each letter matters.
+a marker, and the section in which the jailed text begins. Mostly the state is the first one, in
+which no part of a stop or marker was seen. Its ``alert`` is the mask of the letters with which a
+stop or marker may begin. A token whose text has none of these letters is not looked at. In other
+states, and inside a section, each letter matters.
 
-A state is a dict from a text to its :data:`Effect`, or to None if nothing changes, as for most
-texts. It is filled on first use, so the text of a stop is matched once.
+A state is a dict from a text to its :data:`Effect`, or to None if nothing changes. It is filled on
+first use, so the text of a stop is matched once.
 
-Nothing in a stop set has the size of a vocabulary. A set of four strings takes some kilobytes, is
-made in microseconds, and is warm from the start, since the table belongs to the tokenizer.
+A set of four strings takes some kilobytes and is made in microseconds: nothing in it has the size
+of a vocabulary.
 
 **A worked example.** The stop ``"\nUser:"``, and the texts ``"Hi"``, ``"\nUs"``, ``"e!"``:
 
@@ -87,8 +87,8 @@ Effect: TypeAlias = "tuple[Chunk | None, StopState | None, Hit | None]"
 """What a text does in a state: the chunk to output, the next state, and the stop that is complete.
 
 The chunk is None for the own chunk of the token. With a stop it is the last chunk, and the
-next state is None. The ``end`` of the stop counts from the beginning of the text. (A plain tuple:
-unpacking a named one takes twice as long.)"""
+next state is None. The ``end`` of the stop counts from the beginning of the text. (Unpacking a
+named tuple takes twice as long.)"""
 
 
 class StopState(dict[str, "Effect | None"]):
@@ -165,11 +165,11 @@ class StopSet:
         self.conditions: StopConditions = conditions
         self.definition: Definition = definition
         shown = conditions.include_stop_str_in_output
-        self.hides: bool = not shown
-        """Whether the text of hidden stops is not output."""
-        hidden = () if shown else conditions.stop
-        visible = conditions.visible_stop + conditions.stop if shown else conditions.visible_stop
-        patterns = read_patterns(conditions.stop_regex, conditions.max_match_length)
+        hidden, visible = conditions.stop, conditions.visible_stop
+        if shown:
+            hidden, visible = (), hidden + visible
+        regexes = conditions.stop_regex
+        patterns = read_patterns(regexes, conditions.max_match_length) if regexes else ()
         self.has_patterns: bool = bool(patterns)
         gate, labels = conditions.ignore_stops_between, definition.pairs
         gates = Sections(gate, skipped) if gate else NO_SECTIONS
@@ -258,10 +258,8 @@ class StopSet:
         if not self._prompt_markers:
             self._prompt_markers = [PromptMarkers(each, tokenizer) for each in (gate, labels)]
         at, section = (
-            markers.section_after(tokenizer, prompt) if is_inside is None else int(is_inside)
-            for markers, is_inside in zip(
-                self._prompt_markers, (inside, starts_inside), strict=True
-            )
+            markers.section_after(tokenizer, prompt) if given is None else int(given)
+            for markers, given in zip(self._prompt_markers, (inside, starts_inside), strict=True)
         )
         return self.state(self.matcher.start(at), section)
 

@@ -125,6 +125,7 @@ def stop_set_for(
         skipped: Mapping[str, tuple[int, ...]] = {}
         if texts and table.options.skip_special_tokens:
             skipped = _skipped_ids(tokenizer, texts)
+        if definition.names and table.options.skip_special_tokens:
             warn_unfindable(tokenizer, definition, skipped)
         return StopSet(table, conditions, definition, skipped)
 

@@ -4,9 +4,8 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. The constructor makes a set of the stops and one of their first letters. A sorted
-list of the stops is made when the first such letter comes. Once that list was searched often, a set
-of all prefixes replaces it.
+may be simple. The constructor makes a set of the stops and one of their first letters. When the
+first such letter comes, a set of all prefixes is made, or of many stops a sorted list.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -33,13 +32,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
 from streamdec.locks import cached_property
 
-MOST_IN_PREFIXES = 2**20
+MOST_IN_PREFIXES = 2**16
 """The greatest sum of the squared lengths of stops of which a set of all prefixes is made.
 
 The prefixes of one stop of n code points have n²/2 code points together."""
@@ -94,12 +92,12 @@ class StopStrings:
         return sorted({*map(len, self._stops)}, reverse=True)
 
     @cached_property
-    def _tests(self) -> _PrefixTest:
-        return _PrefixTest(self._stops)
+    def _begins(self) -> Callable[[str], bool]:
+        return _prefix_test(self._stops)
 
     @cached_property
-    def _hides(self) -> _PrefixTest:
-        return _PrefixTest(self._hidden)
+    def _begins_hidden(self) -> Callable[[str], bool]:
+        return _prefix_test(self._hidden)
 
     @cached_property
     def num_bytes(self) -> int:
@@ -135,7 +133,7 @@ class StopStrings:
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
-        begins, lasts = self._tests.after(len(text)), self._lasts
+        begins, lasts = self._begins, self._lasts
         for index, letter in enumerate(text, 1):
             if not tail and letter not in firsts:
                 continue
@@ -161,8 +159,7 @@ class StopStrings:
         """Return the end of the text that must be withheld."""
         if self._stops is self._hidden:
             return tail
-        begins = self._hides.after(len(tail))
-        while tail and not begins(tail):
+        while tail and not self._begins_hidden(tail):
             tail = tail[1:]
         return tail
 
@@ -187,30 +184,14 @@ class StopStrings:
         return ""
 
 
-class _PrefixTest:
-    """Tests whether a text is a proper prefix of one of ``stops``.
+def _prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
+    """Return a test whether a text is a proper prefix of one of ``stops``, and not empty."""
+    if sum(len(stop) ** 2 for stop in stops) <= MOST_IN_PREFIXES:
+        return {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
+    ordered = sorted(stops)
 
-    It searches a sorted list, and later, once that is worth the cost, a set of all prefixes.
-    """
+    def begins(text: str) -> bool:
+        place = bisect_right(ordered, text)  # the first stop after ``text``
+        return place < len(ordered) and ordered[place].startswith(text)
 
-    def __init__(self, stops: frozenset[str]) -> None:
-        self._ordered = sorted(stops)
-        self._prefixes: set[str] | None = None
-        self._left: float = sum(map(len, stops)) / 4
-        """Letters that are read before the set is made, which takes about as long."""
-        if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
-            self._left = inf
-
-    def after(self, letters: int) -> Callable[[str], bool]:
-        """Return the test of a text that is not empty, to read so many letters."""
-        self._left -= letters
-        if self._left > 0:
-            return self._bisect
-        if self._prefixes is None:
-            ordered = self._ordered
-            self._prefixes = {stop[:size] for stop in ordered for size in range(1, len(stop))}
-        return self._prefixes.__contains__
-
-    def _bisect(self, text: str) -> bool:
-        place = bisect_right(self._ordered, text)  # the first stop after ``text``
-        return place < len(self._ordered) and self._ordered[place].startswith(text)
+    return begins
