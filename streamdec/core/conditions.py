@@ -304,10 +304,14 @@ def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
                 "be different"
             )
         if sections.setdefault(opening, closing) != closing:
-            raise ValueError(
-                f"{name}: {opening!r:.60} opens two sections; it can have only one closing marker"
-            )
+            raise opens_two(name, opening)
     return tuple(sections.items())
+
+
+def opens_two(name: str, opening: str | int) -> ValueError:
+    """Return the error for the marker ``opening`` of two sections."""
+    told = "opens two sections; it can have only one closing marker"
+    return ValueError(f"{name}: {opening!r:.60} {told}")
 
 
 _READ: dict[str, Callable[[str, Any], Any]] = {

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
-from streamdec.core.conditions import Pair, pairs_of
+from streamdec.core.conditions import Pair, opens_two, pairs_of
 from streamdec.core.sections import SkippedIds
-from streamdec.core.stop_set import Definition
 from streamdec.errors import warn
 
 SectionsOption = Mapping[str, Pair | Iterable[Pair]]
 """As users write it: the name of each section, and its pair of markers or a list of pairs."""
+
+
+class Definition(NamedTuple):
+    """The sections of a stream: the name of each, and its markers."""
+
+    names: tuple[str, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def markers(self) -> tuple[str | int, ...]:
+        """All markers."""
+        return (*chain.from_iterable(self.pairs),)
+
+
+NO_DEFINITION = Definition()
 
 
 def definition_of(sections: Any) -> Definition:
@@ -25,21 +40,17 @@ def definition_of(sections: Any) -> Definition:
     for name, given in sections.items():
         if not isinstance(name, str) or not name:
             raise TypeError(f"sections: a name must be a string and not empty, got {name!r:.40}")
-        pairs = pairs_of(f"sections[{name!r:.40}]", given)
+        what = f"sections[{name!r:.40}]"
+        pairs = pairs_of(what, given)
         if not pairs:
-            raise ValueError(
-                f"sections[{name!r:.40}] has no markers; expected a pair such as "
-                "('<think>', '</think>')"
-            )
-        for pair in pairs:
-            if pair[0] in named:
-                raise ValueError(
-                    f"sections: {pair[0]!r:.60} opens two sections; it can have only one closing "
-                    "marker"
-                )
-            named[pair[0]] = name, pair
-    names, pairs = zip(*named.values(), strict=True)
-    return Definition(names, pairs)
+            told = "has no markers; expected a pair such as ('<think>', '</think>')"
+            raise ValueError(f"{what} {told}")
+        for opening, closing in pairs:
+            if opening in named:
+                raise opens_two("sections", opening)
+            named[opening] = name, (opening, closing)
+    names, all_pairs = zip(*named.values(), strict=True)
+    return Definition(names, all_pairs)
 
 
 def warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:

@@ -42,11 +42,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import StopConditions
+from streamdec.core.definitions import Definition
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.patterns.matcher import matcher_of
@@ -54,9 +54,7 @@ from streamdec.core.sections import (
     NO_SECTIONS,
     OUTSIDE,
     Labels,
-    Marker,
     Matcher,
-    Pairs,
     PromptMarkers,
     Sections,
     Seen,
@@ -128,21 +126,6 @@ class NamedStop(NamedTuple):
 
     reason: StopReason
     hidden: bool
-
-
-class Definition(NamedTuple):
-    """The sections of a stream: the name of each, and its markers."""
-
-    names: tuple[str, ...] = ()
-    pairs: Pairs = ()
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        """All markers."""
-        return tuple(chain.from_iterable(self.pairs))
-
-
-NO_DEFINITION = Definition()
 
 
 class StopSet:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import warn_unfindable
-from streamdec.core.stop_set import NO_DEFINITION, Definition, StopSet
+from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
+from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
 from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock

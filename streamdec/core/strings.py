@@ -33,7 +33,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
@@ -73,7 +73,7 @@ class StopStrings:
         visible: stops whose text is output.
     """
 
-    start = ""
+    start: Any = ""
     """The tail at the beginning of the generated text."""
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:

@@ -87,7 +87,7 @@ class PatternStops:
         reach = max(each.reach for each in self._automata)
         self._most = 2 * reach + 1 if self._sees_place else reach
         self._known: dict[tuple[Context, str], Context] = {}
-        self.start: PatternTail = _clean(self._read(("",) if self._sees_place else ()))
+        self.start: Any = _clean(self._read(("",) if self._sees_place else ()))
         """See StopStrings."""
 
     @property
