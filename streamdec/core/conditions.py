@@ -254,7 +254,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is a list of values. A text is one value; a mapping is a mistake."""
+    """Whether ``given`` is a list: a text is one value, and a mapping is a mistake."""
     if isinstance(given, (list, tuple)):  # the usual case
         return True
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))

@@ -54,9 +54,10 @@ def definition_of(sections: Any) -> Definition:
 
 
 def warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
-    """Warn about markers that cannot be found: a part of them is a skipped special token.
+    """Warn about markers that cannot be found.
 
-    A marker that is only such a token is found by its id, so it is among ``skipped``.
+    A part of them is a skipped special token. A marker that is only such a token is found by its
+    id, so it is among ``skipped``.
     """
     markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
     special_tokens, token_to_id, is_skipped = (

@@ -269,7 +269,7 @@ class Labels:
         self._sections += [section] * size
 
     def section_at(self, place: int) -> int:
-        """Return the section in which the code point at ``place``, or the next one, was read."""
+        """Return the section in which the code point at ``place`` was or will be read."""
         return self._sections[place] if place < len(self._sections) else self.seen.section
 
     def kept(self, jailed: int) -> int:

@@ -247,7 +247,7 @@ class StopSet:
         return self.state(self.matcher.start(at), section)
 
     def firsts(self, seen: Seen, section: int) -> frozenset[str] | None:
-        """Return the letters with which a stop or marker may begin, as Matcher.firsts does."""
+        """Return the letters with which a stop or marker may begin: see Matcher."""
         letters = self.matcher.firsts(seen)
         if letters is None or self.labeller is None:
             return letters

@@ -119,7 +119,7 @@ class StopStrings:
         return self.firsts if is_open else frozenset()
 
     def is_cacheable(self, tail: str) -> bool:
-        """Whether the same steps from ``tail`` are likely to come again, and worth storing.
+        """Whether steps from ``tail`` are likely to come again, and worth storing.
 
         A tail is a prefix of a stop, so there are few.
         """
@@ -185,7 +185,7 @@ class StopStrings:
 
 
 def _prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Return a test whether a text is a proper prefix of one of ``stops``, and not empty."""
+    """Return a test whether a text, not empty, is a proper prefix of a stop."""
     if sum(len(stop) ** 2 for stop in stops) <= MOST_IN_PREFIXES:
         return {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
     ordered = sorted(stops)

@@ -188,9 +188,9 @@ class Automaton:
         return state.get(kind) or self._learn(state, kind)
 
     def look(self, state: State, entry: str) -> State:
-        """Return the state of the look-behinds after ``entry``, before which no match begins.
+        """Return the state of the look-behinds after ``entry``.
 
-        ``entry`` is a letter, or "" for a place where ``^`` holds. ``state`` is ``blank`` or comes
+        No match begins before it. ``entry`` is a letter, or "" for a place where ``^`` holds. ``state`` is ``blank`` or comes
         from this method.
         """
         key = ~self._kind(entry)
