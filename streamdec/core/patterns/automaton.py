@@ -190,8 +190,8 @@ class Automaton:
     def look(self, state: State, entry: str) -> State:
         """Return the state of the look-behinds after ``entry``.
 
-        No match begins before it. ``entry`` is a letter, or "" for a place where ``^`` holds. ``state`` is ``blank`` or comes
-        from this method.
+        No match begins before it. ``entry`` is a letter, or "" for a place where ``^`` holds.
+        ``state`` is ``blank`` or comes from this method.
         """
         key = ~self._kind(entry)
         return (state.get(key) or self._learn(state, key))[0]
