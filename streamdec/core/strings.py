@@ -139,13 +139,17 @@ class StopStrings:
                 continue
             tail += letter
             if letter in lasts and not ignore:
-                for length in self._lengths:
-                    stop = tail[-length:]
-                    if stop in self._stops:
-                        return tail, Hit(stop, stop not in self._hidden, index, stop)
+                stop = self._complete(tail)
+                if stop is not None:
+                    return tail, Hit(stop, stop not in self._hidden, index, stop)
             while tail and not begins(tail):
                 tail = tail[1:]
         return tail, None
+
+    def _complete(self, text: str) -> str | None:
+        """Return the longest stop that ``text`` ends in."""
+        ends = (text[-length:] for length in self._lengths)
+        return next((end for end in ends if end in self._stops), None)
 
     def skip(self, tail: str, text: str) -> str:
         """Return the tail after ``text``, no part of which can be in a stop."""
