@@ -244,14 +244,14 @@ MUTANTS = (
     _core(
         "10: text before a stop in its token is lost",
         "stop_set",
-        "size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)",
+        "size = len(state.jailed) + hit.end - hit.hidden",
         "size = len(state.jailed) + hit.end if hit.visible else 0",
         STOP_LAWS,
     ),
     _core(
         "10: a hidden stop is shown",
         "stop_set",
-        "size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)",
+        "size = len(state.jailed) + hit.end - hit.hidden",
         "size = len(state.jailed) + hit.end",
         STOP_LAWS,
     ),
@@ -355,8 +355,8 @@ MUTANTS = (
     _core(
         "16: a token that could not be taken is counted",
         "decoder",
-        "                setattr(self, name, value)\n            raise",
-        "                pass\n            raise",
+        "self._become(before)  #",
+        "pass  #",
         ("tests/core/test_stop_sequence_decoder.py",),
     ),
     _core(

@@ -46,8 +46,8 @@ from streamdec.core.definitions import NO_DEFINITION, Definition
 from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
 from streamdec.core.masks import UNKNOWN
 from streamdec.core.mistakes import check_restoring
-from streamdec.core.reading import NEVER, CleanPoint, Reading, events_in, read_cells
-from streamdec.core.replay import RELEASE, Cell, Replay, Since, num_tokens, replay, text_of
+from streamdec.core.reading import NEVER, CleanPoint, Past, Reading
+from streamdec.core.replay import RELEASE, Cell, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
 from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
@@ -215,7 +215,7 @@ class TokenDecoder:
         if token_id in stops.ids and not is_early:
             named = stops.named(state.seen, token_id)
             if named is not None:
-                return Examined(self._stopped_by_id(token_id, *named))
+                return Examined(self._stopped_by_id(token_id, *named), None)
         if step.mask & UNKNOWN:
             check_token_id(token_id, index)
             if self._table.options.unknown_ids == "error":
@@ -225,7 +225,7 @@ class TokenDecoder:
             is_careful = bool(text or self._row.waits or row.waits or state.jailed)
             state = state if is_careful else stops.turned(state, token_id)
         if is_careful:
-            return Examined(self._take_carefully(token_id, step))
+            return Examined(self._take_carefully(token_id, step), None)
         out = step.chunk
         if step.mask & state.letters:
             effect = state[text]
@@ -234,134 +234,96 @@ class TokenDecoder:
             if effect is not None:
                 found, after, _ = effect
                 if after is None:
-                    return Examined(self._stopped(token_id, effect))
+                    return Examined(self._stopped(token_id, effect), None)
                 out, state = found or out, after
-        saved = self._saved() if step.count >= 0 else ()
+        before = self.fork() if step.count >= 0 else None
         if self._spans is not None and state.is_settled and not (row.holds or row.waits):
             if self._since or self._row.waits:
-                clean, since = self._clean_point, [*self._since, token_id]
-                base = self._base(clean)
-                cells = replay(self._table, clean.row.state, since, base).cells
-                self._spans.note(cells, range(base, index + 1), clean.count)
+                past = self._past([*self._since, token_id])
+                self._spans.note(past.replay().cells, range(past.base, index + 1), past.counted)
             else:
                 self._spans.note_whole(index, self._count, step.count)
-        return Examined(out, state, token_id, step, saved)
+        return Examined(out, state, before)
 
-    def _after(self, examined: Examined) -> Chunk:
-        """Return the chunk of a token, or the last chunk if no more may come."""
-        out, _, _, step, saved = examined
-        assert step is not None
+    def _after(self, out: Chunk, step: Step, before: Self | None) -> Chunk:
+        """Return ``out``, the chunk of a token, or the last chunk if no more may come.
+
+        ``before`` is the stream before that token.
+        """
         self._set_alert(is_silent=not step.chunk.text)
-        if step.count < 0:
+        if before is None:
             return out
         try:
             return self._finish_unfollowed("length", before=out)
         except Exception:
-            # ``decode`` may change text that was already output. Undo the token.
-            for name, value in saved:
-                setattr(self, name, value)
+            self._become(before)  # ``decode`` has changed text that was already output
             raise
 
-    def _saved(self) -> list[tuple[str, Any]]:
-        """The fields of the stream, with their values."""
-        saved = [(name, getattr(self, name)) for name in FIELDS]
-        return [*saved, ("_since", self._since and [*self._since]), ("_spans", self._span_copy)]
-
-    @property
-    def _span_copy(self) -> SpanLog | None:
-        return None if self._spans is None else self._spans.copy()
+    def _become(self, other: TokenDecoder) -> None:
+        """Take over all that ``other`` knows."""
+        for name in FIELDS:
+            setattr(self, name, getattr(other, name))
+        self._since = other._since and [*other._since]
+        self._spans = other._spans and other._spans.copy()
 
     # --- the clean point
 
-    @property
-    def _clean_point(self) -> CleanPoint:
+    def _past(self, since: Since | None = None) -> Past:
+        """Return what the stream remembers, with these entries since the clean point."""
         if self._since or self._is_careful or self._end is not None:
-            return CleanPoint(*self._clean)
-        return CleanPoint(self._row, self._state, self._count)
+            clean = CleanPoint(*self._clean)
+        else:
+            clean = CleanPoint(self._row, self._state, self._count)
+        base = tokens_in(clean.counted) + self._limit
+        return Past(self._table, self._stops, clean, self._since if since is None else since, base)
 
-    def _base(self, clean: CleanPoint) -> int:
-        """How many tokens came before ``clean``."""
-        return tokens_in(clean.count) + self._limit
-
-    def _review(
-        self, clean: CleanPoint, since: Since, decided_by: int | None = None
-    ) -> tuple[Replay, Reading]:
-        """Read all code points since ``clean`` again."""
-        base = self._base(clean)
-        found = replay(self._table, clean.row.state, since, base, decided_by)
-        events = events_in(self._stops, since, base)
-        return found, read_cells(self._stops, clean, found.cells, events, found.waits)
-
-    def _num_output(self, clean: CleanPoint) -> int:
-        """How many code points after ``clean`` were output."""
-        code_points = code_points_in(self._count) - code_points_in(clean.count)
+    def _num_output(self, past: Past) -> int:
+        """How many code points after the clean point were output."""
+        code_points = code_points_in(self._count) - code_points_in(past.counted)
         return code_points - len(self._state.jailed)
 
     def _take_carefully(self, token_id: int, step: Step) -> Chunk:
         """Take a token while the tokens of the text matter."""
-        clean, text = self._clean_point, step.chunk.text
-        saved = self._saved() if step.count >= 0 else ()
-        is_silent = not text and step.row is self._row and token_id not in self._stops.marker_ids
+        text, row = step.chunk.text, step.row
+        before = self.fork() if step.count >= 0 else None
+        is_silent = not text and row is self._row and token_id not in self._stops.marker_ids
         if is_silent and self._since:  # a reading would find what the last one found
-            out, self._since, reading = NOTHING, silenced(self._since), None
+            self._note_offsets(step)
+            out, self._since, self._count = NOTHING, silenced(self._since), step.count
         else:
-            since: Since = [*self._since, token_id]
-            found, reading = self._review(clean, since)
+            reading = self._past([*self._since, token_id]).read()
             if reading.hit is not None:
-                ending = ending_of(reading, found.cells, clean, self._num_output(clean))
-                return self._finish(ending, since, self.num_tokens + 1)
-            out, state = self._output_of(clean, found.cells, reading)
-        if self._moved != self._count:
-            self._prefix, self._read = self._count - TOKEN, self._count
-        if text and not step.row.holds:
-            self._prefix, self._read = self._read, step.count
-        self._moved = step.count
-        if reading is None:
-            self._count = step.count
-        else:
-            self._settle(clean, since, step.count, step.row, state, found, reading)
+                return self._finish_at(reading, self.num_tokens + 1)
+            self._note_offsets(step)
+            out = self._settle(reading, step.count, row)
         if step.mask & UNKNOWN:
             self._note_unknown(token_id)
-        return self._after(Examined(out, None, token_id, step, saved))
+        return self._after(out, step, before)
 
-    def _output_of(
-        self, clean: CleanPoint, cells: list[Cell], reading: Reading
-    ) -> tuple[Chunk, StopState]:
-        """What may be output, and the state after it."""
+    def _settle(self, reading: Reading, counted: int, row: Row) -> Chunk:
+        """Move on, with the clean point if possible, and return what is output."""
+        past, cells, waits = reading.past, reading.found.cells, reading.found.waits
         end = len(cells) - reading.kept
-        parts = reading.parts(cells, self._num_output(clean), end)
-        out = of_parts(parts, NOTHING) if any(text for _, text in parts) else NOTHING
-        return out, self._stops.state(reading.seen, reading.section, text_of(cells[end:]))
-
-    def _settle(
-        self,
-        clean: CleanPoint,
-        since: Since,
-        count: int,
-        row: Row,
-        state: StopState,
-        found: Replay,
-        reading: Reading,
-    ) -> None:
-        """Move on, with the clean point if possible. ``since`` follows ``clean``."""
-        self._row, self._state, self._count = row, state, count
-        self._clean, self._since = clean, since
-        has_spans = self._spans is not None
+        out = reading.chunk(self._num_output(past), end)
+        state = self._stops.state(reading.seen, reading.section, text_of(cells[end:]))
+        self._row, self._state, self._count = row, state, counted
+        self._clean, self._since = past.clean, past.since
         tokens = self.num_tokens
-        is_clean = state.is_settled and not reading.has_ids and found.waits >= tokens - 1
+        is_clean = state.is_settled and not reading.has_ids and waits >= tokens - 1
         # What the last token holds or owes may stay behind, unless its span is asked for.
-        if is_clean and not (has_spans and (row.holds or row.waits)):
+        if is_clean and not (self._spans and (row.holds or row.waits)):
             if self._spans is not None:
-                self._spans.note(found.cells, range(self._base(clean), tokens), clean.count)
-            self._clean = row, state, count, *_carried(found, reading, tokens)
+                self._spans.note(cells, range(past.base, tokens), past.counted)
+            self._clean = reading.clean_point(row, state, counted, tokens)
             self._since, self._most = (), MOST_SINCE
-        elif len(since) > self._most:
+        elif len(self._since) > self._most:
             self._move_up(state)
         self._is_careful = (
             reading.has_ids
-            or found.waits <= max(reading.shield, reading.marker)
+            or waits <= max(reading.shield, reading.marker)
             or (bool(state.jailed) and self._stops.labeller is not None)
         )
+        return out
 
     def _move_up(self, state: StopState) -> None:
         """Move the clean point up to the first token that still matters.
@@ -369,47 +331,49 @@ class TokenDecoder:
         ``state`` is the state now. Tokens without bytes that led back to an earlier state are only
         counted from here on.
         """
-        clean, stops, since = CleanPoint(*self._clean), self._stops, self._since
-        moved = moved_up(clean.row, since, max(len(state.jailed), stops.matcher.reach(state.seen)))
+        past, stops = self._past(), self._stops
+        reach = max(len(state.jailed), stops.matcher.reach(state.seen))
+        row, before, text = moved_up(past.clean.row, past.since, reach)
         # The span of a token of which something is held or owed is not final.
-        is_final = self._spans is None or not (moved.row.holds or moved.row.waits)
-        if moved.size and is_final and not stops.marker_ids.intersection(since[: moved.size]):
-            tokens, text = num_tokens(since[: moved.size]), moved.text
-            if self._spans is not None:
-                base = self._base(clean)
-                cells = replay(self._table, clean.row.state, since, base).cells
-                self._spans.note(cells, range(base, base + tokens), clean.count)
-            count = clean.count + tokens * TOKEN + size_of(text)
-            settled = stops.settled(clean.state, text)
-            self._clean = moved.row, settled, count, clean.shield, clean.marker
-            since = since[moved.size :]
-        has_moved = since is not self._since
-        if len(since) > MOST_SINCE:
-            since = folded(stops, self._clean[0], since)
-        self._since = since
-        if len(since) > MOST_SINCE and not has_moved:
-            self._move_up_exactly()
+        is_final = self._spans is None or not (row.holds or row.waits)
+        has_moved = bool(before) and is_final and stops.marker_ids.isdisjoint(before)
+        if has_moved:
+            settled = stops.settled(past.clean.state, text)
+            clean = past.clean._replace(row=row, state=settled)
+            self._move_to(past, before, past.since[len(before) :], text, clean)
+        if len(self._since) > MOST_SINCE:
+            self._since = folded(stops, self._clean[0], self._since)
+        if len(self._since) > MOST_SINCE and not has_moved:
+            self._move_up_by_reading()
         self._most = 2 * len(self._since) + MOST_SINCE
 
-    def _move_up_exactly(self) -> None:
+    def _move_up_by_reading(self) -> None:
         """Do the same where the tokens of what is held, a release or a marker id matter."""
-        clean, since = CleanPoint(*self._clean), self._since
-        base = self._base(clean)
-        found, reading = self._review(clean, since)
-        cells = found.cells
-        reach = max(self._stops.matcher.reach(reading.seen), reading.kept)
-        tail = cells[len(cells) - reach :] if reach else []
-        first = min([found.waits, *(cell.first for cell in tail)])
-        before, after = split(since, first - base)
-        earlier, read = self._review(clean, before)
-        if not before or reading.has_ids or read.has_ids:
-            return
+        past, stops = self._past(), self._stops
+        reading = past.read()
+        reach = max(stops.matcher.reach(reading.seen), reading.kept)
+        tail = reading.found.cells[-reach:] if reach else []
+        first = min([reading.found.waits, *(cell.first for cell in tail)])
+        before, after = split(past.since, first - past.base)
+        earlier = past._replace(since=before).read()
+        if before and not (reading.has_ids or earlier.has_ids):
+            row = self._table.row(earlier.found.state)
+            state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
+            clean = earlier.clean_point(row, state, 0, first)
+            self._move_to(past, before, after, text_of(earlier.found.cells), clean)
+
+    def _move_to(
+        self, past: Past, before: Since, after: Since, text: str, clean: CleanPoint
+    ) -> None:
+        """Move the clean point to ``clean``, between the entries ``before`` and ``after``.
+
+        Those before it gave ``text``.
+        """
+        tokens = num_tokens(before)
         if self._spans is not None:
-            self._spans.note(cells, range(base, first), clean.count)
-        count = clean.count + (first - base) * TOKEN + size_of(text_of(earlier.cells))
-        state = self._stops.state(self._stops.matcher.restart(read.seen), read.section)
-        row = self._table.row(earlier.state)
-        self._clean = row, state, count, *_carried(earlier, read, first)
+            cells = past.replay().cells
+            self._spans.note(cells, range(past.base, past.base + tokens), past.counted)
+        self._clean = clean._replace(counted=past.counted + tokens * TOKEN + size_of(text))
         self._since = after
 
     # --- the end
@@ -431,14 +395,12 @@ class TokenDecoder:
             decided_by: the token that counts as deciding what is held.
         """
         if self._is_careful:
-            clean = self._clean_point
-            output = self._num_output(clean)
-            found, reading = self._review(clean, self._since, decided_by)
+            past = self._past()
+            output, reading = self._num_output(past), past.read(decided_by)
             if reading.hit is not None:
-                return ending_of(reading, found.cells, clean, output)
-            size = len(found.cells)
-            chunk = of_parts(reading.parts(found.cells, output, size), last)
-            return Ending(chunk, code_points_in(clean.count) + size)
+                return ending_of(reading, output)
+            size = len(reading.found.cells)
+            return Ending(reading.chunk(output, size, last), code_points_in(past.counted) + size)
         text = self._table.flush(self._row.state) if self._row.waits else ""
         code_points = code_points_in(self._count)
         state = self._state
@@ -462,7 +424,7 @@ class TokenDecoder:
         assert hit is not None
         assert chunk is not None
         end = code_points_in(self._count) + hit.end
-        return Ending(chunk, end - (0 if hit.visible else len(hit.text)), hit, end)
+        return Ending(chunk, end - hit.hidden, hit, end)
 
     def _stopped(self, token_id: int, effect: Effect) -> Chunk:
         """End at ``token_id``, whose text completes a stop."""
@@ -470,34 +432,28 @@ class TokenDecoder:
 
     def _stopped_by_id(self, token_id: int, reason: Any, hidden: bool) -> Chunk:
         """End at ``token_id``, which is a stop."""
-        index, clean, since = self.num_tokens, self._clean_point, self._since
-        base, whole = self._base(clean), [*since, token_id]
+        index, past = self.num_tokens, self._past()
+        whole = [*past.since, token_id]
         match: StopMatch | None
         if hidden and not self.conditions.include_stop_str_in_output:
             ending = self._ending(Chunk("", "stop", reason), index)
             at, byte_at = sizes_in(self._count + size_of(self._table.flush(self._row.state)))
             match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
         else:
-            ending, match = visible_ending(
-                self._stops,
-                self._table,
-                clean,
-                since,
-                token_id,
-                reason,
-                base,
-                index,
-                self._num_output(clean),
-            )
-            since = whole
+            output = self._num_output(past)
+            ending, match = visible_ending(past, token_id, reason, index, output)
+            past = past._replace(since=whole)
         if ending.hit is not None:
-            match = match_of(ending, self._table, clean, since, base, index + 1)
-        cells: list[Cell] = []
-        if self._spans is not None:
-            cells = replay(self._table, clean.row.state, since, base, index).cells
+            match = match_of(past, ending, index + 1)
+        cells = [] if self._spans is None else past.replay(index).cells
         chunk = self._finish(ending, whole, index + 1, cells=cells)
         self._match = match
         return chunk
+
+    def _finish_at(self, reading: Reading, tokens: int) -> Chunk:
+        """End after ``tokens`` tokens by the stop that ``reading`` found."""
+        ending = ending_of(reading, self._num_output(reading.past))
+        return self._finish(ending, reading.past.since, tokens)
 
     def _finish(
         self,
@@ -517,18 +473,17 @@ class TokenDecoder:
             is_out: whether text of what was held was output.
             cells: the code points since the clean point, for spans; None: those of ``since``.
         """
-        clean = self._clean_point
+        past = self._past(since)
         prefix, read = self._offsets()
         if is_out and read < tokens:
             prefix, read = read, tokens
-        self._clean, self._since = clean, since
+        self._clean, self._since = past.clean, since
         self._end, self._output = ending.chunk, ending.output
         self._match = None if ending.hit is None else ending
         if self._spans is not None:
-            base = self._base(clean)
             if cells is None:
-                cells = replay(self._table, clean.row.state, since, base, tokens - 1).cells
-            self._spans.note(cells, range(base, tokens), clean.count, ending.output)
+                cells = past.replay(tokens - 1).cells
+            self._spans.note(cells, range(past.base, tokens), past.counted, ending.output)
         self._row, self._alert = ENDED, ALERT
         self._count = (tokens - self._limit) * TOKEN
         self._set_offsets(prefix, read)
@@ -539,29 +494,16 @@ class TokenDecoder:
     def _release(self) -> Chunk:
         """Output what is held and jailed; the stream continues."""
         self._check_running()
-        tokens, stops, clean = self.num_tokens, self._stops, self._clean_point
+        tokens = self.num_tokens
         text, table_state = self._table.release(self._row.state)
-        row = self._table.row(table_state)
-        count = self._count + size_of(text)
         prefix, read = self._offsets()
         if text and read < tokens:
             prefix, read = read, tokens
-        if self._is_careful or row.waits or (self._spans is not None and self._since):
-            since = self._since if is_released(self._since) else [*self._since, RELEASE]
-            found, reading = self._review(clean, since)
-            if reading.hit is not None:
-                ending = ending_of(reading, found.cells, clean, self._num_output(clean))
-                return self._finish(ending, since, tokens)
-            out, state = self._output_of(clean, found.cells, reading)
-            self._settle(clean, since, count, row, state, found, reading)
-        else:
-            ignore = 0 < stops.conditions.min_tokens >= tokens
-            effect = stops.read(self._state, text, ignore=ignore, release=True)
-            found_chunk, after, _ = effect
-            if after is None:
-                return self._finish(self._hit(effect), [*self._since, RELEASE], tokens)
-            out = found_chunk or (chunk_of(text) if text else NOTHING)
-            self._row, self._state, self._count, self._since = row, after, count, ()
+        since = self._since if is_released(self._since) else [*self._since, RELEASE]
+        reading = self._past(since).read()
+        if reading.hit is not None:
+            return self._finish_at(reading, tokens)
+        out = self._settle(reading, self._count + size_of(text), self._table.row(table_state))
         self._set_offsets(prefix, read)
         self._set_alert(is_silent=read < tokens)
         return out
@@ -574,6 +516,14 @@ class TokenDecoder:
             return tokens_in(self._prefix) + self._limit, tokens_in(self._read) + self._limit
         tokens = self.num_tokens
         return tokens - 1, tokens
+
+    def _note_offsets(self, step: Step) -> None:
+        """Note the offsets after a token."""
+        if self._moved != self._count:  # the token before had all text out
+            self._prefix, self._read = self._count - TOKEN, self._count
+        if step.chunk.text and not step.row.holds:
+            self._prefix, self._read = self._read, step.count
+        self._moved = step.count
 
     def _set_offsets(self, prefix: int, read: int) -> None:
         """Note the offsets of the stream as it is."""
@@ -634,8 +584,7 @@ class TokenDecoder:
         if self._end is not None or not (self._row.holds or self._state.jailed):
             return 0
         holds = bool(self.held)
-        clean, tokens = self._clean_point, self.num_tokens
-        found = replay(self._table, clean.row.state, self._since, self._base(clean))
+        found, tokens = self._past().replay(), self.num_tokens
         jailed = found.cells[len(found.cells) - len(self._state.jailed) :]
         firsts = (max(cell.first, 0) for cell in jailed)
         oldest = found.waits if holds else tokens
@@ -693,9 +642,7 @@ class TokenDecoder:
         """
         match = self._match
         if isinstance(match, Ending):
-            clean = CleanPoint(*self._clean)
-            base, tokens = self._base(clean), self.num_tokens
-            match = self._match = match_of(match, self._table, clean, self._since, base, tokens)
+            match = self._match = match_of(self._past(), match, self.num_tokens)
         return match
 
     def take_spans(self) -> list[TokenSpan]:
@@ -719,10 +666,9 @@ class TokenDecoder:
             raise ValueError("spans are recorded only with spans=True")
         more: list[TokenSpan] = []
         if self._end is None and self._since:
-            clean = self._clean_point
-            base = self._base(clean)
-            found = replay(self._table, clean.row.state, self._since, base)
-            for span in spans_of(found.cells, range(base, self.num_tokens), clean.count):
+            past = self._past()
+            found, tokens = past.replay(), range(past.base, self.num_tokens)
+            for span in spans_of(found.cells, tokens, past.counted):
                 if span.token_index >= found.waits or span.end > self.num_characters:
                     break
                 more.append(span)
@@ -736,8 +682,7 @@ class TokenDecoder:
         ``copy.copy`` and ``copy.deepcopy`` do the same. The tokenizer is shared.
         """
         other = object.__new__(type(self))
-        for name, value in self._saved():
-            setattr(other, name, value)
+        other._become(self)
         return other
 
     def __copy__(self) -> Self:
@@ -794,17 +739,6 @@ class TokenDecoder:
         if self._end is not None:
             state = f"finished ({self._end.finish_reason})"
         return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"
-
-
-def _carried(found: Replay, reading: Reading, tokens: int) -> tuple[int, int]:
-    """Return the shield and the marker of a clean point after ``tokens`` tokens.
-
-    What an earlier token still owes counts there as of the last token.
-    """
-    return (
-        tokens - 1 if found.waits <= reading.shield else NEVER,
-        tokens - 1 if found.waits == reading.marker else NEVER,
-    )
 
 
 FIELDS: Final = tuple(each for each in TokenDecoder.__slots__ if each != "__weakref__")

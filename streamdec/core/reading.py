@@ -1,11 +1,14 @@
-"""Read code points where it matters which tokens gave them.
+"""What a stream remembers, and reading where it matters which tokens gave the text.
+
+A stream remembers its last clean point and the entries since: its :class:`Past`. Replay tells what
+these gave (:mod:`streamdec.core.replay`).
 
 Mostly a text is read as a whole (:mod:`streamdec.core.stop_set`), because all of it is decided by
 one token and may be part of a stop. There are exceptions. After a release, a space that an earlier
 token owes is in no stop. After a marker that is an id, no code point that began in its token or
 before is in a stop, and its own text is not output; a section changes only before the first code
 point that begins in its token or later. While such text may still come, a stream reads the code
-points since its clean point again at each token, with :func:`read_cells`. It is the same reading,
+points since its clean point again at each token, with :meth:`Past.read`. It is the same reading,
 code point by code point.
 """
 
@@ -16,11 +19,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from streamdec.core.replay import RELEASE, Cell, Since, text_of
-from streamdec.core.sections import Labels, Parts, Seen
+from streamdec.chunks import NOTHING, Chunk
+from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
+from streamdec.core.sections import Labels, Matcher, Seen
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.strings import Hit
-from streamdec.core.table import Row
+from streamdec.core.table import Row, Table
 
 NEVER: Final = -3
 """The index of a token before all tokens, those of a prompt included."""
@@ -32,7 +36,7 @@ class CleanPoint(NamedTuple):
     row: Row
     """Of the table's state."""
     state: StopState
-    count: int  # type: ignore[assignment]
+    counted: int
     """The count of the tokens and the text before it."""
     shield: int = NEVER
     """Code points that began in this token or before it are in no stop."""
@@ -40,26 +44,82 @@ class CleanPoint(NamedTuple):
     """Code points that begin in this token are the text of a marker."""
 
 
+class Past(NamedTuple):
+    """What a stream remembers."""
+
+    table: Table
+    stops: StopSet
+    clean: CleanPoint
+    """The last clean point."""
+    since: Since
+    """The entries since then."""
+    base: int
+    """How many tokens came before it."""
+
+    @property
+    def counted(self) -> int:
+        """The count of the tokens and the text before the clean point."""
+        return self.clean.counted
+
+    def replay(self, decided_by: int | None = None) -> Replay:
+        """Return what the entries since the clean point gave. See :func:`replay`."""
+        return replay(self.table, self.clean.row.state, self.since, self.base, decided_by)
+
+    def read(self, decided_by: int | None = None) -> Reading:
+        """Read all code points since the clean point again."""
+        events = self.events()
+        return read_cells(self, self.replay(decided_by), events, events)
+
+    def events(self) -> list[Event]:
+        """Return the markers by id and the releases since the clean point."""
+        found: list[Event] = []
+        index = self.base
+        for entry in self.since:
+            if entry is RELEASE:
+                found.append((index, RELEASE))
+            elif entry < 0:
+                index -= entry
+            else:
+                if entry in self.stops.marker_ids:
+                    found.append((index, entry))
+                index += 1
+        return found
+
+
 class Reading(NamedTuple):
     """What the code points since a clean point lead to."""
 
+    past: Past
+    found: Replay
     seen: Seen
     """By the matcher of stops."""
+    shield: int
+    labels: Labels
     section: int
     """The section at the end."""
-    labels: Labels
-    shield: int
     marker: int
     has_ids: bool
     """Whether text may still come that is before a marker id."""
     hit: Hit | None
     """The stop that is complete; its ``end`` counts from the clean point."""
-    kept: int
-    """How many of the last code points are not output."""
 
-    def parts(self, cells: Sequence[Cell], start: int, end: int) -> Parts:
-        """Return the parts of the code points from ``start`` to before ``end``."""
-        return self.labels.parts(start, text_of(cells[start:end]))
+    @property
+    def kept(self) -> int:
+        """How many of the last code points are not output."""
+        return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
+
+    def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
+        """Return the code points from ``start`` to before ``end``, with the finish of ``last``."""
+        return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
+
+    def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
+        """Return a clean point after all of it.
+
+        What an earlier token still owes counts there as of the last one of ``tokens`` tokens.
+        """
+        shield = tokens - 1 if self.found.waits <= self.shield else NEVER
+        marker = tokens - 1 if self.found.waits == self.marker else NEVER
+        return CleanPoint(row, state, counted, shield, marker)
 
 
 Event = tuple[int, int | None]
@@ -67,64 +127,37 @@ Event = tuple[int, int | None]
 and RELEASE."""
 
 
-def events_in(stops: StopSet, since: Since, base: int) -> list[Event]:
-    """Return the events among the entries of ``since``, which follow ``base`` tokens."""
-    found: list[Event] = []
-    index = base
-    for entry in since:
-        if entry is RELEASE:
-            found.append((index, RELEASE))
-        elif entry < 0:
-            index -= entry
-        else:
-            if entry in stops.marker_ids:
-                found.append((index, entry))
-            index += 1
-    return found
-
-
 def read_cells(
-    stops: StopSet,
-    clean: CleanPoint,
-    cells: Sequence[Cell],
+    past: Past,
+    found: Replay,
     events: Sequence[Event],
-    waits: int,
+    label_events: Sequence[Event],
     *,
-    label_events: Sequence[Event] | None = None,
     ignore: bool = False,
 ) -> Reading:
-    """Return what ``cells``, the code points since ``clean``, lead to.
+    """Return what the code points of ``found`` lead to.
 
     Args:
-        stops: of the stream.
-        clean: its clean point.
-        cells: all code points since then.
+        past: what the stream remembers.
+        found: what the entries since its clean point gave.
         events: the markers by id and the releases since then.
-        waits: the oldest token that may still give text.
-        label_events: the same for sections, if they differ.
+        label_events: the same for sections.
         ignore: whether complete stops are ordinary text.
     """
-    seen, shield, hit = _read_stops(stops, clean, cells, events, ignore=ignore)
-    cut = len(cells)
-    if hit is not None:
-        cut = hit.end - (0 if hit.visible else hit.size)
-    known = events if label_events is None else label_events
-    reading = _Labelling(stops, clean, known).run(cells[: max(cut, 0)], waits)
-    kept = 0 if hit is not None else reading.labels.kept(stops.matcher.jailed(seen))
-    return reading._replace(seen=seen, shield=shield, hit=hit, kept=kept)
+    seen, shield, hit = _read_stops(past, found.cells, events, ignore=ignore)
+    end = len(found.cells) if hit is None else max(hit.end - hit.hidden, 0)
+    labelling = _Labelling(past, label_events)
+    labelling.run(found.cells[:end], found.waits)
+    labels, at, marker = labelling.labels, labelling.labels.seen.section, labelling.marker
+    return Reading(past, found, seen, shield, labels, at, marker, labelling.has_ids, hit)
 
 
 def _read_stops(
-    stops: StopSet,
-    clean: CleanPoint,
-    cells: Sequence[Cell],
-    events: Sequence[Event],
-    *,
-    ignore: bool,
+    past: Past, cells: Sequence[Cell], events: Sequence[Event], *, ignore: bool
 ) -> tuple[Seen, int, Hit | None]:
     """Read ``cells`` for stops. A marker that is an id counts as soon as it comes."""
-    matcher, seen, shield = stops.matcher, clean.state.seen, clean.shield
-    left = deque(events)
+    stops, left = past.stops, deque(events)
+    matcher, seen, shield = stops.matcher, past.clean.state.seen, past.clean.shield
     min_tokens = stops.conditions.min_tokens
     for place, cell in enumerate(cells, 1):
         while left and left[0][0] <= cell.decided:
@@ -158,41 +191,44 @@ class _Labelling:
     or a later one.
     """
 
-    def __init__(self, stops: StopSet, clean: CleanPoint, events: Sequence[Event]) -> None:
-        self._labeller = stops.labeller
-        self._labels = stops.labels(clean.state.section)
-        self._marker = clean.marker
+    def __init__(self, past: Past, events: Sequence[Event]) -> None:
+        self._labeller = past.stops.labeller
+        self.labels = past.stops.labels(past.clean.state.section)
+        self.marker = past.clean.marker
         self._releases = deque(index for index, token_id in events if token_id is RELEASE)
         self._ids = deque((index, each) for index, each in events if each is not RELEASE)
 
-    def run(self, cells: Sequence[Cell], waits: int) -> Reading:
+    @property
+    def has_ids(self) -> bool:
+        """Whether marker ids are left that count only for later code points."""
+        return self._labeller is not None and bool(self._ids)
+
+    def run(self, cells: Sequence[Cell], waits: int) -> None:
         """Read ``cells``; ``waits`` is the oldest token that may still give text."""
-        labels, begun = self._labels, NEVER
-        if self._labeller is None:
+        labels, labeller = self.labels, self._labeller
+        if labeller is None:
             labels.read(text_of(cells))
-            return Reading(labels.seen, 0, labels, NEVER, NEVER, False, None, 0)
+            return
+        begun = NEVER
         for cell in cells:
             begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
-            self._meet(begun, cell.decided)
-            if begun == self._marker:
+            self._meet(labeller, begun, cell.decided)
+            if begun == self.marker:
                 labels.skip()
             else:
                 labels.read(cell.text)
-        self._meet(waits, sys.maxsize)
-        has_ids, at, marker = bool(self._ids), labels.seen.section, self._marker
-        return Reading(labels.seen, at, labels, NEVER, marker, has_ids, None, 0)
+        self._meet(labeller, waits, sys.maxsize)
 
-    def _meet(self, first: int, decided: int) -> None:
+    def _meet(self, labeller: Matcher, first: int, decided: int) -> None:
         """Take the events before a code point that begins in token ``first``."""
-        labeller, labels = self._labeller, self._labels
-        assert labeller is not None
+        labels = self.labels
         for index, token_id in self._due(first, decided):
             if token_id is RELEASE:
-                labels.seen, self._marker = labeller.restart(labels.seen), NEVER
+                labels.seen, self.marker = labeller.restart(labels.seen), NEVER
                 continue
             after = labeller.by_id(labels.seen, token_id)
             if after is not None:
-                labels.seen, self._marker = after, index
+                labels.seen, self.marker = after, index
 
     def _due(self, first: int, decided: int) -> Iterator[Event]:
         """Yield and drop these events, in order."""

@@ -21,7 +21,7 @@ A code point that a replacer keeps has the tokens of its bytes. One that it inse
 of the text that it replaced. What was held at the clean point belongs to the token before it; what
 a prompt had decided and a replacer still holds, to the one before that.
 
-Where tokens cannot be told apart (replaced text, two of the rules, the windowed route), text counts
+Where tokens cannot be told apart (in two of the rules, and on the windowed route), text counts
 as that of the oldest token that may have given it. For sections, text that the earlier tokens alone
 would have given begins in them, and other text in the token that decided it.
 
@@ -198,6 +198,11 @@ class _Replaying:
         ``alone`` is the text that would have come without this token, if it matters.
         """
         waiting, carried = self._waiting, len(data) - own
+        if not carried and not self._tail and not self._table.replacers.rules and data.isascii():
+            own_token = (index,)  # as for most tokens
+            cells = [Cell(letter, own_token, decided) for letter in data.decode()]
+            self._cells += cells if alone is None else _late(alone, cells)
+            return
         if not self._rule.has_spans and waiting:  # whose bytes they are is not known
             owners = [waiting[0]] * len(data)
         else:
@@ -206,7 +211,7 @@ class _Replaying:
             owners += [index] * own
         tail = self._tail
         tail += zip(data, owners, strict=True)
-        cells: list[Cell] = []
+        cells = []
         place = 0
         for width, letter in utf8.code_points(
             bytes(byte for byte, _ in tail), self._rule.errors, final=final

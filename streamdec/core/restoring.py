@@ -14,8 +14,8 @@ from streamdec.core import snapshots
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
 from streamdec.core.definitions import NO_DEFINITION, definition_of
-from streamdec.core.reading import NEVER
-from streamdec.core.replay import RELEASE, replay
+from streamdec.core.reading import NEVER, CleanPoint, Past
+from streamdec.core.replay import RELEASE
 from streamdec.core.sections import Seen
 from streamdec.core.shared_tables import table_for
 from streamdec.core.spans import SpanLog
@@ -45,11 +45,11 @@ def dump(decoder: TokenDecoder) -> dict[str, Any]:
         "unknown_tokens": decoder._unknown_tokens,
         "end": ended,
     }
-    clean = decoder._clean_point
-    base = decoder._base(clean)
+    past = decoder._past()
+    clean, base = past.clean, past.base
     fields["clean"] = _place(decoder, clean.row, clean.state)
     fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
-    fields["counts"] = [base, *sizes_in(clean.count)]
+    fields["counts"] = [base, *sizes_in(clean.counted)]
     fields["since"] = [*decoder._since]
     if decoder._spans is not None:
         spans = [span for span in decoder._spans.spans if not ended or span.token_index < base]
@@ -102,7 +102,7 @@ def _load(
     decoder._clean = row, state, decoder._count, shield, marker
     decoder._is_careful = False
     if row.waits:
-        waits = replay(table, row.state, (), counts[0]).waits
+        waits = Past(table, stops, CleanPoint(*decoder._clean), (), counts[0]).replay().waits
         decoder._is_careful = waits <= max(shield, marker)
     decoder._set_alert(is_silent=True)
     if spans is not None:

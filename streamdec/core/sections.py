@@ -41,6 +41,7 @@ from contextlib import suppress
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
+from streamdec.chunks import NOTHING, Chunk, of_parts
 from streamdec.core.patterns.matcher import StopMatcher
 from streamdec.core.strings import Hit, StopStrings
 from streamdec.errors import StreamdecError
@@ -219,8 +220,6 @@ class Matcher:
 
 # --- the names of sections ------------------------------------------------------------------------
 
-Parts = list[tuple[str | None, str]]
-"""Pieces of text, each with the name of its section; None outside."""
 MARKER = ""
 """The section of the text of a marker, which is not output."""
 
@@ -284,14 +283,16 @@ class Labels:
                 kept = len(self._names) - start
         return kept
 
-    def parts(self, start: int, text: str) -> Parts:
-        """Return the letters of ``text``, which begins at ``start``, without markers.
+    def chunk(self, start: int, text: str, last: Chunk = NOTHING) -> Chunk:
+        """Return ``text``, which begins at ``start``, with the finish of ``last``.
 
-        If there are none, a part without text has the name of the last section.
+        It is without markers. If no text is left, a last chunk has the section at the end.
         """
         named = zip(self._names[start:], text, strict=False)
         parts = [(name, letter) for name, letter in named if name != MARKER]
-        return parts or [(self._all_names[self.seen.section], "")]
+        if not parts and last is NOTHING:
+            return NOTHING
+        return of_parts(parts or [(self._all_names[self.seen.section], "")], last)
 
 
 # --- the prompt -----------------------------------------------------------------------------------

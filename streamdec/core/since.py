@@ -8,7 +8,7 @@ are alike only if the state of the table and the effect of the ids are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from streamdec.chunks import NOTHING
 from streamdec.core.replay import RELEASE, Since, num_tokens
@@ -119,22 +119,14 @@ def silenced(since: Since) -> list[int | None]:
     return [*since, -1]
 
 
-class Moved(NamedTuple):
-    """Where a clean point can move to."""
+def moved_up(row: Row, since: Since, reach: int) -> tuple[Row, Since, str]:
+    """Return how far a clean point can move, without reading.
 
-    size: int
-    """How many entries come before it."""
-    row: Row
-    """Of the table's state there."""
-    text: str
-    """The text that these entries decided."""
-
-
-def moved_up(row: Row, since: Since, reach: int) -> Moved:
-    """Return how far a clean point can move.
+    The result is the row of the table there, the entries before it, and the text that these
+    decided. There are none if a release is among the entries.
 
     Args:
-        row: of the table's state there now.
+        row: of the table's state at the clean point now.
         since: the entries since then.
         reach: how many of the last code points may be part of a later stop or marker.
     """
@@ -142,7 +134,7 @@ def moved_up(row: Row, since: Since, reach: int) -> Moved:
     for entry in since:
         chunk = NOTHING
         if entry is RELEASE:
-            return Moved(0, row, "")
+            return rows[0], (), ""
         if entry >= 0:
             chunk, _, _, row = row[entry]
         rows.append(row)
@@ -151,11 +143,10 @@ def moved_up(row: Row, since: Since, reach: int) -> Moved:
     while size and reach > 0:
         size -= 1
         reach -= len(texts[size])
-    if row.table.route == "window":  # its state knows how old the held text is
-        return Moved(size, rows[size], "".join(texts[:size]))
-    while size and not rows[size].is_clean_after(texts[size - 1]):
+    # A windowed table knows how old the text is that it holds.
+    while size and row.table.route == "bytes" and not rows[size].is_clean_after(texts[size - 1]):
         size -= 1
-    return Moved(size, rows[size], "".join(texts[:size]))
+    return rows[size], since[:size], "".join(texts[:size])
 
 
 def is_released(since: Since) -> bool:

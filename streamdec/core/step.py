@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
 from streamdec.core.masks import MOVES, NAMED, UNKNOWN
+from streamdec.core.reading import NEVER
 from streamdec.core.since import silenced
 from streamdec.core.stop_set import StopState
 from streamdec.core.table import Row
@@ -94,13 +95,17 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         examined: Examined | None = None
         after: StopState | None = state
         if mask >= NAMED or count >= 0 or self._is_rare:
-            examined = self._examine(token_id, Step(chunk, mask, count, row))
+            step = Step(chunk, mask, count, row)
+            examined = self._examine(token_id, step)
             chunk, after = examined.chunk, examined.state
         elif mask & state.letters:
             effect = state[text]
             if effect is not None:
                 out, after, _ = effect
                 chunk = self._stopped(token_id, effect) if after is None else out or chunk
+            elif mask < MOVES and state.is_settled and self._alert >= 0:  # plain after all
+                self._count = count
+                return chunk.text if returns_text else chunk
         if after is None:  # it has ended the stream, or was taken
             return chunk.text if returns_text else chunk
         state = after
@@ -111,7 +116,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         if state.is_settled and is_clean and not (self._spans and (row.holds or row.waits)):
             self._since = ()
         elif not since:
-            self._clean = self._row, self._state, before
+            self._clean = self._row, self._state, before, NEVER, NEVER
             self._since, self._most = [token_id], MOST_SINCE
         else:
             if text or row is not self._row or token_id in self._stops.marker_ids:
@@ -133,7 +138,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         # After tokens without text, the next one with text must note the offsets.
         self._alert = state.alert if text else ALERT
         if examined is not None:
-            chunk = self._after(examined)
+            chunk = self._after(chunk, step, examined.before)
         return chunk.text if returns_text else chunk
 
     out = "str" if returns_text else "Chunk"  # what help() and signatures show
@@ -152,12 +157,10 @@ class Examined(NamedTuple):
 
     chunk: Chunk
     """What is output."""
-    state: StopState | None = None
+    state: StopState | None
     """The state of the stops after it; None if the token was taken already."""
-    token_id: int = 0
-    step: Step | None = None
-    saved: Sequence[tuple[str, Any]] = ()
-    """The fields before the last token that may come."""
+    before: TokenDecoder | None = None
+    """The stream before it, if it is the last token that may come."""
 
 
 def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsIndex]], Any]:

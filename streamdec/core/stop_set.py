@@ -302,11 +302,10 @@ class StopSet:
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)
         if outcome is not None:
             hit = outcome._replace(end=place + outcome.end)
-            size = len(state.jailed) + hit.end - (0 if hit.visible else hit.size)
+            size = len(state.jailed) + hit.end - hit.hidden
             labels, shown = self.labels(state.section), decided[: max(size, 0)]
             labels.read(shown)
-            last = of_parts(labels.parts(0, shown), Chunk("", "stop", hit.stop))
-            return last, None, hit
+            return labels.chunk(0, shown, Chunk("", "stop", hit.stop)), None, hit
         kept, section = 0, OUTSIDE
         if release:
             seen = matcher.restart(seen)
@@ -320,8 +319,7 @@ class StopSet:
             labels.read(decided)
             kept = 0 if release else labels.kept(kept)
             section = labels.section_at(len(decided) - kept)
-            parts = labels.parts(0, decided[: len(decided) - kept])
-            out = of_parts(parts, NOTHING) if parts[0][1] else NOTHING
+            out = labels.chunk(0, decided[: len(decided) - kept])
             if text and out == Chunk(text):
                 out = None
         return out, self.state(seen, section, decided[len(decided) - kept :]), None

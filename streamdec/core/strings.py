@@ -57,6 +57,11 @@ class Hit(NamedTuple):
     """What was generated: the stop string itself, or what a pattern matched."""
 
     @property
+    def hidden(self) -> int:
+        """How many of the code points before its end are not output."""
+        return 0 if self.visible else len(self.text)
+
+    @property
     def size(self) -> int:
         """The code points of ``text``."""
         return len(self.text)
