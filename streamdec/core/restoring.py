@@ -13,13 +13,13 @@ from streamdec.chunks import TokenSpan, check_finish_reason
 from streamdec.core import snapshots
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
-from streamdec.core.definitions import definition_of
+from streamdec.core.definitions import NO_DEFINITION, definition_of
 from streamdec.core.reading import NEVER
 from streamdec.core.replay import RELEASE
 from streamdec.core.sections import Seen
 from streamdec.core.snapshots import Fields, shown
 from streamdec.core.spans import SpanLog
-from streamdec.core.stop_set import NO_DEFINITION, StopState
+from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import Row
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET

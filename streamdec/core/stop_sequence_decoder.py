@@ -9,10 +9,9 @@ from streamdec.chunks import Chunk, FinishReason, check_finish_reason
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.definitions import SectionsOption, definition_of
+from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
 from streamdec.core.mistakes import OF_DECODERS, not_conditions, unknown_decoder_option
 from streamdec.core.step import feed_function, step_all, step_function
-from streamdec.core.stop_set import NO_DEFINITION
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]

@@ -286,7 +286,8 @@ class TextStopDecoder:
         text, marker = map("".join, kept)
         matcher, sections = self._stops.matcher, self._stops.matcher.sections
         snapshots.numbers([section], 0, len(sections))
-        tail, hit = matcher.stops.step(matcher.stops.tail_after(tuple(context)), text)
+        before: Any = matcher.stops.tail_after(tuple(context))
+        tail, hit = matcher.stops.step(before, text)
         seen = Seen(tail, section, sections.read(section, "", marker)[1])
         longest = max(text, marker, key=len)
         is_end = longest.endswith(text) and longest.endswith(marker)
