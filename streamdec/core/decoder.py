@@ -365,9 +365,9 @@ class TokenDecoder:
     def _move_to(
         self, past: Past, before: Since, after: Since, text: str, clean: CleanPoint
     ) -> None:
-        """Move the clean point to ``clean``, between the entries ``before`` and ``after``.
+        """Move the clean point to ``clean``.
 
-        Those before it gave ``text``.
+        The entries ``before`` it gave ``text``; ``after`` are those after it.
         """
         tokens = num_tokens(before)
         if self._spans is not None:

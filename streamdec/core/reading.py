@@ -1,4 +1,4 @@
-"""What a stream remembers, and reading where it matters which tokens gave the text.
+"""What a stream remembers, and reading where the tokens of the text matter.
 
 A stream remembers its last clean point and the entries since: its :class:`Past`. Replay tells what
 these gave (:mod:`streamdec.core.replay`).
@@ -109,7 +109,10 @@ class Reading(NamedTuple):
         return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
 
     def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
-        """Return the code points from ``start`` to before ``end``, with the finish of ``last``."""
+        """Return the code points from ``start`` to before ``end``.
+
+        The chunk has the finish of ``last``.
+        """
         return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
 
     def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:

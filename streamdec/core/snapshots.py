@@ -193,7 +193,7 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot whose field ``machine`` is ``kind``, another class."""
+    """Return the error for a snapshot of another class, ``kind``."""
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
@@ -201,7 +201,10 @@ def other_class(kind: object) -> SnapshotError:
 
 
 def _are_alike(one: object, other: str) -> bool:
-    """Whether two fingerprints are equal; one may be only the first 16 digits of the other."""
+    """Whether two fingerprints are equal.
+
+    One may be only the first 16 digits of the other.
+    """
     if not isinstance(one, str):
         return False
     short, long = sorted((one, other), key=len)

@@ -131,7 +131,7 @@ class Table(ABC):
 
     Args:
         options: the options of decoding.
-        idle: the idle state; None if there is none.
+        idle: the idle state; None for a table without one.
     """
 
     route: ClassVar[Route]

@@ -185,7 +185,7 @@ class TokenWindow:
     def load(self, data: Any) -> WindowMemory:
         """The memory that ``dump`` gave ``data`` for.
 
-        Raises ValueError, TypeError or KeyError if there is none.
+        Raises ValueError, TypeError or KeyError if no memory has that form.
         """
         if len(data) != 3:
             raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")

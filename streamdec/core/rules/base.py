@@ -207,7 +207,7 @@ class TokenRule(ABC):
         return state
 
     def load(self, data: Any) -> State:
-        """The state that ``dump`` gave ``data`` for. ValueError if there is none."""
+        """The state that ``dump`` gave ``data`` for. Raises ValueError for any other."""
         if data is None:
             return None
         raise ValueError(f"expected null, got {data!r}")
