@@ -135,19 +135,18 @@ def _load_clean_point(decoder: TokenDecoder, fields: Fields) -> None:
         decoder._is_careful = decoder._past().replay().waits <= max(shield, marker)
     decoder._set_alert(is_silent=True)
     if decoder._spans is not None:
-        decoder._spans = _span_log(fields.take("spans", None), *counts)
+        decoder._spans = _span_log(fields.take("spans", None), counts[0])
 
 
-def _span_log(data: Any, tokens: int, code_points: int, num_bytes: int) -> SpanLog:
-    """Return the spans at a clean point, with so much text before it."""
+def _span_log(data: Any, tokens: int) -> SpanLog:
+    """Return the spans at a clean point, with so many tokens before it."""
     taken, rows = data
     snapshots.numbers([taken], 0, MOST_COUNTED)
     spans = [TokenSpan(*snapshots.numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
     if [span.token_index for span in spans] != [*range(taken, taken + len(spans))]:
         raise ValueError("expected the spans of consecutive tokens")
     for index, start, end, byte_start, byte_end in spans:
-        is_before = index >= tokens or (end <= code_points and byte_end <= num_bytes)
-        if not (start <= end and start <= byte_start <= byte_end and is_before):
+        if not (start <= end and start <= byte_start <= byte_end <= 4 * end):
             raise ValueError(f"token {index} cannot have this span")
     if taken + len(spans) < tokens:
         raise ValueError(f"expected the spans of the first {tokens} tokens")
@@ -158,8 +157,8 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
     """Take the entries since the clean point again."""
     since = fields.take("since", [])
     most = MOST_ENTRIES + 4 * decoder._stops.longest
-    if decoder._table.options.byte_fallback == "exact":
-        most = MOST_COUNTED  # the ids of an open run
+    if decoder._table.options.byte_fallback == "exact" or decoder.route == "window":
+        most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
     if not isinstance(since, list) or len(since) > most:
         raise ValueError(f"expected at most {most} entries since the clean point")
     for entry in since:
@@ -201,8 +200,11 @@ def _load_counts(decoder: TokenDecoder, fields: Fields) -> None:
     most = decoder._limit if decoder.finished else decoder._limit - 1
     if tokens > most or decoder._unknown_tokens > tokens:
         raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
-    if log is not None and log.taken + len(log.spans) > tokens:
-        raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
+    if log is not None:
+        most = decoder.num_characters + len(decoder.jailed)
+        is_too_long = any(span.end > most for span in log.spans)
+        if log.taken + len(log.spans) > tokens or is_too_long:
+            raise ValueError(f"a stream of {tokens} tokens and this text cannot have these spans")
     least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
     default = [tokens - 1, tokens] if tokens else [least, 0]
     prefix, read = snapshots.numbers(fields.take("offsets", default), least, tokens, 2)
