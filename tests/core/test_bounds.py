@@ -142,6 +142,18 @@ def test_random_ids_without_bytes_inside_a_character_of_a_windowed_stream() -> N
     assert twin.feed([MIDDLE, LAST, A]) == stream.feed([MIDDLE, LAST, A])
 
 
+def test_random_ids_without_bytes_inside_a_stop_of_a_windowed_stream() -> None:
+    """Each changes the window, so all are kept; the snapshot is accepted nevertheless."""
+    tokenizer = Windowed(tokenizer_of())
+    stream = StopSequenceDecoder(tokenizer, StopConditions("\nUser:"))
+    stream.feed([A, STOP])
+    rng = random.Random(0)
+    stream.feed([rng.choice(SILENT) for _ in range(1_200)])
+    twin = StopSequenceDecoder.restore(tokenizer, stream.snapshot())
+    assert twin.num_pending_tokens == stream.num_pending_tokens
+    assert twin.feed([A]) == stream.feed([A])
+
+
 @pytest.mark.parametrize("size", [9, 40, 200])
 @pytest.mark.parametrize("spans", [False, True])
 def test_a_long_run_of_bytes_keeps_its_text(size: int, spans: bool) -> None:
