@@ -270,8 +270,7 @@ class StopSet:
             for known in [*states.values(), self.first]:
                 known.clear()
         for each in (state, None if effect is None else effect[1]):
-            # One that knows a text is among the states already.
-            if each is not None and not each and each is not self.first:
+            if each is not None and each is not self.first:
                 self._states.setdefault((each.seen, each.section, each.jailed), each)
         state[text] = effect
         self.num_stored += 1
