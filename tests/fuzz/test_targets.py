@@ -128,8 +128,7 @@ def test_a_broken_stream_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(wrong.owner, wrong.name, wrong.broken)
         found = hunt(target, SECONDS, 1)
-        assert isinstance(found, Finding)
-        assert attempt(target, found.data)
+    assert isinstance(found, Finding)
     subject_named.cache_clear()  # a tokenizer that was first tried while broken takes another route
     assert attempt(target, found.data) is None
 
