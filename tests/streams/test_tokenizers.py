@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,13 @@ def _from_file(path: Path) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
+@lru_cache(1)
+def _wrapped(build: Callable[[], Tokenizer]) -> tuple[Tokenizer, HuggingFaceTokenizer]:
+    """Kept for both event loops, because some files take a second."""
+    library = build()
+    return library, HuggingFaceTokenizer(library)
+
+
 def _groups(token_ids: Sequence[int], draw: random.Random) -> list[list[int]]:
     """The ids, from none to six at a time."""
     groups, start = [], 0
@@ -52,8 +59,7 @@ def test_a_stream_has_the_text_of_the_library(
     build: Callable[[], Tokenizer], anyio_backend: str
 ) -> None:
     """However the ids come: from a task, from a thread, or without an event loop."""
-    library = build()
-    tokenizer = HuggingFaceTokenizer(library)
+    library, tokenizer = _wrapped(build)
     draw = random.Random(5)
     known = [*library.get_vocab(with_added_tokens=True).values()]
     token_ids = [

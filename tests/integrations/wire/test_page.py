@@ -31,7 +31,10 @@ from tests.integrations.wire.test_disconnects import PATIENCE, eventually
 from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
 
 PAGE = Page("docs/how-to/serve-sse.md")
-FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = PAGE.of_kind("python")
+FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = (
+    code.replace("asyncio.sleep(0.02)", "asyncio.sleep(0.001)") for code in PAGE.of_kind("python")
+)
+"""The engine of the page is as slow as a model."""
 PATH = "/v1/chat/completions"
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 REPEATED = "user\nHello\nassistant\n"
