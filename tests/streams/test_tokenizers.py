@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,6 @@ def _from_file(path: Path) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
-@lru_cache(1)
-def _wrapped(build: Callable[[], Tokenizer]) -> tuple[Tokenizer, HuggingFaceTokenizer]:
-    """Kept for both event loops, because some files take a second."""
-    library = build()
-    return library, HuggingFaceTokenizer(library)
-
-
 def _groups(token_ids: Sequence[int], draw: random.Random) -> list[list[int]]:
     """The ids, from none to six at a time."""
     groups, start = [], 0
@@ -55,11 +48,10 @@ def _groups(token_ids: Sequence[int], draw: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("build", [*_cases()])
-def test_a_stream_has_the_text_of_the_library(
-    build: Callable[[], Tokenizer], anyio_backend: str
-) -> None:
+def test_a_stream_has_the_text_of_the_library(build: Callable[[], Tokenizer]) -> None:
     """However the ids come: from a task, from a thread, or without an event loop."""
-    library, tokenizer = _wrapped(build)
+    library = build()
+    tokenizer = HuggingFaceTokenizer(library)
     draw = random.Random(5)
     known = [*library.get_vocab(with_added_tokens=True).values()]
     token_ids = [
@@ -91,7 +83,7 @@ def test_a_stream_has_the_text_of_the_library(
             group.start_soon(anyio.to_thread.run_sync, produce, feed)
             assert await read(stream(feed, tokenizer, byte_fallback=runs)) == whole
 
-    anyio.run(main, backend=anyio_backend)
+    anyio.run(main)
     chunks = [*iter_chunks(groups, tokenizer, stop=STOP, byte_fallback=runs)]
     assert "".join(chunk.text for chunk in chunks) == expected
     assert chunks[-1].finish_reason == ("stop" if STOP in whole else "length")
