@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -570,7 +570,6 @@ TEXTS = ["quick brown", "Größe", "你好", "😀👍🏽", "\n\t", "don't", "\
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - NO_JSON))
-@settings(max_examples=20)
 @given(
     text=st.lists(st.sampled_from([*TEXTS, " ", "<s>", "<|im_end|>", "ü"])).map("".join),
     add=st.booleans(),
