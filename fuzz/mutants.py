@@ -52,14 +52,14 @@ MUTANTS = (
     _core(
         "0: a snapshot forgets the ids since the clean point",
         "restoring",
-        'fields["since"] = [*decoder._since]',
-        'fields["since"] = []',
+        '"since": [*decoder._since],',
+        '"since": [],',
     ),
     _core(
         "0: a snapshot forgets that stops are off",
         "restoring",
-        "snapshots.Place(dumped, state.seen.section, state.section, context)",
-        "snapshots.Place(dumped, 0, state.section, context)",
+        "place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]",
+        "place = [decoder._table.dump(row.state), 0, state.section, [*context]]",
         STOP_LAWS,
     ),
     _core(
@@ -180,8 +180,8 @@ MUTANTS = (
     _core(
         "8: a stop that is a skipped special is looked for as text only",
         "stop_sets",
-        "= find(texts) if find else _found(tokenizer, texts)",
-        "= {}",
+        "found = find(texts)",
+        "found = {}",
         (*STOP_LAWS, *CORE_TESTS),
     ),
     _core(
@@ -215,8 +215,9 @@ MUTANTS = (
     _core(
         "9: what cannot become a match is jailed",
         "patterns/automaton",
-        "first, alive = self._first, waiting",
-        "first, alive = self._first, waiting | max(paths.values())",
+        "        for number, ages in reads:\n            if number >= first:\n",
+        "        alive |= max(paths.values())\n        for number, ages in reads:\n"
+        "            if number >= first:\n",
         PATTERN_LAWS,
     ),
     _core(
@@ -285,7 +286,7 @@ MUTANTS = (
     _core(
         "12: a look-behind does not see the text of a section",
         "sections",
-        "            tail = self.stops.skip(tail, part)\n",
+        "            tail = self.stops.skip(tail, text)\n",
         "            pass\n",
         (*PATTERN_LAWS, *SECTION_LAWS),
     ),
@@ -380,9 +381,9 @@ MUTANTS = (
     ),
     _core(
         "19: text before a marker is in the section that the marker begins",
-        "stop_set",
-        "labels.add(before, turn.end)",
-        "labels.add(turn.section, turn.end)",
+        "sections",
+        "self._add(self._all_names[section], section, size)",
+        "self._add(self._all_names[self.seen.section], section, size)",
         SECTION_LAWS,
     ),
     _core(

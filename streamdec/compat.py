@@ -1,7 +1,7 @@
 """A replacement for ``DecodeStream`` of the ``tokenizers`` library.
 
-In: calls as vLLM makes them, ``tokenizers.decoders.DecodeStream(ids=, skip_special_tokens=)`` and
-``step(tokenizer, id)``. Out: the same text, exact and in less time. vLLM looks the class up in its
+It takes the calls that vLLM makes, ``tokenizers.decoders.DecodeStream(ids=, skip_special_tokens=)``
+and ``step(tokenizer, id)``, and returns the exact text in less time. vLLM looks the class up in its
 module for each request, so replacing it there is enough. A program that imported the class from
 the module before keeps the library's.
 

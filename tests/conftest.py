@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -46,6 +47,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LAWS)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives each file to one worker, which loads its tokenizers and starts its servers once.
+
+    Only where the default of xdist is asked for. Files are begun in the order of the tests, because
+    those with few tests, which xdist would begin last, are often the slow ones.
+    """
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
 def pytest_sessionfinish() -> None:
     """Removes what the tests put into the folder for temporary files."""
     remove_unpacked()
@@ -56,14 +72,12 @@ def _drawn(_: None) -> None:
     """A test that makes hypothesis ready."""
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _collections_are_short() -> None:
     """Lets collections of garbage leave out what was made until now.
 
-    That is a million objects of modules and tests, and there are thousands of collections. A server
-    that ends in this process undoes it.
+    That is a million objects of modules and tests, and there are thousands of collections.
     """
-    if not gc.get_freeze_count():
-        _drawn()  # hypothesis looks for references to random generators, and sees no frozen ones
-        gc.collect()
-        gc.freeze()
+    _drawn()  # hypothesis looks for references to random generators, and sees no frozen ones
+    gc.collect()
+    gc.freeze()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -411,14 +411,8 @@ def test_most_subjects_have_an_exact_oracle() -> None:
     assert unjudged == {*searching, "mock_bytes", "mock_fallback"}
 
 
-def everything() -> Iterator[str]:
-    yield from [*MOCKS, *ZOO, *SHARED]
-
-
-@pytest.mark.thorough
-def test_every_compiled_tokenizer_takes_the_bytes_route() -> None:
-    for name in everything():
-        assert laws.stream_of(subject_named(name)).route == "bytes", name
+def test_every_compiled_tokenizer_takes_the_bytes_route(subject: Subject) -> None:
+    assert laws.stream_of(subject).route == "bytes"
 
 
 @windowed

@@ -75,7 +75,10 @@ class Import(NamedTuple):
 
 # --- reading --------------------------------------------------------------------------------------
 
+tree_of = cache(ast.parse)
 
+
+@cache
 def read_sources() -> dict[str, str]:
     """Module name to source text, for every module of streamdec."""
     paths = sorted((ROOT / "streamdec").rglob("*.py"))
@@ -89,7 +92,7 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     typing_only = {id(inner) for node in ast.walk(tree) for inner in guarded_nodes(node)}
     for node in ast.walk(tree):
         for imported in names_of(node, modules):
@@ -196,7 +199,7 @@ def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
     for module, source in sources.items():
         if not is_of_core(module):
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(tree_of(source)):
             if isinstance(node, ast.Attribute):
                 names.add(node.attr)
             elif isinstance(node, ast.FunctionDef):
@@ -218,7 +221,7 @@ def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
 
     A name that the module sets on its own objects is its own.
     """
-    attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    attributes = [node for node in ast.walk(tree_of(source)) if isinstance(node, ast.Attribute)]
     own = {
         node.attr
         for node in attributes
@@ -316,6 +319,6 @@ def test_a_read_of_a_private_attribute_is_found() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     silent = [
-        name for name, source in read_sources().items() if not ast.get_docstring(ast.parse(source))
+        name for name, source in read_sources().items() if not ast.get_docstring(tree_of(source))
     ]
     assert silent == []

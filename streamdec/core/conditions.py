@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import chain
 from typing import Any, Never, Self, SupportsIndex, TypeGuard
 
 from streamdec.core.decode_options import Options
@@ -23,8 +24,8 @@ __all__ = ["StopConditions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
-Marker = str | int
-Sections = tuple[str | int, str | int] | Iterable[tuple[str | int, str | int]] | None
+Pair = tuple[str | int, str | int]
+"""An opening and a closing marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,7 +39,7 @@ class _Fields:
     max_tokens: int | None = None
     ignore_eos: bool = False
     eos_token_ids: tuple[int, ...] = ()
-    ignore_stops_between: tuple[tuple[str | int, str | int], ...] = ()
+    ignore_stops_between: tuple[Pair, ...] = ()
     starts_inside: bool | None = None
     stop_regex: tuple[str, ...] = ()
     max_match_length: int | None = None
@@ -49,10 +50,8 @@ class StopConditions(_Fields):
 
     The arguments are checked when the object is made. It is immutable, hashable and comparable, and
     any number of streams can share it. Where a list is expected, one string or id stands for a list
-    of one, and None for an empty list. Duplicates are removed. The attributes have the names of
-    the arguments. Lists become sorted tuples. Only ``stop_regex`` and ``ignore_stops_between``
-    keep the order of the caller: if two patterns match up to the same code point with the same
-    length, the first wins.
+    of one, and None for an empty list. The attributes have the names of the arguments. Lists become
+    tuples without duplicates, sorted except ``stop_regex`` and ``ignore_stops_between``.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).
@@ -79,12 +78,12 @@ class StopConditions(_Fields):
             that are always encoded as one token, are searched among the ids of the prompt; for
             other texts the prompt is decoded.
         stop_regex: patterns of Python's ``re``, flags inline (``(?i)``). A pattern is complete at
-            the first code point where a match can end, so ``\d+`` at the first digit: greedy and
-            lazy are the same. If several matches end there, the longest is the stop.
-            ``stop_reason`` is the source of the pattern. ``^`` is where the generated text begins,
-            or where a section of ``ignore_stops_between`` ended; look-behinds and ``\b`` see the
-            generated text before. Hidden, and withheld as stop strings are. All patterns together
-            have at most 1,000 parts, repetitions counted, and 8,192 code points.
+            the first code point where a match can end, so ``\d+`` at the first digit. If several
+            matches end there, the longest is the stop, and of equally long ones that of the first
+            pattern. ``stop_reason`` is the source of the pattern. ``^`` is where the generated text
+            begins, or where a section of ``ignore_stops_between`` ended; look-behinds and ``\b``
+            see the generated text before. Hidden, and withheld as stop strings are. All patterns
+            together have at most 1,000 parts, repetitions counted, and 8,192 code points.
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.
@@ -95,14 +94,11 @@ class StopConditions(_Fields):
             ``min_tokens`` is negative; ``max_tokens`` is below 1 or below ``min_tokens``;
             ``max_match_length`` without ``stop_regex``; ``starts_inside`` without
             ``ignore_stops_between``; a marker that opens two sections. Also if a pattern is
-            invalid, can match the empty string, or depends on the text after the match: a
-            look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat; or if it
-            refers to a group, as ``\1`` does.
+            invalid, can match the empty string, or depends on the text after the match (a
+            look-ahead, ``$``, ``\b`` at its end, an atomic group, a possessive repeat) or on what
+            a group matched (``\1``).
         TokenIdError: an id is not an integer from 0 to 2**32 - 1.
         TypeError: another argument has a wrong type.
-
-    :mod:`streamdec.integrations.requests` makes them of a request to OpenAI, vLLM or SGLang.
-    ``dataclasses.replace`` adds what requests cannot say.
 
     >>> from streamdec import StopConditions
     >>> StopConditions(["User:", "\n\n"], max_tokens=100).to_json()
@@ -123,7 +119,7 @@ class StopConditions(_Fields):
         max_tokens: int | None = None,
         ignore_eos: bool = False,
         eos_token_ids: Ids = (),
-        ignore_stops_between: Sections = (),
+        ignore_stops_between: Pair | Iterable[Pair] | None = (),
         starts_inside: bool | None = None,
         stop_regex: Texts = (),
         max_match_length: int | None = None,
@@ -154,7 +150,7 @@ class StopConditions(_Fields):
     @property
     def markers(self) -> tuple[str | int, ...]:
         """The markers of ``ignore_stops_between``."""
-        return tuple(marker for pair in self.ignore_stops_between for marker in pair)
+        return (*chain.from_iterable(self.ignore_stops_between),)
 
     # --- JSON
 
@@ -206,21 +202,10 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
 def _in_order(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in the caller's order: the first of equal matches wins."""
     texts = _listed(given)
-    if not _are_ascii(texts):
-        for text in texts:
-            _check_text(name, text)
-    if {*map(type, texts)} != {str}:
-        # Plain strings: those of NumPy and other subclasses may compare in their own way.
-        texts = [str.__str__(text) for text in texts]
-    return tuple(dict.fromkeys(texts))
-
-
-def _are_ascii(texts: list[Any]) -> bool:
-    """Whether all ``texts`` are non-empty ASCII strings, which is the usual case."""
-    try:
-        return "".join(texts).isascii() and all(texts)
-    except TypeError:  # not only strings
-        return False
+    for text in texts:
+        _check_text(name, text)
+    # Plain strings: those of NumPy and other subclasses may compare in their own way.
+    return tuple(dict.fromkeys(map(str.__str__, texts)))
 
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
@@ -233,10 +218,8 @@ def _check_text(name: str, text: object, *, what: str = "stop") -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(
-                f"{name}: {text!r:.60} has a lone surrogate, half of a character: write the whole "
-                "character"
-            ) from None
+            told = f"{name}: {text!r:.60} has a lone surrogate, half of a character"
+            raise ValueError(f"{told}: write the whole character") from None
 
 
 def _hint(name: str, given: object) -> str:
@@ -267,28 +250,24 @@ def _listed(given: Any) -> list[Any]:
     """Return ``given`` as a list: one value as a list of one, None as an empty list."""
     if given is None:
         return []
-    if isinstance(given, (list, tuple)) or _is_list(given):
-        return [*given]
-    return [given]
+    return [*given] if _is_list(given) else [given]
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
-    """Whether ``given`` is a list of values.
-
-    A text is one value, and a mapping is a mistake.
-    """
+    """Whether ``given`` is a list: a text is one value, and a mapping is a mistake."""
+    if isinstance(given, (list, tuple)):  # the usual case
+        return True
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
-    if isinstance(value, bool):
-        raise ValueError(f"{name} must be an integer, not {value}")
     try:
         count = operator.index(value)
     except TypeError:
         count = None
     if count is None or is_bool(value):
-        raise TypeError(f"{name} must be an integer, not {value!r:.40}")
+        wrong = ValueError if isinstance(value, bool) else TypeError
+        raise wrong(f"{name} must be an integer, not {value!r:.40}")
     if count < least:
         raise ValueError(f"{name} must be at least {least}, not {count}")
     return count
@@ -303,7 +282,7 @@ def _text_or_id(name: str, value: Any) -> str | int:
     return check_token_id(value, what=name)
 
 
-def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
+def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
     """Return the pairs of markers in ``given``, each once, in the caller's order.
 
     Raises TypeError or ValueError, which begin with ``name``.
@@ -325,10 +304,14 @@ def pairs_of(name: str, given: Any) -> tuple[tuple[str | int, str | int], ...]:
                 "be different"
             )
         if sections.setdefault(opening, closing) != closing:
-            raise ValueError(
-                f"{name}: {opening!r:.60} opens two sections; it can have only one closing marker"
-            )
+            raise opens_two(name, opening)
     return tuple(sections.items())
+
+
+def opens_two(name: str, opening: str | int) -> ValueError:
+    """Return the error for the marker ``opening`` of two sections."""
+    told = "opens two sections; it can have only one closing marker"
+    return ValueError(f"{name}: {opening!r:.60} {told}")
 
 
 _READ: dict[str, Callable[[str, Any], Any]] = {
@@ -349,13 +332,12 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
 OPTIONS = (*_READ,)
 """The arguments of StopConditions."""
 
+# For each field: the setter of its slot, its name, its default, and the function that checks any
+# other value. Setting a frozen field through its slot takes half the time of object.__setattr__.
 _READERS = [
     (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
     for each in fields(_Fields)
 ]
-"""For each field: the setter of its slot, its name, its default, and the function that checks any
-other value. Setting a frozen field through its slot takes half the time of
-``object.__setattr__``."""
 
 NO_CONDITIONS = StopConditions()
 """Nothing ends the stream."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Never, SupportsIndex, final
 
-from streamdec.chunks import Chunk
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.mistakes import unknown_decoder_option
-from streamdec.core.step import feed_function, note_taken, step_function
-from streamdec.core.token_ids import as_sequence
+from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 
 __all__ = ["DecodeStream"]
@@ -25,9 +23,8 @@ class DecodeStream(TokenDecoder):
     The texts of all steps and of ``flush``, joined, equal ``tokenizer.decode`` of all ids. Only the
     bytes of an unfinished character are withheld, at most three (and, with
     ``byte_fallback="exact"``, an open run of byte tokens). Bytes that are not UTF-8 become one
-    U+FFFD for each maximal part of a character, as the Unicode Standard advises (section 3.9,
-    *U+FFFD Substitution of Maximal Subparts*). For the bytes of byte-fallback tokens see
-    ``byte_fallback``.
+    U+FFFD for each maximal part of a character (Unicode Standard, section 3.9, *U+FFFD Substitution
+    of Maximal Subparts*).
 
     Args:
         tokenizer: a Tokenizer of streamdec, such as ``load_tokenizer`` returns, or any object with
@@ -58,16 +55,14 @@ class DecodeStream(TokenDecoder):
             ``decode``.
         TokenIdError: a prompt id (among those that are read) is not a token id.
 
-    **Cost.** On the bytes route, the result of a token is computed once and then looked up
-    (:mod:`streamdec.core.table`). On the windowed route, each step decodes at most 64 ids, more
-    than once. Neither cost grows with the length of the stream. The first stream of a tokenizer
-    compares the text of a few hundred ids with ``decode``. If they differ, it warns
-    (StreamdecWarning), and all streams of the tokenizer use the windowed route.
+    **Cost** does not grow with the stream. On the bytes route a token is computed once and then
+    looked up; on the windowed route each step decodes at most 64 ids, more than once. The first
+    stream of a tokenizer compares the text of a few hundred ids with ``decode``. If they differ, it
+    warns (StreamdecWarning), and all streams of the tokenizer use the windowed route.
 
-    **Memory.** A stream takes some 350 bytes for any length; about 5 KB on the windowed route. On
-    the bytes route the results are cached with the tokenizer and shared by all its streams: some
-    350 bytes for each id of the vocabulary that was decoded, and at most 65,536 entries of 200
-    bytes for unfinished characters.
+    **Memory.** A stream takes some 350 bytes, about 5 KB on the windowed route. All streams of a
+    tokenizer share its table: some 350 bytes for each id that was decoded, and at most 65,536
+    entries of 200 bytes for unfinished characters.
 
     **Threads.** Use a stream in one thread at a time. Streams of one tokenizer may run in different
     threads.
@@ -121,12 +116,9 @@ class DecodeStream(TokenDecoder):
         r"""Return a list of the text that each token completes; "" for no text.
 
         Args:
-            token_ids: a list, an array or tensor of one dimension, or any other ordered iterable,
-                which is read to its end first. The result is that of a ``step`` for each.
+            token_ids: as for ``feed``. The result is that of a ``step`` for each.
 
-        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
-        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
-        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
+        Raises what ``feed`` raises.
 
         >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
@@ -136,14 +128,7 @@ class DecodeStream(TokenDecoder):
         ...     error.chunk.text, error.num_taken, stream.held
         ('caf', 2, b'\xc3')
         """
-        texts: list[str] = []
-        try:
-            for token_id in as_sequence(token_ids):
-                texts.append(self.step(token_id))  # noqa: PERF401 (an error needs those before it)
-        except Exception as error:
-            note_taken(error, [*map(Chunk, texts)])
-            raise
-        return texts
+        return step_all(self.step, token_ids)
 
     def flush(self) -> str:
         """End the stream, and return the text that was held.

@@ -42,6 +42,7 @@ from streamdec.core.counting import (
     tokens_in,
 )
 from streamdec.core.decode_options import Options, Route
+from streamdec.core.definitions import NO_DEFINITION, Definition
 from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
 from streamdec.core.masks import UNKNOWN
 from streamdec.core.mistakes import check_restoring
@@ -51,7 +52,7 @@ from streamdec.core.shared_tables import table_for
 from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
-from streamdec.core.stop_set import NO_DEFINITION, Definition, Effect, StopSet, StopState
+from streamdec.core.stop_set import Effect, StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import ENDED, Row, Table
 from streamdec.core.token_ids import as_prompt, check_token_id, unknown_id, warn_once
@@ -363,9 +364,9 @@ class TokenDecoder:
     def _move_to(
         self, past: Past, before: Since, after: Since, text: str, clean: CleanPoint
     ) -> None:
-        """Move the clean point to ``clean``, between the entries ``before`` and ``after``.
+        """Move the clean point to ``clean``.
 
-        Those before it gave ``text``.
+        The entries ``before`` it gave ``text``; ``after`` are those after it.
         """
         tokens = num_tokens(before)
         if self._spans is not None:
@@ -433,7 +434,7 @@ class TokenDecoder:
         index, past = self.num_tokens, self._past()
         whole = [*past.since, token_id]
         match: StopMatch | None
-        if hidden and self._stops.hides:
+        if hidden and not self.conditions.include_stop_str_in_output:
             ending = self._ending(Chunk("", "stop", reason), index)
             at, byte_at = sizes_in(self._count + size_of(self._table.flush(self._row.state)))
             match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)

@@ -33,7 +33,10 @@ class Ending(NamedTuple):
 
 
 def ending_of(reading: Reading, output: int) -> Ending:
-    """Return the end by the stop in ``reading``, of which ``output`` code points were output."""
+    """Return the end by the stop in ``reading``.
+
+    ``output`` code points after the clean point were output.
+    """
     hit = reading.hit
     assert hit is not None
     cut = hit.end - hit.hidden

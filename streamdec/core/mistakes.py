@@ -8,6 +8,9 @@ from streamdec.core.conditions import OPTIONS as OF_CONDITIONS
 from streamdec.core.decode_options import Options
 from streamdec.mistakes import unknown_option
 
+OF_DECODERS = ("conditions", "prompt_token_ids", "spans", "sections", "starts_inside")
+"""The parameters of decoders besides the tokenizer and the options of decoding."""
+
 
 def unknown_decoder_option(what: str, others: Iterable[str], *known: str) -> TypeError:
     """Return the error for the first of ``others``.
@@ -40,12 +43,8 @@ def check_restoring(
         raise TypeError(f"{told}; {advice}")
     for name in names:
         if name not in Options._fields:
-            elsewhere = dict.fromkeys((*OF_CONDITIONS, *_OF_DECODERS), advice)
+            elsewhere = dict.fromkeys((*OF_CONDITIONS, *OF_DECODERS), advice)
             raise unknown_option(f"{what}.restore()", name, Options._fields, elsewhere)
-
-
-_OF_DECODERS = ("conditions", "prompt_token_ids", "sections", "starts_inside", "spans")
-"""The parameters of decoders besides the tokenizer and the options of decoding."""
 
 
 def check_order(what: str, snapshot: object) -> None:

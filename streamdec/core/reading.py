@@ -1,4 +1,4 @@
-"""What a stream remembers, and reading where it matters which tokens gave the text.
+"""What a stream remembers, and reading where the tokens of the text matter.
 
 A stream remembers its last clean point and the entries since: its :class:`Past`. Replay tells what
 these gave (:mod:`streamdec.core.replay`).
@@ -19,10 +19,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from streamdec.chunks import NOTHING, Chunk, of_parts
+from streamdec.chunks import NOTHING, Chunk
 from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
-from streamdec.core.sections import OUTSIDE, Matcher, Seen, Turn
-from streamdec.core.stop_set import MARKER, Labels, StopSet, StopState, merged
+from streamdec.core.sections import Labels, Matcher, Seen
+from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.strings import Hit
 from streamdec.core.table import Row, Table
 
@@ -109,11 +109,11 @@ class Reading(NamedTuple):
         return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
 
     def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
-        """Return the code points from ``start`` to before ``end``, with the finish of ``last``."""
-        parts = merged(self.labels.names[start:end], text_of(self.found.cells[start:end]))
-        if not parts and last is NOTHING:
-            return NOTHING
-        return of_parts(parts or [(self.labels.last_name, "")], last)
+        """Return the code points from ``start`` to before ``end``.
+
+        The chunk has the finish of ``last``.
+        """
+        return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
 
     def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
         """Return a clean point after all of it.
@@ -151,7 +151,7 @@ def read_cells(
     end = len(found.cells) if hit is None else max(hit.end - hit.hidden, 0)
     labelling = _Labelling(past, label_events)
     labelling.run(found.cells[:end], found.waits)
-    labels, at, marker = labelling.labels, labelling.seen.section, labelling.marker
+    labels, at, marker = labelling.labels, labelling.labels.seen.section, labelling.marker
     return Reading(past, found, seen, shield, labels, at, marker, labelling.has_ids, hit)
 
 
@@ -196,11 +196,10 @@ class _Labelling:
 
     def __init__(self, past: Past, events: Sequence[Event]) -> None:
         self._labeller = past.stops.labeller
-        self.seen = Seen("", past.clean.state.section)
+        self.labels = past.stops.labels(past.clean.state.section)
         self.marker = past.clean.marker
         self._releases = deque(index for index, token_id in events if token_id is RELEASE)
         self._ids = deque((index, each) for index, each in events if each is not RELEASE)
-        self.labels = Labels(past.stops.names)
 
     @property
     def has_ids(self) -> bool:
@@ -211,32 +210,28 @@ class _Labelling:
         """Read ``cells``; ``waits`` is the oldest token that may still give text."""
         labels, labeller = self.labels, self._labeller
         if labeller is None:
-            labels.add(OUTSIDE, len(cells))
-            labels.end(self.seen)
+            labels.read(text_of(cells))
             return
         begun = NEVER
         for cell in cells:
             begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
             self._meet(labeller, begun, cell.decided)
-            labels.add(self.seen.section, 1)
             if begun == self.marker:
-                labels.names[-1] = MARKER
-                continue
-            self.seen, turn = labeller.read(self.seen, cell.text)
-            if isinstance(turn, Turn):
-                labels.mark(turn.size)
+                labels.skip()
+            else:
+                labels.read(cell.text)
         self._meet(labeller, waits, sys.maxsize)
-        labels.end(self.seen)
 
     def _meet(self, labeller: Matcher, first: int, decided: int) -> None:
         """Take the events before a code point that begins in token ``first``."""
+        labels = self.labels
         for index, token_id in self._due(first, decided):
             if token_id is RELEASE:
-                self.seen, self.marker = labeller.restart(self.seen), NEVER
+                labels.seen, self.marker = labeller.restart(labels.seen), NEVER
                 continue
-            after = labeller.by_id(self.seen, token_id)
+            after = labeller.by_id(labels.seen, token_id)
             if after is not None:
-                self.seen, self.marker = after, index
+                labels.seen, self.marker = after, index
 
     def _due(self, first: int, decided: int) -> Iterator[Event]:
         """Yield and drop these events, in order."""

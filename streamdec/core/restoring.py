@@ -6,22 +6,22 @@ the count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from streamdec.chunks import check_finish_reason
+from streamdec.chunks import TokenSpan, check_finish_reason
 from streamdec.core import snapshots
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
-from streamdec.core.definitions import definition_of
-from streamdec.core.reading import NEVER, CleanPoint, Past
+from streamdec.core.definitions import NO_DEFINITION, definition_of
+from streamdec.core.reading import NEVER
 from streamdec.core.replay import RELEASE
 from streamdec.core.sections import Seen
-from streamdec.core.shared_tables import table_for
+from streamdec.core.snapshots import Fields, shown
 from streamdec.core.spans import SpanLog
-from streamdec.core.stop_set import NO_DEFINITION, StopState
+from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
-from streamdec.core.table import Row, Table
+from streamdec.core.table import Row
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.protocols import Decoder
 
@@ -34,36 +34,61 @@ MOST_ENTRIES: Final = 1_024
 
 def dump(decoder: TokenDecoder) -> dict[str, Any]:
     """Return the snapshot of ``decoder``."""
-    table, stops, tokens = decoder._table, decoder._stops, decoder.num_tokens
-    start, definition = decoder._start, stops.definition
-    ended = decoder.finish_reason
-    fields: dict[str, Any] = {
-        "conditions": stops.conditions.to_json(),
-        "sections": [[name, *p] for name, p in zip(*definition, strict=True)],
-        "num_prompt_tokens": decoder._num_prompt_tokens,
-        "start": _place(decoder, start.row, start.state),
-        "unknown_tokens": decoder._unknown_tokens,
-        "end": ended,
-    }
-    past = decoder._past()
+    stops, spans, end = decoder._stops, decoder._spans, decoder.finish_reason
+    start, past = decoder._start, decoder._past()
     clean, base = past.clean, past.base
-    fields["clean"] = _place(decoder, clean.row, clean.state)
-    fields["care"] = [*clean[3:]] if max(clean[3:]) > NEVER else None
-    fields["counts"] = [base, *sizes_in(clean.counted)]
-    fields["since"] = [*decoder._since]
-    if decoder._spans is not None:
-        spans = [span for span in decoder._spans.spans if not ended or span.token_index < base]
-        fields["spans"] = [decoder._spans.taken, [*map(list, spans)]]
-    if decoder._offsets() != (tokens - 1, tokens):
+    fields = {
+        "conditions": stops.conditions.to_json(),
+        "sections": [[name, *pair] for name, pair in zip(*stops.definition, strict=True)],
+        "num_prompt_tokens": decoder._num_prompt_tokens,
+        "start": _dump_place(decoder, start.row, start.state),
+        "clean": _dump_place(decoder, clean.row, clean.state),
+        "care": [*clean[3:]] if max(clean[3:]) > NEVER else None,
+        "counts": [base, *sizes_in(clean.counted)],
+        "since": [*decoder._since],
+        "end": end,
+        "unknown_tokens": decoder._unknown_tokens,
+    }
+    if spans is not None:
+        final = [[*span] for span in spans.spans if not end or span.token_index < base]
+        fields["spans"] = [spans.taken, final]
+    if decoder._offsets() != (decoder.num_tokens - 1, decoder.num_tokens):
         fields["offsets"] = [*decoder._offsets()]
-    return snapshots.dump(decoder._kind, decoder.tokenizer, table.route, table.options, fields)
+    return snapshots.dump(decoder._kind, decoder.tokenizer, decoder._table, fields)
 
 
-def _place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
-    """Return a moment at which nothing is jailed, as JSON."""
+def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
+    """Return a moment at which nothing is jailed, as JSON; None for the usual one.
+
+    It has the state of the table, the sections of ``ignore_stops_between`` and of ``sections``, and
+    the letters before that matter to later stops.
+    """
     context = decoder._stops.matcher.context(state.seen)
-    dumped = decoder._table.dump(row.state)
-    return snapshots.Place(dumped, state.seen.section, state.section, context).dump()
+    place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]
+    while place and not place[-1]:
+        place.pop()
+    return place or None
+
+
+def _load_place(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
+    """Return the states for which ``_dump_place`` gave ``data``."""
+    table, stops, matcher = decoder._table, decoder._stops, decoder._stops.matcher
+    found = [] if data is None else [*data]
+    defaults: list[Any] = [None, 0, 0, []]
+    place = found + defaults[len(found) :]
+    if [*map(type, place[1:])] != [int, int, list]:
+        raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
+    table_state, gate, section, context = place
+    if not all(isinstance(letter, str) for letter in context):
+        raise ValueError(f"expected letters, got {shown(context)}")
+    most = 0 if stops.labeller is None else len(stops.labeller.sections)
+    if not (0 <= gate <= len(matcher.sections) and 0 <= section <= most):
+        raise ValueError(f"there is no section {gate} or {section}")
+    seen = Seen(matcher.stops.tail_after(tuple(context)), gate)
+    return table.row(table.load(table_state)), stops.state(seen, section)
+
+
+# --- back
 
 
 def load(
@@ -73,86 +98,73 @@ def load(
     expected: Mapping[str, object],
 ) -> None:
     """Make the empty ``decoder`` what ``snapshot`` describes. Raises SnapshotError."""
-    options, fields = snapshots.load(decoder._kind, tokenizer, snapshot, expected)
+    table, fields = snapshots.load(decoder._kind, tokenizer, snapshot, expected)
+    decoder.tokenizer, decoder._table = tokenizer, table
     with snapshots.reading(fields):
-        _load(decoder, tokenizer, table_for(tokenizer, options), fields)
+        _load_beginning(decoder, fields)
+        _load_clean_point(decoder, fields)
+        _restep(decoder, fields)
+        _load_end(decoder, fields)
+        _load_counts(decoder, fields)
 
 
-def _load(
-    decoder: TokenDecoder, tokenizer: Decoder, table: Table, fields: snapshots.Fields
-) -> None:
-    """Make ``decoder`` the stream with these fields, or raise ValueError."""
-    fields.check_route(table.route)
+def _load_beginning(decoder: TokenDecoder, fields: Fields) -> None:
+    """Begin with the conditions and after the prompt of these fields."""
     conditions = StopConditions.from_json(fields.take("conditions", {}))
     sections: dict[str, list[Any]] = {}
     for name, opening, closing in fields.take("sections", []):
         sections.setdefault(name, []).append((opening, closing))
     definition = definition_of(sections) if sections else NO_DEFINITION
-    decoder.tokenizer, decoder._table = tokenizer, table
-    decoder._stops = stops = stop_set_for(tokenizer, table, conditions, definition)
+    decoder._stops = stop_set_for(decoder.tokenizer, decoder._table, conditions, definition)
     decoder._num_prompt_tokens = fields.count("num_prompt_tokens")
-    start, spans = _loaded(decoder, fields.take("start", None)), fields.take("spans", None)
-    decoder._begin_at(*start, spans=spans is not None)
+    row, state = _load_place(decoder, fields.take("start", None))
+    decoder._begin_at(row, state, spans="spans" in fields.left)
+
+
+def _load_clean_point(decoder: TokenDecoder, fields: Fields) -> None:
+    """Go to the clean point of these fields."""
     counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
-    row, state = _loaded(decoder, fields.take("clean", None))
-    shield, marker = fields.take("care", [NEVER, NEVER])
-    snapshots.numbers([shield, marker], NEVER, counts[0] - 1)
+    row, state = _load_place(decoder, fields.take("clean", None))
+    shield, marker = care = fields.take("care", [NEVER, NEVER])
+    snapshots.numbers(care, NEVER, counts[0] - 1)
     decoder._row, decoder._state = row, state
     decoder._count = count_of(*counts) - decoder._limit * TOKEN
     decoder._clean = row, state, decoder._count, shield, marker
     decoder._is_careful = False
     if row.waits:
-        waits = Past(table, stops, CleanPoint(*decoder._clean), (), counts[0]).replay().waits
-        decoder._is_careful = waits <= max(shield, marker)
+        decoder._is_careful = decoder._past().replay().waits <= max(shield, marker)
     decoder._set_alert(is_silent=True)
-    if spans is not None:
-        log = decoder._spans = SpanLog(*snapshots.spans(spans))
-        if log.taken + len(log.spans) < counts[0] or any(
-            span.end > counts[1] or span.byte_end > counts[2]
-            for span in log.spans
-            if span.token_index < counts[0]
-        ):
-            raise ValueError(f"expected the spans of the first {counts[0]} tokens")
-    is_exact = table.options.byte_fallback == "exact"
-    most = MOST_COUNTED if is_exact else MOST_ENTRIES + 4 * stops.longest
-    _restep(decoder, snapshots.entries(fields.take("since", []), most))
-    reason = fields.take("end", None)
-    if reason is not None and not decoder.finished:
-        check_finish_reason(reason)
-        decoder._finish_unfollowed(reason)
-    if reason is None and decoder.finished:
-        raise ValueError("the ids since the clean point end the stream")
-    if decoder.finish_reason != reason:
-        raise ValueError("the ids since the clean point do not lead to this end")
-    tokens = decoder.num_tokens
-    decoder._unknown_tokens = fields.count("unknown_tokens")
-    if decoder._spans is not None and decoder._spans.taken + len(decoder._spans.spans) > tokens:
-        raise ValueError(f"a stream of {tokens} tokens cannot have so many spans")
-    most = decoder._limit if decoder.finished else decoder._limit - 1
-    if tokens > most or decoder._unknown_tokens > tokens:
-        raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
-    least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-    default = [tokens - 1, tokens] if tokens else [least, 0]
-    offsets = snapshots.offsets(fields.take("offsets", default), least, tokens)
-    decoder._set_offsets(*offsets)
-    if decoder._end is None:
-        decoder._set_alert(is_silent=offsets[1] < tokens)
+    if decoder._spans is not None:
+        decoder._spans = _span_log(fields.take("spans", None), counts[0])
 
 
-def _loaded(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
-    """Return the states of a place in a snapshot."""
-    place, matcher = snapshots.load_place(data), decoder._stops.matcher
-    sections = 0 if decoder._stops.labeller is None else len(decoder._stops.labeller.sections)
-    if not (0 <= place.gate <= len(matcher.sections) and 0 <= place.section <= sections):
-        raise ValueError(f"there is no section {place.gate} or {place.section}")
-    seen = Seen(matcher.stops.tail_after(place.context), place.gate)
-    row = decoder._table.row(decoder._table.load(place.state))
-    return row, decoder._stops.state(seen, place.section)
+def _span_log(data: Any, tokens: int) -> SpanLog:
+    """Return the spans at a clean point, with so many tokens before it."""
+    taken, rows = data
+    snapshots.numbers([taken], 0, MOST_COUNTED)
+    spans = [TokenSpan(*snapshots.numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
+    if [span.token_index for span in spans] != [*range(taken, taken + len(spans))]:
+        raise ValueError("expected the spans of consecutive tokens")
+    for index, start, end, byte_start, byte_end in spans:
+        if not (start <= end and start <= byte_start <= byte_end <= 4 * end):
+            raise ValueError(f"token {index} cannot have this span")
+    if taken + len(spans) < tokens:
+        raise ValueError(f"expected the spans of the first {tokens} tokens")
+    return SpanLog(spans, taken)
 
 
-def _restep(decoder: TokenDecoder, since: Sequence[int | None]) -> None:
-    """Take the entries of a snapshot again, which follow its clean point."""
+def _restep(decoder: TokenDecoder, fields: Fields) -> None:
+    """Take the entries since the clean point again."""
+    since = fields.take("since", [])
+    most = MOST_ENTRIES + 4 * decoder._stops.longest
+    if decoder._table.options.byte_fallback == "exact" or decoder.route == "window":
+        most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
+    if not isinstance(since, list) or len(since) > most:
+        raise ValueError(f"expected at most {most} entries since the clean point")
     for entry in since:
+        is_entry = entry is RELEASE or (type(entry) is int and -MOST_COUNTED < entry < 2**32)
+        if not is_entry:
+            raise ValueError(f"expected ids, numbers of tokens and null, got {shown(entry)}")
         if decoder._end is not None or decoder._count >= 0:
             raise ValueError("the ids since the clean point go on after the end")
         if entry is RELEASE:
@@ -167,3 +179,37 @@ def _restep(decoder: TokenDecoder, since: Sequence[int | None]) -> None:
             state = decoder._table.later(decoder._row.state, -entry)
             if state is not decoder._row.state:
                 decoder._row = decoder._table.row(state)
+
+
+def _load_end(decoder: TokenDecoder, fields: Fields) -> None:
+    """End as the stream of these fields has ended, if it has."""
+    reason = fields.take("end", None)
+    if reason is not None and not decoder.finished:
+        check_finish_reason(reason)
+        decoder._finish_unfollowed(reason)
+    if reason is None and decoder.finished:
+        raise ValueError("the ids since the clean point end the stream")
+    if decoder.finish_reason != reason:
+        raise ValueError("the ids since the clean point do not lead to this end")
+
+
+def _load_counts(decoder: TokenDecoder, fields: Fields) -> None:
+    """Take over what was counted, and check it against the number of tokens."""
+    tokens, log = decoder.num_tokens, decoder._spans
+    decoder._unknown_tokens = fields.count("unknown_tokens")
+    most = decoder._limit if decoder.finished else decoder._limit - 1
+    if tokens > most or decoder._unknown_tokens > tokens:
+        raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
+    if log is not None:
+        most = decoder.num_characters + len(decoder.jailed)
+        is_too_long = any(span.end > most for span in log.spans)
+        if log.taken + len(log.spans) > tokens or is_too_long:
+            raise ValueError(f"a stream of {tokens} tokens and this text cannot have these spans")
+    least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+    default = [tokens - 1, tokens] if tokens else [least, 0]
+    prefix, read = snapshots.numbers(fields.take("offsets", default), least, tokens, 2)
+    if read < 0 or prefix > read:
+        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {[prefix, read]}")
+    decoder._set_offsets(prefix, read)
+    if not decoder.finished:
+        decoder._set_alert(is_silent=read < tokens)

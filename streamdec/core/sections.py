@@ -41,7 +41,9 @@ from contextlib import suppress
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.core.strings import Hit, StopMatcher, StopStrings
+from streamdec.chunks import NOTHING, Chunk, of_parts
+from streamdec.core.patterns.matcher import StopMatcher
+from streamdec.core.strings import Hit, StopStrings
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
@@ -64,36 +66,29 @@ class Sections:
 
     def __init__(self, pairs: Pairs, skipped: SkippedIds) -> None:
         openings = {opening: section for section, (opening, _) in enumerate(pairs, 1)}
-        targets = [openings, *({closing: OUTSIDE} for _, closing in pairs)]
-        # For each state: the texts that are markers there, and the state that each marker leads to.
-        self._texts = [_strings_of(each) for each in targets]
-        self._targets = targets
-        self._ids = [_by_id(each, skipped) for each in targets]
+        # For each state, the state that each marker leads to; then, the texts and ids among them.
+        self._targets = [openings, *({closing: OUTSIDE} for _, closing in pairs)]
+        self._texts = [
+            StopStrings(marker for marker in each if isinstance(marker, str))
+            for each in self._targets
+        ]
+        self._ids = [_by_id(each, skipped) for each in self._targets]
         self.ids: frozenset[int] = frozenset().union(*self._ids)
         """The ids that are markers."""
 
     def __len__(self) -> int:
         return len(self._targets) - 1
 
-    @property
-    def reads_text(self) -> bool:
-        """Whether a marker is a text."""
-        return any(texts is not None for texts in self._texts)
-
     def firsts(self, section: int) -> frozenset[str]:
         """Return the letters with which a marker may begin in ``section``."""
-        texts = self._texts[section]
-        return frozenset() if texts is None else texts.firsts
+        return self._texts[section].firsts
 
     def read(self, section: int, tail: str, text: str) -> tuple[Hit | None, str, int]:
         """Read ``text`` up to the first complete marker.
 
         Returns the marker (None: no marker is complete), the marker tail and the state after it.
         """
-        texts = self._texts[section]
-        if texts is None:
-            return None, "", section
-        tail, hit = texts.step(tail, text)
+        tail, hit = self._texts[section].step(tail, text)
         if hit is None:
             return None, tail, section
         return hit, "", self._targets[section][hit.stop]
@@ -101,11 +96,6 @@ class Sections:
     def by_id(self, section: int, token_id: int) -> int | None:
         """Return the state after ``token_id``; None if it is not a marker in ``section``."""
         return self._ids[section].get(token_id)
-
-
-def _strings_of(targets: Mapping[Marker, int]) -> StopStrings | None:
-    texts = [marker for marker in targets if isinstance(marker, str)]
-    return StopStrings(texts) if texts else None
 
 
 def _by_id(targets: Mapping[Marker, int], skipped: SkippedIds) -> dict[int, int]:
@@ -153,7 +143,6 @@ class Matcher:
         self.stops: StopMatcher = stops
         self.sections: Sections = sections
         self._gated = gated
-        self._is_simple = not len(sections)
 
     def start(self, section: int) -> Seen:
         """Return what is remembered where a text begins in ``section``."""
@@ -171,23 +160,21 @@ class Matcher:
         With ``ignore``, a complete stop is ordinary text.
         """
         tail, section, marker = seen
-        if self._is_simple:
-            after_text, hit = self.stops.step(tail, text, ignore=ignore)
-            return (seen if after_text == tail else Seen(after_text)), hit
-        found, part, after = None, text, section
-        if len(self.sections):
-            found, marker, after = self.sections.read(section, marker, text)
-            if found is not None:
-                part = text[: found.end]
+        if self.sections is NO_SECTIONS:  # the same as below, in half the time
+            after, hit = self.stops.step(tail, text, ignore=ignore)
+            return (seen if after == tail else Seen(after)), hit
+        found, marker, turned = self.sections.read(section, marker, text)
+        if found is not None:
+            text = text[: found.end]
         if self.is_on(seen):
-            tail, hit = self.stops.step(tail, part, ignore=ignore)
+            tail, hit = self.stops.step(tail, text, ignore=ignore)
             if hit is not None:
                 return seen, hit
         else:
-            tail = self.stops.skip(tail, part)
+            tail = self.stops.skip(tail, text)
         if found is None:
             return Seen(tail, section, marker), None
-        return self._turned(tail, after), Turn(after, found.end, found.size)
+        return self._turned(tail, turned), Turn(turned, found.end, found.size)
 
     def _turned(self, tail: Any, section: int) -> Seen:
         return Seen(self.stops.skip(tail, "") if self._gated else tail, section)
@@ -210,11 +197,11 @@ class Matcher:
 
     def context(self, seen: Seen) -> tuple[str, ...]:
         """Return the letters so far that matter to later stops."""
-        return self.stops.context(self.stops.restart(seen.tail))
+        return self.stops.context(self.restart(seen).tail)
 
     def jailed(self, seen: Seen) -> int:
         """Return how many code points at the end of the text may become a hidden stop."""
-        return len(self.stops.jailed(seen.tail)) if self.is_on(seen) else 0
+        return 0 if self._gated and seen.section else len(self.stops.jailed(seen.tail))
 
     def reach(self, seen: Seen) -> int:
         """Return how many code points at the end may be part of a later stop or marker."""
@@ -223,12 +210,89 @@ class Matcher:
     def firsts(self, seen: Seen) -> frozenset[str] | None:
         """Return letters, such that text without any of them changes nothing.
 
-        None: any letter may matter.
+        U+0080 stands for all letters that are not ASCII. None: any letter may matter.
         """
         if seen.marker:
             return None
         letters = self.stops.letters(seen.tail, is_open=self.is_on(seen))
         return None if letters is None else letters | self.sections.firsts(seen.section)
+
+
+# --- the names of sections ------------------------------------------------------------------------
+
+MARKER = ""
+"""The section of the text of a marker, which is not output."""
+
+
+class Labels:
+    """Finds the section of each code point of a text.
+
+    Args:
+        labeller: finds the markers; None if there are no sections.
+        names: the name of each section.
+        section: in which the text begins.
+    """
+
+    def __init__(self, labeller: Matcher | None, names: Sequence[str | None], section: int) -> None:
+        self._labeller = labeller
+        self._all_names = names
+        self.seen: Seen = Seen("", section)
+        """What the labeller remembers."""
+        self._names: list[str | None] = []
+        self._sections: list[int] = []
+        self._markers: list[tuple[int, int]] = []
+
+    def read(self, text: str) -> None:
+        """Read more of the text."""
+        while text:
+            section, size = self.seen.section, len(text)
+            turn = None
+            if self._labeller is not None:
+                self.seen, turn = self._labeller.read(self.seen, text)
+            if isinstance(turn, Turn):
+                size = turn.end
+            self._add(self._all_names[section], section, size)
+            if isinstance(turn, Turn):
+                end = len(self._names)
+                start = max(end - turn.size, 0)  # it may have begun before this text
+                self._names[start:] = [MARKER] * (end - start)
+                self._markers.append((start, end))
+            text = text[size:]
+
+    def skip(self) -> None:
+        """Take a code point that is the text of a marker by id."""
+        self._add(MARKER, self.seen.section, 1)
+
+    def _add(self, name: str | None, section: int, size: int) -> None:
+        self._names += [name] * size
+        self._sections += [section] * size
+
+    def section_at(self, place: int) -> int:
+        """Return the section in which the code point at ``place`` was or will be read."""
+        return self._sections[place] if place < len(self._sections) else self.seen.section
+
+    def kept(self, jailed: int) -> int:
+        """Return how many of the last code points are not output.
+
+        They are ``jailed`` ones, and those that may become a marker. If a part of a marker is
+        jailed, all of it is, because a stop may cut it.
+        """
+        kept = max(jailed, len(self.seen.marker))
+        for start, end in reversed(self._markers):
+            if start < len(self._names) - kept < end:
+                kept = len(self._names) - start
+        return kept
+
+    def chunk(self, start: int, text: str, last: Chunk = NOTHING) -> Chunk:
+        """Return ``text``, which begins at ``start``, with the finish of ``last``.
+
+        It is without markers. If no text is left, a last chunk has the section at the end.
+        """
+        named = zip(self._names[start:], text, strict=False)
+        parts = [(name, letter) for name, letter in named if name != MARKER]
+        if not parts and last is NOTHING:
+            return NOTHING
+        return of_parts(parts or [(self._all_names[self.seen.section], "")], last)
 
 
 # --- the prompt -----------------------------------------------------------------------------------

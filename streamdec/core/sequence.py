@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Never, Self, SupportsIndex, cast, final
+from typing import Any, Never, Self, SupportsIndex, final
 
-from streamdec.chunks import Chunk
 from streamdec.core import snapshots
-from streamdec.core.decode_options import ByteFallbackMode, Options, Route, UnknownIds
+from streamdec.core.decode_options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.mistakes import check_restoring, unknown_decoder_option
-from streamdec.core.step import note_taken
-from streamdec.core.token_ids import as_sequence
+from streamdec.core.step import step_all
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import TokenIdError
-from streamdec.protocols import Decoder, Encoder
+from streamdec.protocols import Decoder
 
 __all__ = ["Sequence"]
 
@@ -105,20 +104,10 @@ class Sequence:
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         """Append ``token_ids``; return a list of the text that each completes, or "".
 
-        ``token_ids`` is a list, an array or tensor of one dimension, or another ordered iterable.
-
-        Raises what ``DecodeStream.step_batch`` raises. After an error the ids before the bad one
-        are part of the sequence. ``error.chunk.text`` is their text, ``error.num_taken`` their
-        number.
+        ``token_ids`` and errors are as for ``DecodeStream.feed``. After an error the ids before the
+        bad one are part of the sequence.
         """
-        texts: list[str] = []
-        try:
-            for token_id in as_sequence(token_ids):
-                texts.append(self.append_token(token_id))  # noqa: PERF401 (an error needs them)
-        except Exception as error:
-            note_taken(error, [*map(Chunk, texts)])
-            raise
-        return texts
+        return step_all(self.append_token, token_ids)
 
     def feed(self, token_ids: Iterable[SupportsIndex]) -> str:
         """Append ``token_ids``; return their text. Raises as ``step_batch``."""
@@ -139,8 +128,7 @@ class Sequence:
             raise TypeError(
                 f"append_text() needs a tokenizer that encodes, not {self.tokenizer!r:.80}"
             )
-        encoding = cast(Encoder, self.tokenizer).encode(text, add_special_tokens=add_special_tokens)
-        return self.feed(encoding.ids)
+        return self.feed(encode(text, add_special_tokens=add_special_tokens).ids)
 
     def release(self) -> str:
         r"""Return the text of the held bytes, and add it to ``text``.
@@ -179,10 +167,8 @@ class Sequence:
         if type(num_tokens) is not int:
             raise TypeError(f"num_tokens must be an int, not {num_tokens!r:.40}")
         if not 0 <= num_tokens <= len(self._ids):
-            raise ValueError(
-                f"num_tokens must be from 0 to the number of tokens ({len(self._ids)}), "
-                f"not {num_tokens}"
-            )
+            most = f"the number of tokens ({len(self._ids)})"
+            raise ValueError(f"num_tokens must be from 0 to {most}, not {num_tokens}")
         if num_tokens == len(self._ids):
             return
         number = num_tokens // DISTANCE
@@ -206,10 +192,7 @@ class Sequence:
 
     @property
     def text(self) -> str:
-        """The text that the ids have decided; an unfinished character is not part of it.
-
-        Joined on each access, so it costs time in proportion to its length.
-        """
+        """The text without that of held bytes, joined on each access."""
         return "".join(self._texts)
 
     @property
@@ -281,16 +264,11 @@ class Sequence:
     # --- copies
 
     def fork(self) -> Self:
-        """Return an independent copy of the sequence.
-
-        This takes time in proportion to the length of the sequence.
-        """
+        """Return an independent copy, in time proportional to its length."""
         other = object.__new__(type(self))
         other._stream = self._stream.fork()
-        other._ids = self._ids.copy()
-        other._texts = self._texts.copy()
-        other._releases = self._releases.copy()
-        other._copies = self._copies.copy()
+        for name in ("_copies", "_ids", "_releases", "_texts"):
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     def __copy__(self) -> Self:
@@ -305,13 +283,7 @@ class Sequence:
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
         fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
-        return snapshots.dump(
-            "sequence",
-            self.tokenizer,
-            self.route,
-            Options(**self._stream.options),
-            fields,
-        )
+        return snapshots.dump("sequence", self.tokenizer, self._stream._table, fields)
 
     @classmethod
     def restore(
@@ -327,12 +299,13 @@ class Sequence:
         'Hello world'
         """
         check_restoring(cls.__name__, snapshot, others, expected)
-        options, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
+        table, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
         with snapshots.reading(fields):
-            sequence = cls(tokenizer, **options._asdict())
-            fields.check_route(sequence.route)
-            token_ids = snapshots.token_ids(fields.take("token_ids", []))
-            releases = snapshots.places(fields.take("releases", []), len(token_ids))
+            sequence = cls(tokenizer, **table.options._asdict())
+            token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)
+            releases = snapshots.numbers(fields.take("releases", []), 1, len(token_ids))
+            if releases != sorted({*releases}):
+                raise ValueError("expected releases in ascending order")
             for place in releases:
                 sequence.feed(token_ids[len(sequence) : place])
                 sequence.release()

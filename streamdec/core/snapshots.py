@@ -17,18 +17,19 @@ import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-from streamdec.chunks import TokenSpan
 from streamdec.core.counting import MOST_COUNTED
-from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
-from streamdec.core.shared_tables import check_decoder
-from streamdec.core.token_ids import check_token_id
+from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
+from streamdec.core.shared_tables import check_decoder, table_for
+from streamdec.core.table import Table
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
 FORMAT = 1
+
+Json = dict[str, Any]
 
 _CLASSES = {
     "decode_stream": "DecodeStream",
@@ -83,24 +84,20 @@ def _sampled(tokenizer: Decoder) -> str:
     return digest.hexdigest()[:16]
 
 
-def dump(
-    machine: str, tokenizer: Decoder, route: Route, options: Options, fields: Mapping[str, Any]
-) -> dict[str, Any]:
+def dump(machine: str, tokenizer: Decoder, table: Table, fields: Mapping[str, Any]) -> Json:
     """Return a snapshot of ``fields``, without those that are empty, zero or false."""
-    default = DEFAULT_OPTIONS._asdict()
-    shell = {
+    options, default = table.options._asdict(), DEFAULT_OPTIONS._asdict()
+    head = {
         "format": FORMAT,
         "machine": machine,
         "tokenizer": fingerprint(tokenizer),
-        "route": None if route == "bytes" else route,
-        "options": {
-            name: value for name, value in options._asdict().items() if value != default[name]
-        },
+        "route": None if table.route == "bytes" else table.route,
+        "options": {name: value for name, value in options.items() if value != default[name]},
     }
-    return sealed(shell | dict(fields))
+    return sealed({**head, **fields})
 
 
-def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(fields: Mapping[str, Any]) -> Json:
     """Return ``fields`` that are not empty, zero or false, with a checksum."""
     found = {key: value for key, value in fields.items() if value}
     return {**found, "check": _checksum(found)}
@@ -113,84 +110,77 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 
 class Fields:
-    """The fields of a snapshot, each taken once and checked."""
+    """The fields of a snapshot, each of which is taken once."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self._fields = fields
+    def __init__(self, fields: Json) -> None:
+        self.left = fields
+        """The fields that were not taken."""
         self.last_name, self.last_value = "", None
         """The name and the value of the field that was taken last."""
 
     def take(self, name: str, default: Any) -> Any:
-        """The field, of any type."""
-        self.last_name, self.last_value = name, self._fields.pop(name, default)
+        """Return the field ``name``, of any type, or ``default`` without one."""
+        self.last_name, self.last_value = name, self.left.pop(name, default)
         return self.last_value
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._fields
-
     def count(self, name: str) -> int:
-        """A field that is a number of tokens."""
+        """Return a field that is a number of tokens."""
         value = self.take(name, 0)
         if type(value) is not int or not 0 <= value < MOST_COUNTED:
             raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
         return value
 
-    def check_route(self, route: Route) -> None:
-        """Raise SnapshotError if the snapshot was taken on another route."""
-        _match("route", self.take("route", "bytes"), route)
-
-    def done(self) -> None:
-        """Raises ValueError if a field was not taken."""
-        if self._fields:
-            raise ValueError(f"unexpected fields {sorted(map(str, self._fields))}")
-
 
 def load(
     machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
-) -> tuple[Options, Fields]:
-    """Return the options and the machine's own fields of ``snapshot``.
+) -> tuple[Table, Fields]:
+    """Return the table for the options of ``snapshot``, and the machine's own fields.
 
-    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    other options than ``expected``. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer,
+    another route or other options than ``expected``. Raises TypeError if ``tokenizer`` is not a
+    tokenizer.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
     taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
     if not _are_alike(taken_with, own):
-        _match("tokenizer", taken_with, own)
-    options = _options(fields.take("options", {}))
+        raise _of_another("tokenizer", taken_with, own)
+    try:
+        table = table_for(tokenizer, Options(**fields.take("options", {})))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"options: {error}") from error
+    route = fields.take("route", "bytes")
+    if route != table.route:
+        raise _of_another("route", route, table.route)
     for name, value in expected.items():
-        found = getattr(options, name)
+        found = getattr(table.options, name)
         if found != value:
             raise SnapshotError(
                 f"the snapshot was taken with {name}={shown(found)}, not {value!r:.80}"
             )
-    return options, fields
+    return table, fields
 
 
 def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` but its format and machine.
+    """Return the fields of ``snapshot`` but its format, machine and checksum.
 
-    Raises SnapshotError if the snapshot has another format, or is of another class.
+    Raises SnapshotError if it has another format, is of another class, or is damaged.
     """
     check_mapping(snapshot)
     fields = dict(snapshot)
-    found = fields.pop("format", None)
-    if type(found) is not int or found != FORMAT:
+    version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
+    if type(version) is not int or version != FORMAT:
         raise SnapshotError(
-            f"snapshot format {shown(found)} is not known; this release reads {FORMAT}"
+            f"snapshot format {shown(version)} is not known; this release reads {FORMAT}"
         )
-    kind = fields.get("machine")
     if kind != machine:
         raise other_class(kind)
-    check = fields.pop("check", None)
     try:
-        is_whole = check == _checksum({"format": found, **fields})
+        is_whole = check == _checksum({"format": version, "machine": kind, **fields})
     except (RecursionError, TypeError, ValueError):
         is_whole = False
     if not is_whole:
         raise SnapshotError("the snapshot is damaged: its checksum does not fit")
-    del fields["machine"]
     return Fields(fields)
 
 
@@ -203,10 +193,7 @@ def check_mapping(snapshot: object) -> None:
 
 
 def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class.
-
-    ``kind`` is the snapshot's field ``machine``.
-    """
+    """Return the error for a snapshot of another class, ``kind``."""
     name = _CLASSES.get(kind) if isinstance(kind, str) else None
     if name is None:
         return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
@@ -216,7 +203,7 @@ def other_class(kind: object) -> SnapshotError:
 def _are_alike(one: object, other: str) -> bool:
     """Whether two fingerprints are equal.
 
-    One may lack the part after the first 16 digits.
+    One may be only the first 16 digits of the other.
     """
     if not isinstance(one, str):
         return False
@@ -224,11 +211,9 @@ def _are_alike(one: object, other: str) -> bool:
     return short == long or (len(short) == 16 and long.startswith(f"{short}-"))
 
 
-def _match(what: str, found: object, expected: object) -> None:
-    if found != expected:
-        raise SnapshotError(
-            f"the snapshot is of another {what}: it has {shown(found)}, expected {expected!r:.80}"
-        )
+def _of_another(what: str, found: object, expected: str) -> SnapshotError:
+    told = f"it has {shown(found)}, expected {expected!r:.80}"
+    return SnapshotError(f"the snapshot is of another {what}: {told}")
 
 
 def shown(value: object) -> str:
@@ -239,13 +224,11 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-def _options(data: Any) -> Options:
-    try:
-        options = Options(**data)
-        options.check()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SnapshotError(f"options: {error}") from error
-    return options
+_OF_MALFORMED = (
+    *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    StreamdecError,
+)
+"""What may be raised while a malformed snapshot is read."""
 
 
 @contextmanager
@@ -253,120 +236,35 @@ def reading(fields: Fields) -> Iterator[None]:
     """Turn any error while fields are read into a SnapshotError."""
     try:
         yield
-        fields.done()
+        if fields.left:
+            raise ValueError(f"unexpected fields {sorted(map(str, fields.left))}")
     except SnapshotError:
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        StreamdecError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _OF_MALFORMED as error:
         told = str(error)
         if not isinstance(error, (ValueError, StreamdecError)):  # the message is Python's
             told = f"the field {fields.last_name!r} must not be {shown(fields.last_value)}"
         raise SnapshotError(f"malformed snapshot: {told}") from error
 
 
-# --- the fields of decoders -----------------------------------------------------------------------
+# --- numbers
 
 
-class Place(NamedTuple):
-    """A moment of a stream at which nothing is jailed."""
+def numbers(data: Any, least: int, most: int, size: int | None = None) -> list[int]:
+    """Return ``data``, a list of ``size`` integers from ``least`` to ``most``.
 
-    state: Any
-    """The state of the table, as its ``dump`` gives it."""
-    gate: int
-    """The section of ``ignore_stops_between``; 0 outside."""
-    section: int
-    """The section of ``sections``; 0 outside."""
-    context: tuple[str, ...]
-    """The letters before that matter to later stops."""
-
-    def dump(self) -> list[Any] | None:
-        """Return the place as JSON; None for the usual one."""
-        found: list[Any] = [self.state, self.gate, self.section, [*self.context]]
-        while found and not found[-1]:
-            found.pop()
-        return found or None
-
-
-def load_place(data: Any) -> Place:
-    """Return the place that ``dump`` gave ``data`` for, or raise ValueError."""
-    found = [] if data is None else [*data]
-    if len(found) > 4:
-        raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
-    defaults: list[Any] = [None, 0, 0, []]
-    state, gate, section, context = found + defaults[len(found) :]
-    if type(gate) is not int or type(section) is not int or not isinstance(context, list):
-        raise ValueError(f"expected a state, two sections and a context, got {shown(data)}")
-    if not all(isinstance(each, str) for each in context):
-        raise ValueError(f"expected letters, got {shown(context)}")
-    return Place(state, gate, section, tuple(context))
-
-
-def numbers(data: Any, least: int, below: int, size: int | None = None) -> list[int]:
-    """Return a list of integers from outside, from ``least`` to ``below``."""
-    if not isinstance(data, list) or not all(type(n) is int and least <= n <= below for n in data):
-        raise ValueError(f"expected numbers from {least} to {below}, got {shown(data)}")
+    None: of any size. Raises ValueError for anything else.
+    """
+    if not isinstance(data, list) or not all(type(n) is int and least <= n <= most for n in data):
+        raise ValueError(f"expected numbers from {least} to {most}, got {shown(data)}")
     if size is not None and len(data) != size:
         raise ValueError(f"expected {size} numbers, got {shown(data)}")
     return data
 
 
-def counts(data: Any) -> tuple[int, int, int]:
-    """Return numbers of tokens, code points and bytes from outside."""
-    tokens, code_points, size = numbers(data, 0, MOST_COUNTED - 1, 3)
-    if not code_points <= size <= 4 * code_points:
+def counts(data: Any) -> list[int]:
+    """Return ``data``, the numbers of tokens, code points and bytes of some text."""
+    found = numbers(data, 0, MOST_COUNTED - 1, 3)
+    if not found[1] <= found[2] <= 4 * found[1]:
         raise ValueError(f"expected tokens, code points and bytes, got {shown(data)}")
-    return tokens, code_points, size
-
-
-def token_ids(data: Any) -> list[int]:
-    """Return a list of ids from outside."""
-    if not isinstance(data, list):
-        raise TypeError(f"expected a list of ids, got {shown(data)}")
-    return [check_token_id(token_id) for token_id in data]
-
-
-def entries(data: Any, most: int) -> list[int | None]:
-    """Return the entries since a clean point from outside, at most ``most``."""
-    if not isinstance(data, list) or len(data) > most:
-        raise ValueError(f"expected at most {most} entries since the clean point")
-    for each in data:
-        if each is not None and not (type(each) is int and -MOST_COUNTED < each < 2**32):
-            raise ValueError(f"expected ids, numbers of tokens and null, got {shown(each)}")
-    return data
-
-
-def places(data: Any, most: int) -> tuple[int, ...]:
-    """Return ``data`` as strictly increasing integers from 1 to ``most``."""
-    found = numbers(data, 1, most)
-    if found != sorted({*found}):
-        raise ValueError(f"expected places in ascending order, got {shown(data)}")
-    return tuple(found)
-
-
-def offsets(data: Any, least: int, tokens: int) -> tuple[int, int]:
-    """Return the two offsets of a stream of ``tokens`` tokens."""
-    prefix, read = numbers(data, least, tokens, 2)
-    if read < 0 or prefix > read:
-        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {shown(data)}")
-    return prefix, read
-
-
-def spans(data: Any) -> tuple[list[TokenSpan], int]:
-    """Return the spans that were not taken, and how many were, from outside."""
-    taken, rows = data
-    (taken,) = numbers([taken], 0, MOST_COUNTED)
-    found = [TokenSpan(*numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
-    fits = all(
-        span.start <= span.end and span.start <= span.byte_start <= span.byte_end for span in found
-    )
-    indices = [span.token_index for span in found]
-    if not fits or indices != [*range(taken, taken + len(found))]:
-        raise ValueError("expected the spans of consecutive tokens")
-    return found, taken
+    return found

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex, TypeVar
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
@@ -147,9 +147,31 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
     return step
 
 
-def note_taken(error: Any, chunks: Sequence[Chunk]) -> None:
-    """Note on ``error`` the chunks of the ids that a call took before it."""
+def note_taken(error: Any, taken: Sequence[Chunk | str]) -> None:
+    """Note on ``error`` the chunks (or texts) of the ids that a call took before it."""
+    chunks = [Chunk(each) if isinstance(each, str) else each for each in taken]
     error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+
+
+Out = TypeVar("Out", bound=Chunk | str)
+
+
+def step_all(step: Callable[[Any], Out], token_ids: Iterable[SupportsIndex]) -> list[Out]:
+    """Step ``token_ids`` up to the end of the stream; return what each step gave.
+
+    Raises what ``step`` raises; ``note_taken`` notes on the error what came before it.
+    """
+    taken: list[Out] = []
+    try:
+        for token_id in as_sequence(token_ids):
+            out: Any = step(token_id)
+            taken.append(out)
+            if type(out) is not str and out.finish_reason is not None:
+                break
+    except Exception as error:
+        note_taken(error, taken)
+        raise
+    return taken
 
 
 class Examined(NamedTuple):
@@ -213,7 +235,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         except BaseException as error:
             if self._end is None and row is self._row:
                 self._count = count
-            note_taken(error, [*map(Chunk, texts)])
+            note_taken(error, texts)
             raise
         if last is not None:
             left = len(ids) - len(texts)
@@ -235,15 +257,6 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
 
 def _fed(decoder: TokenDecoder, ids: Sequence[SupportsIndex]) -> Chunk:
     """Take ``ids`` up to the end, and return one chunk with its sections."""
-    chunks: list[Chunk] = []
-    try:
-        for token_id in ids:
-            chunk = decoder._step(token_id)
-            chunks.append(chunk)
-            if chunk.finish_reason is not None:
-                break
-    except Exception as error:
-        note_taken(error, chunks)
-        raise
+    chunks = step_all(decoder._step, ids)
     whole, left = joined(NOTHING, *chunks), len(ids) - len(chunks)
     return replace(whole, unread_tokens=left) if left else whole

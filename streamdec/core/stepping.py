@@ -53,27 +53,21 @@ def has_sections(decoder: Any) -> bool:
 
 def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
     """Return what ``decoder`` jails, in its section, as the end by an error."""
-    section = decoder._stops.names[decoder._state.section]
-    return in_section(section, decoder.jailed, Chunk("", "error"))
-
-
-def release(decoder: Any) -> Chunk:
-    """Output what ``decoder`` holds and jails, as a chunk."""
-    released = decoder.release()
-    return released if isinstance(released, Chunk) else _chunk(released)
+    return in_section(decoder._section, decoder.jailed, Chunk("", "error"))
 
 
 def _of_chunks(decoder: Any, function: Callable[[Any], Any]) -> Callable[[Any], Chunk]:
     """Return ``function`` of ``decoder`` with chunks for texts."""
     if isinstance(decoder_behind(decoder), (DecodeStream, Sequence)):
-        return lambda given: _chunk(function(given))
+
+        def chunked(given: Any) -> Chunk:
+            text = function(given)
+            return chunk_of(text) if text else NOTHING
+
+        return chunked
     return function
 
 
 def decoder_behind(machine: Any) -> Any:
     """Return the decoder that ``machine`` traces, or ``machine`` if it is a decoder."""
     return machine if isinstance(machine, DECODERS) else getattr(machine, "decoder", machine)
-
-
-def _chunk(text: str) -> Chunk:
-    return chunk_of(text) if text else NOTHING

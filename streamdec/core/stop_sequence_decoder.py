@@ -9,17 +9,12 @@ from streamdec.chunks import Chunk, FinishReason, check_finish_reason
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.definitions import SectionsOption, definition_of
-from streamdec.core.mistakes import not_conditions, unknown_decoder_option
-from streamdec.core.step import feed_function, note_taken, step_function
-from streamdec.core.stop_set import NO_DEFINITION
-from streamdec.core.token_ids import as_sequence
+from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
+from streamdec.core.mistakes import OF_DECODERS, not_conditions, unknown_decoder_option
+from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 
 __all__ = ["StopSequenceDecoder"]
-
-_PARAMETERS = ("conditions", "prompt_token_ids", "spans", "sections", "starts_inside")
-"""The parameters of the constructor besides the tokenizer and the options of decoding."""
 
 
 @final
@@ -61,19 +56,15 @@ class StopSequenceDecoder(TokenDecoder):
     markers of ``ignore_stops_between``. Positions (``match``, spans, ``num_characters``) count the
     whole generated text, with the markers.
 
-    **Cost.** A step is one look-up, for one stop or a thousand. If a token's text has a letter with
-    which a stop begins, the step needs a second one (:mod:`streamdec.core.stop_set`). On the
-    windowed route, and while a pattern withholds more than 16 code points, the text of each step is
-    searched.
+    **Cost.** A step is one look-up, for one stop or a thousand; two, if the text of the token has a
+    letter with which a stop begins. On the windowed route, and while a pattern withholds more than
+    16 code points, the text of each step is searched.
 
-    **Memory.** A stream takes some 350 bytes for any length, plus the jailed text; 5.5 KB on the
-    windowed route, where nothing is shared. On the bytes route, streams with equal conditions share
-    some kilobytes: their stops, and at most 32,768 texts of 150 bytes. The 4,096 sets of conditions
-    that were used last are kept for each tokenizer and its decoding options, or fewer if they take
-    more than 32 MiB together. The cache for each id is that of DecodeStream.
+    **Memory.** A stream takes what a DecodeStream takes, plus the jailed text. On the bytes route,
+    streams with equal conditions share some kilobytes: their stops, and at most 32,768 texts of 150
+    bytes. A tokenizer keeps the 4,096 sets of conditions that were used last, at most 32 MiB.
 
-    **Threads.** Use a stream in one thread at a time. Different streams may run in different
-    threads.
+    **Threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -104,16 +95,14 @@ class StopSequenceDecoder(TokenDecoder):
         **others: Never,
     ) -> None:
         if others:
-            raise unknown_decoder_option("StopSequenceDecoder", others, *_PARAMETERS)
+            raise unknown_decoder_option("StopSequenceDecoder", others, *OF_DECODERS)
         if not isinstance(conditions, StopConditions):
             raise not_conditions("StopSequenceDecoder", conditions)
         definition = NO_DEFINITION if sections is None else definition_of(sections)
-        if starts_inside is not None:
-            if not isinstance(starts_inside, bool):
-                told = f"starts_inside must be True, False or None, not {starts_inside!r:.40}"
-                raise TypeError(told)
-            if sections is None:
-                raise ValueError("starts_inside needs sections")
+        if not isinstance(starts_inside, bool | None):
+            raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
+        if starts_inside is not None and sections is None:
+            raise ValueError("starts_inside needs sections")
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )
@@ -143,12 +132,9 @@ class StopSequenceDecoder(TokenDecoder):
         r"""Return a list with the chunk of each token that was taken.
 
         Args:
-            token_ids: a list, an array, a tensor or another ordered iterable, which is read to its
-                end first. Ids after the end of the stream are not taken.
+            token_ids: as for ``feed``. Ids after the end of the stream are not taken.
 
-        Raises what ``step`` raises. Then ``error.chunk`` is the text of the tokens before the
-        error, ``error.num_taken`` their number, and the stream is as it was after them. Raises
-        TypeError, and takes no token, if ``token_ids`` is not a list of ids.
+        Raises what ``feed`` raises.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -156,17 +142,7 @@ class StopSequenceDecoder(TokenDecoder):
         >>> [chunk.text for chunk in decoder.step_batch([0, 3, 1, 2, 3, 3])]
         ['Hi', '!', '', '']
         """
-        chunks: list[Chunk] = []
-        try:
-            for token_id in as_sequence(token_ids):
-                chunk = self.step(token_id)
-                chunks.append(chunk)
-                if chunk.finish_reason is not None:
-                    break
-        except Exception as error:
-            note_taken(error, chunks)
-            raise
-        return chunks
+        return step_all(self.step, token_ids)
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         r"""End the stream; return a chunk with the withheld text.
@@ -206,3 +182,8 @@ class StopSequenceDecoder(TokenDecoder):
         ('Hi', '\nUs', 'er:')
         """
         return self._release()
+
+    @property
+    def _section(self) -> str | None:
+        """The name of the section in which the jailed text, or the next one, begins."""
+        return self._stops.names[self._state.section]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import warn_unfindable
-from streamdec.core.stop_set import NO_DEFINITION, Definition, StopSet
+from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
+from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
 from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
@@ -23,7 +23,7 @@ logger = logging.getLogger("streamdec")
 MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
 MAX_SETS_SIZE = 2**25
-"""Bytes that they may take together, by the estimates below."""
+"""Bytes that they may take together, as ``StopSet.size`` estimates them."""
 
 
 class StopSetStatistics(NamedTuple):
@@ -37,13 +37,6 @@ class StopSetStatistics(NamedTuple):
     """How many stop sets were dropped to make room for others, since the process began."""
 
 
-Key = StopConditions | tuple[StopConditions, Definition]
-
-
-def _key(stops: StopSet) -> Key:
-    return (stops.conditions, stops.definition) if stops.definition.names else stops.conditions
-
-
 class StopSets:
     """The stop sets of one table, one for equal conditions.
 
@@ -54,31 +47,35 @@ class StopSets:
 
     def __init__(self) -> None:
         _all.add(self)
-        self._sets: dict[Key, StopSet] = {}
+        self._sets: dict[tuple[StopConditions, Definition], StopSet] = {}
         self._size = 0
         self._lock = Lock()
 
-    def get(self, key: Key) -> StopSet | None:
-        """Return the stop set of ``key``, if it is kept."""
+    def get(
+        self, conditions: StopConditions, definition: Definition, make: Callable[[], StopSet]
+    ) -> StopSet:
+        """Return the stop set of ``conditions`` and ``definition``.
+
+        If it is not kept, ``make`` makes it.
+        """
+        key = conditions, definition
         found = self._sets.get(key)
-        if found is not None and len(self._sets) > 1:
+        if found is None:
+            made = make()
+            with self._lock:
+                found = self._sets.setdefault(key, made)
+                found.note_growth = self.reweigh
+                self._weigh(found)
+        elif len(self._sets) > 1:
             with self._lock:  # to the end: it is used now
                 if self._sets.pop(key, None) is not None:
                     self._sets[key] = found
         return found
 
-    def put(self, stops: StopSet) -> StopSet:
-        """Keep ``stops``; return the one that is kept for its conditions."""
-        with self._lock:
-            kept = self._sets.setdefault(_key(stops), stops)
-            kept.note_growth = self.reweigh
-            self._weigh(kept)
-        return kept
-
     def reweigh(self, stops: StopSet) -> None:
         """Note the size of ``stops``, which has grown."""
         with self._lock:
-            if self._sets.get(_key(stops)) is stops:
+            if stops.noted_size:  # it is kept
                 self._weigh(stops)
 
     def _weigh(self, stops: StopSet) -> None:
@@ -87,17 +84,16 @@ class StopSets:
         If there are too many, or all of them are too large, the least recently used ones are
         dropped.
         """
+        global _dropped
         size = stops.size
         self._size += size - stops.noted_size
         stops.noted_size = size
         while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
             oldest = self._sets.pop(next(iter(self._sets)))
-            _count_dropped()
             self._size -= oldest.noted_size
             oldest.noted_size = 0
-
-    def __iter__(self) -> Iterator[StopSet]:
-        return iter([*self._sets.values()])
+            with _dropped_lock:
+                _dropped += 1
 
 
 _all: weakref.WeakSet[StopSets] = weakref.WeakSet()
@@ -106,19 +102,9 @@ _dropped = 0
 _dropped_lock = Lock()
 
 
-def _count_dropped() -> None:
-    global _dropped
-    with _dropped_lock:
-        _dropped += 1
-
-
 def stop_set_statistics() -> StopSetStatistics:
-    """Return the statistics of the stop sets of all tables.
-
-    They count the stop sets that are kept now, the texts that these store, and the stop sets that
-    were dropped.
-    """
-    kept = [stops for sets in [*_all] for stops in sets]
+    """Return the statistics of the stop sets of all tables."""
+    kept = [stops for sets in [*_all] for stops in [*sets._sets.values()]]
     return StopSetStatistics(len(kept), sum(stops.num_stored for stops in kept), _dropped)
 
 
@@ -132,27 +118,23 @@ def stop_set_for(
 
     All streams of the table with equal ones share it.
     """
+
+    def make() -> StopSet:
+        named = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
+        texts = [each for each in (*named, *definition.markers) if isinstance(each, str)]
+        skipped: Mapping[str, tuple[int, ...]] = {}
+        if texts and table.options.skip_special_tokens:
+            skipped = _skipped_ids(tokenizer, texts)
+        if definition.names and table.options.skip_special_tokens:
+            warn_unfindable(tokenizer, definition, skipped)
+        return StopSet(table, conditions, definition, skipped)
+
     if table.route == "window":  # the table is the stream's own
-        return _made(tokenizer, table, conditions, definition)
+        return make()
     if table.stop_sets is None:
         table.stop_sets = StopSets()
     sets: StopSets = table.stop_sets
-    found = sets.get((conditions, definition) if definition.names else conditions)
-    if found is None:
-        found = sets.put(_made(tokenizer, table, conditions, definition))
-    return found
-
-
-def _made(
-    tokenizer: Decoder, table: Table, conditions: StopConditions, definition: Definition
-) -> StopSet:
-    markers = [*conditions.markers, *(marker for pair in definition.pairs for marker in pair)]
-    spelled = [marker for marker in markers if isinstance(marker, str)]
-    texts = (*conditions.stop, *conditions.visible_stop, *spelled)
-    skipped = skipped_ids(tokenizer, table, texts) if texts else {}
-    if definition.names:
-        warn_unfindable(tokenizer, table, definition, skipped)
-    return StopSet(table, conditions, definition, skipped)
+    return sets.get(conditions, definition, make)
 
 
 _of_text = StopSets()
@@ -163,45 +145,34 @@ def text_stop_set_for(conditions: StopConditions) -> StopSet:
 
     All streams of text with equal conditions share it. ``conditions`` must name no ids.
     """
-    found = _of_text.get(conditions)
-    if found is None:
-        found = _of_text.put(StopSet(None, conditions, NO_DEFINITION, {}))
-    return found
+    return _of_text.get(
+        conditions, NO_DEFINITION, lambda: StopSet(None, conditions, NO_DEFINITION, {})
+    )
 
 
 _said = WarnOnce()
 
 
-def skipped_ids(
-    tokenizer: Decoder, table: Table, texts: Iterable[str]
-) -> dict[str, tuple[int, ...]]:
+def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the ids of those ``texts`` that are the text of skipped special tokens.
 
     A skipped token has no text, so a matcher would find such a text only if ordinary tokens spell
-    it.
+    it. The result is empty if the tokenizer does not have the methods to find them.
     """
-    if not table.options.skip_special_tokens:
-        return {}
-    find = getattr(tokenizer, "skipped_ids", None)
-    found: dict[str, tuple[int, ...]] = find(texts) if find else _found(tokenizer, texts)
-    for text, ids in found.items():
-        if _said.first(tokenizer, ids):
+    find, token_to_id, is_skipped = (
+        getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
+    )
+    found: dict[str, tuple[int, ...]] = {}
+    if find is not None:
+        found = find(texts)
+    elif token_to_id is not None and is_skipped is not None:
+        ids = {text: token_to_id(text) for text in texts}
+        found = {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
+    for text, ids_of_text in found.items():
+        if _said.first(tokenizer, ids_of_text):
             logger.info(
                 "%r is the text of a skipped special token; its ids %s are matched too",
                 text,
-                ids,
+                ids_of_text,
             )
     return found
-
-
-def _found(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Find the ids as ``skipped_ids`` does, with the methods of the protocols.
-
-    The result is empty if the tokenizer does not have these methods.
-    """
-    token_to_id = getattr(tokenizer, "token_to_id", None)
-    is_skipped = getattr(tokenizer, "is_skipped", None)
-    if token_to_id is None or is_skipped is None:
-        return {}
-    ids = {text: token_to_id(text) for text in texts}
-    return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}

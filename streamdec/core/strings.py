@@ -4,9 +4,8 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. The constructor makes a set of the stops and one of their first letters. A sorted
-list of the stops is made when the first such letter comes. Once that list was searched often, a set
-of all prefixes replaces it.
+may be simple. The constructor makes a set of the stops and one of their first letters. When the
+first such letter comes, a set of all prefixes is made, or of many stops a sorted list.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -31,17 +30,19 @@ one, and then a string over a pattern.
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-MOST_IN_PREFIXES = 2**20
-"""A set of all prefixes is made only while the squared lengths of the stops add up to at most this.
+MOST_IN_PREFIXES = 2**16
+"""The greatest sum of the squared lengths of stops of which a set of all prefixes is made.
+
 The prefixes of one stop of n code points have n²/2 code points together."""
+PREFIX_SIZE = 64
+"""Bytes of a code point of a stop: one prefix ends there."""
 
 
 class Hit(NamedTuple):
@@ -66,71 +67,19 @@ class Hit(NamedTuple):
         return len(self.text)
 
 
-class StopMatcher(Protocol):
-    """Finds the first stop in text that comes in pieces.
-
-    What it remembers is a hashable value, its *tail*; how the text was cut makes no difference to
-    it.
-    """
-
-    start: Any
-    """The tail at the beginning of the generated text."""
-
-    def letters(self, tail: Any, *, is_open: bool) -> frozenset[str] | None:
-        """Return letters, such that text without any of them leaves ``tail`` as it is.
-
-        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
-        """
-
-    def is_cacheable(self, tail: Any) -> bool:
-        """Whether the same steps from ``tail`` are likely to come again.
-
-        Their results are then worth storing.
-        """
-
-    def step(self, tail: Any, text: str, *, ignore: bool = False) -> tuple[Any, Hit | None]:
-        """Return the tail after ``text``, or the first stop in it.
-
-        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
-        """
-
-    def skip(self, tail: Any, text: str) -> Any:
-        """Return the tail after ``text``, no part of which can be in a stop."""
-
-    def restart(self, tail: Any) -> Any:
-        """Return the tail after a release.
-
-        A later stop cannot contain text from before the release.
-        """
-
-    def jailed(self, tail: Any) -> str:
-        """Return the end of the text that must be withheld."""
-
-    def text(self, tail: Any) -> str:
-        """Return the end of the text that may be part of a later stop."""
-
-    def context(self, tail: Any) -> tuple[str, ...]:
-        """Return the letters before ``text(tail)`` that matter to later stops.
-
-        An empty string among them stands for a place where ``^`` holds.
-        """
-
-    def tail_after(self, context: tuple[str, ...]) -> Any:
-        """Return the tail after ``context``, of which nothing can be part of a stop.
-
-        Raises ValueError for a context that no text leads to.
-        """
-
-
 class StopStrings:
-    """Finds the first of some stop strings. The tail is a string.
+    """Finds the first of some stop strings.
+
+    What it remembers of a text is its *tail*, here a string; how the text was cut makes no
+    difference to it.
 
     Args:
         hidden: stops whose text is withheld.
         visible: stops whose text is output.
     """
 
-    start = ""
+    start: Any = ""
+    """The tail at the beginning of the generated text."""
 
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
@@ -148,29 +97,48 @@ class StopStrings:
         return sorted({*map(len, self._stops)}, reverse=True)
 
     @cached_property
-    def _tests(self) -> _PrefixTest:
-        return _PrefixTest(self._stops)
+    def _begins(self) -> Callable[[str], bool]:
+        return _prefix_test(self._stops)
 
     @cached_property
-    def _hides(self) -> _PrefixTest:
-        return _PrefixTest(self._hidden)
+    def _begins_hidden(self) -> Callable[[str], bool]:
+        return _prefix_test(self._hidden)
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """How many bytes it takes, estimated."""
+        return PREFIX_SIZE * sum(map(len, self._stops))
+
+    @property
+    def longest(self) -> int:
+        """The code points of the longest stop."""
+        return max(self._lengths, default=0)
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
-        """See StopMatcher."""
+        """Return letters, such that text without any of them leaves ``tail`` as it is.
+
+        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
+        """
         if tail:
             return None
         return self.firsts if is_open else frozenset()
 
     def is_cacheable(self, tail: str) -> bool:
-        """See StopMatcher. A tail is a prefix of a stop, so there are few."""
+        """Whether steps from ``tail`` are likely to come again, and worth storing.
+
+        A tail is a prefix of a stop, so there are few.
+        """
         return True
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
-        """See StopMatcher."""
+        """Return the tail after ``text``, or the first stop in it.
+
+        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
+        """
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
-        begins, lasts = self._tests.after(len(text)), self._lasts
+        begins, lasts = self._begins, self._lasts
         for index, letter in enumerate(text, 1):
             if not tail and letter not in firsts:
                 continue
@@ -184,71 +152,55 @@ class StopStrings:
         return tail, None
 
     def _complete(self, text: str) -> str | None:
-        """The longest stop that ``text`` ends in."""
-        for length in self._lengths:
-            if length <= len(text) and text[-length:] in self._stops:
-                return text[-length:]
-        return None
+        """Return the longest stop that ``text`` ends in."""
+        ends = (text[-length:] for length in self._lengths)
+        return next((end for end in ends if end in self._stops), None)
 
     def skip(self, tail: str, text: str) -> str:
-        """See StopMatcher."""
+        """Return the tail after ``text``, no part of which can be in a stop."""
         return ""
 
     def restart(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the tail after a release, which no later stop can span."""
         return ""
 
     def jailed(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the end of the text that must be withheld."""
         if self._stops is self._hidden:
             return tail
-        begins = self._hides.after(len(tail))
-        while tail and not begins(tail):
+        while tail and not self._begins_hidden(tail):
             tail = tail[1:]
         return tail
 
     def text(self, tail: str) -> str:
-        """See StopMatcher."""
+        """Return the end of the text that may be part of a later stop."""
         return tail
 
     def context(self, tail: str) -> tuple[str, ...]:
-        """See StopMatcher."""
+        """Return the letters before ``text(tail)`` that matter to later stops.
+
+        An empty string among them stands for a place where ``^`` holds.
+        """
         return ()
 
     def tail_after(self, context: tuple[str, ...]) -> str:
-        """See StopMatcher."""
+        """Return the tail after ``context``, of which nothing can be part of a stop.
+
+        Raises ValueError for a context that no text leads to.
+        """
         if context:
             raise ValueError("only patterns have a context")
         return ""
 
 
-class _PrefixTest:
-    """Tests whether a text is a proper prefix of one of ``stops``.
+def _prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
+    """Return a test whether a text, not empty, is a proper prefix of a stop."""
+    if sum(len(stop) ** 2 for stop in stops) <= MOST_IN_PREFIXES:
+        return {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
+    ordered = sorted(stops)
 
-    It searches a sorted list at first, and later a set of all prefixes, once that is worth the
-    cost.
-    """
+    def begins(text: str) -> bool:
+        place = bisect_right(ordered, text)  # the first stop after ``text``
+        return place < len(ordered) and ordered[place].startswith(text)
 
-    def __init__(self, stops: frozenset[str]) -> None:
-        self._stops = stops
-        self._ordered = sorted(stops)
-        self._asked = 0
-        self._most = sum(map(len, stops))
-        if sum(len(stop) ** 2 for stop in stops) > MOST_IN_PREFIXES:
-            self._most = sys.maxsize
-        self._test: Callable[[str], bool] = self._bisect
-
-    def after(self, letters: int) -> Callable[[str], bool]:
-        """Return the test of a text that is not empty, to read so many letters."""
-        self._asked += letters
-        if self._asked >= self._most:
-            prefixes = {stop[:size] for stop in self._stops for size in range(1, len(stop))}
-            self._test, self._most = prefixes.__contains__, sys.maxsize
-        return self._test
-
-    def _bisect(self, text: str) -> bool:
-        ordered = self._ordered
-        place = bisect_left(ordered, text)
-        if place < len(ordered) and ordered[place] == text:
-            place += 1
-        return place < len(ordered) and ordered[place][: len(text)] == text
+    return begins

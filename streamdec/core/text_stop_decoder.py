@@ -16,7 +16,7 @@ from streamdec.chunks import (
 from streamdec.core import snapshots
 from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.sections import Seen
-from streamdec.core.stop_set import Effect, StopSet, StopState
+from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.stop_sets import text_stop_set_for
 from streamdec.errors import FinishedError
 from streamdec.mistakes import unknown_option
@@ -24,27 +24,10 @@ from streamdec.mistakes import unknown_option
 __all__ = ["TextStopDecoder"]
 
 OF_TOKENS = (
-    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids"),
-    *("min_tokens", "max_tokens", "ignore_eos"),
+    *("stop_token_ids", "visible_stop_token_ids", "eos_token_ids", "min_tokens", "max_tokens"),
+    "ignore_eos",
 )
 """The conditions that a stream of text cannot have."""
-
-
-def _checked(conditions: StopConditions) -> StopConditions:
-    """Return ``conditions``. Raises ValueError if they are about token ids."""
-    for name in OF_TOKENS:
-        if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
-            raise ValueError(
-                f"a TextStopDecoder sees text and no token ids, so it cannot have {name}; "
-                "leave it out, or use StopSequenceDecoder"
-            )
-    for marker in conditions.markers:
-        if not isinstance(marker, str):
-            raise ValueError(
-                f"a TextStopDecoder sees text and no token ids; a marker must be a text, not the "
-                f"id {marker}"
-            )
-    return conditions
 
 
 @final
@@ -85,18 +68,18 @@ class TextStopDecoder:
     _end: Chunk | None
     _match: StopMatch | None
     _num_read: int
-    """Code points that were read."""
+    """The code points that were read, without those of ``_last``."""
+    _num_bytes: int
+    """The bytes of these as UTF-8."""
     _last: str
     """Of a stopped stream: the last piece, up to the end of the stop."""
-    _num_bytes: int
-    """Their bytes as UTF-8."""
 
     def __init__(
         self, conditions: StopConditions = NO_CONDITIONS, *more: Never, **others: Never
     ) -> None:
         if more:
-            told = "reads text, without a tokenizer; write TextStopDecoder(conditions)"
-            raise TypeError(f"a TextStopDecoder {told}")
+            told = "a TextStopDecoder reads text, without a tokenizer"
+            raise TypeError(f"{told}; write TextStopDecoder(conditions)")
         if others:
             elsewhere = dict.fromkeys(OPTIONS, "write TextStopDecoder(StopConditions({}=...))")
             raise unknown_option("TextStopDecoder", next(iter(others)), ("conditions",), elsewhere)
@@ -105,7 +88,15 @@ class TextStopDecoder:
                 f"conditions must be StopConditions, not {conditions!r:.80}; write "
                 "TextStopDecoder(StopConditions(stop=...))"
             )
-        self._stops = text_stop_set_for(_checked(conditions))
+        told = "a TextStopDecoder sees text and no token ids"
+        for name in OF_TOKENS:
+            if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
+                hint = "leave it out, or use StopSequenceDecoder"
+                raise ValueError(f"{told}, so it cannot have {name}; {hint}")
+        for marker in conditions.markers:
+            if not isinstance(marker, str):
+                raise ValueError(f"{told}; a marker must be a text, not the id {marker}")
+        self._stops = text_stop_set_for(conditions)
         self.reset()
 
     def reset(self) -> None:
@@ -139,14 +130,21 @@ class TextStopDecoder:
             raise FinishedError(
                 f"the stream has ended ({self._end.finish_reason}); reset() begins again"
             )
-        chunk, after, _ = effect = self._stops.read(self._state, text)
-        if after is None:
-            return self._stopped(effect, text)
-        self._state = after
-        self._num_read += len(text)
-        self._num_bytes += _num_bytes(text)
-        if chunk is None:
-            return chunk_of(text) if text else NOTHING
+        chunk, after, hit = self._stops.read(self._state, text)
+        if after is not None:
+            self._state = after
+            self._num_read += len(text)
+            self._num_bytes += _num_bytes(text)
+            if chunk is None:
+                return chunk_of(text) if text else NOTHING
+            return chunk
+        assert chunk is not None
+        assert hit is not None
+        self._end, self._last = chunk, text[: hit.end]
+        end = self._num_read + hit.end
+        byte_end = self._num_bytes + _num_bytes(self._last)
+        start, byte_start = end - hit.size, byte_end - _num_bytes(hit.text)
+        self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
         return chunk
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
@@ -169,19 +167,6 @@ class TextStopDecoder:
             return Chunk("", self._end.finish_reason, self._end.stop_reason)
         self._end = Chunk(self._state.jailed, finish_reason)
         return self._end
-
-    def _stopped(self, effect: Effect, text: str) -> Chunk:
-        """End at the stop that is complete in ``text``."""
-        chunk, _, hit = effect
-        assert hit is not None
-        assert chunk is not None
-        end = self._num_read + hit.end
-        byte_end = self._num_bytes + _num_bytes(text[: hit.end])
-        start, byte_start = end - hit.size, byte_end - _num_bytes(hit.text)
-        self._last = text[: hit.end]
-        self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
-        self._end = chunk
-        return chunk
 
     @property
     def conditions(self) -> StopConditions:
@@ -231,7 +216,7 @@ class TextStopDecoder:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
         It has the conditions and the end of the text that may be part of a stop. After a stop it
-        has the last piece up to the stop. Other text that was output is not in it.
+        has the last piece up to the stop.
 
         >>> from streamdec import StopConditions, TextStopDecoder
         >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
@@ -240,21 +225,18 @@ class TextStopDecoder:
         >>> TextStopDecoder.restore(decoder.snapshot()).step("ual").text
         '\nUsual'
         """
-        seen, stops = self._state.seen, self._stops.matcher.stops
-        tail = stops.text(seen.tail)
-        fields: dict[str, Any] = {
-            "format": snapshots.FORMAT,
-            "machine": "text",
-            "conditions": self.conditions.to_json(),
-            "counts": [0, self._num_read, self._num_bytes],
-            "last": [*self._last],
-            "end": self.finish_reason,
-        }
-        if self._state is not self._stops.first:
-            # Letters one by one: JSON would make one letter of two halves of a surrogate pair.
-            context = [*stops.context(seen.tail)]
-            fields["seen"] = [seen.section, context, [*tail], [*seen.marker]]
-        return snapshots.sealed(fields)
+        state = self._state
+        return snapshots.sealed(
+            {
+                "format": snapshots.FORMAT,
+                "machine": "text",
+                "conditions": self.conditions.to_json(),
+                "counts": [0, self._num_read, self._num_bytes],
+                "seen": None if state is self._stops.first else self._dump_seen(state.seen),
+                "last": [*self._last],
+                "end": self.finish_reason,
+            }
+        )
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any], *others: Never) -> Self:
@@ -269,15 +251,17 @@ class TextStopDecoder:
         TypeError for ``others``.
         """
         if others:
-            told = "takes only a snapshot, which has the conditions"
-            raise TypeError(f"{cls.__name__}.restore() {told}")
+            raise TypeError(
+                "TextStopDecoder.restore() takes only a snapshot, which has the conditions"
+            )
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):
             stream = cls(StopConditions.from_json(fields.take("conditions", {})))
-            _, stream._num_read, stream._num_bytes = snapshots.counts(
-                fields.take("counts", [0, 0, 0])
-            )
-            stream._state = stream._loaded(fields.take("seen", None))
+            counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
+            _, stream._num_read, stream._num_bytes = counts
+            seen = fields.take("seen", None)
+            if seen is not None:
+                stream._load_seen(seen)
             last, reason = "".join(fields.take("last", [])), fields.take("end", None)
             if last:
                 stream.step(last)
@@ -287,28 +271,31 @@ class TextStopDecoder:
                 raise ValueError("the last text does not lead to this end")
         return stream
 
-    def _loaded(self, data: Any) -> StopState:
-        """Return the state whose field this is. Raises ValueError if there is none."""
-        if data is None:
-            return self._stops.first
-        section, context, tail, marker = data
-        letters = [*context, *tail, *marker]
-        matcher = self._stops.matcher
-        sections, stops = matcher.sections, matcher.stops
-        if type(section) is not int or not 0 <= section <= len(sections):
-            raise ValueError(f"there is no section {snapshots.shown(section)}")
-        if not all(isinstance(each, str) and len(each) <= 1 for each in letters):
-            raise ValueError("expected letters of the text")
-        text, named = "".join(tail), "".join(marker)
-        seen, hit = stops.step(stops.tail_after(tuple(context)), text)
-        if hit is not None or stops.text(seen) != text:
-            raise ValueError("expected the end of a text that may be part of a stop")
-        if named and sections.read(section, "", named) != (None, named, section):
-            raise ValueError("expected the end of a text that may be part of a marker")
-        if max(len(text), len(named)) > self._num_read:
-            raise ValueError("expected a text that is as long as its end")
-        jailed = stops.jailed(seen) if matcher.is_on(Seen(seen, section)) else ""
-        return self._stops.state(Seen(seen, section, named), 0, jailed)
+    def _dump_seen(self, seen: Seen) -> list[Any]:
+        """Return ``seen`` as JSON.
+
+        Texts are lists of letters: JSON would make one letter of two halves of a surrogate pair.
+        """
+        stops = self._stops.matcher.stops
+        letters = stops.context(seen.tail), stops.text(seen.tail), seen.marker
+        return [seen.section, *map(list, letters)]
+
+    def _load_seen(self, data: Any) -> None:
+        """Continue after what ``_dump_seen`` gave ``data`` for, or raise ValueError."""
+        section, context, *kept = data
+        text, marker = map("".join, kept)
+        matcher, sections = self._stops.matcher, self._stops.matcher.sections
+        snapshots.numbers([section], 0, len(sections))
+        before: Any = matcher.stops.tail_after(tuple(context))
+        tail, hit = matcher.stops.step(before, text)
+        seen = Seen(tail, section, sections.read(section, "", marker)[1])
+        longest = max(text, marker, key=len)
+        is_end = longest.endswith(text) and longest.endswith(marker)
+        if hit is not None or not is_end or self._dump_seen(seen) != data:
+            raise ValueError("expected the end of a text that may be part of a stop or a marker")
+        # The text before it must be possible, too.
+        snapshots.counts([0, self._num_read - len(longest), self._num_bytes - _num_bytes(longest)])
+        self._state = self._stops.state(seen, 0, text[len(text) - matcher.jailed(seen) :])
 
     def __repr__(self) -> str:
         state = f"jailed {self.jailed!r}"

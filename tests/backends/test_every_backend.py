@@ -221,33 +221,33 @@ async def test_every_method_that_encodes_names_an_object_that_is_not_a_str(
         made.encode("the", special="none")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        ([-1], "the id at index 0 is out of range: -1; a token id is an integer from 0 to 4294967"),
-        ([5, -1], "the id at index 1 is out of range: -1; "),
-        ([2**32], "the id at index 0 is out of range: 4294967296; "),
-        ([2**70], "the id at index 0 is out of range: 11"),
-        ([1.0], "the id at index 0 is of type float: 1.0; "),
-        (["5"], "the id at index 0 is of type str: '5'; "),
-        ([None], "the id at index 0 is of type NoneType: None; "),
-        ([[5]], "the id at index 0 is of type list: [5]; "),
-        (5, "token ids must be a list or an array, not int; for one id write [5]"),
-        (None, "token ids must be a list or an array, not NoneType"),
-        ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
-        ("12 13", "token ids must be a list or an array, not str; ids are integers, such as"),
-        (np.array([[1], [2]]), "an array of token ids must have one dimension, not 2; pass one"),
-        (np.int64(3), "an array of token ids must have one dimension, not 0; for one id write [3]"),
-        (np.float32(3), "an array of token ids must have one dimension, not 0"),
-    ],
-)
-def test_decode_rejects_objects_that_are_not_ids(made: BaseTokenizer, bad: Any, told: str) -> None:
-    for skip in (True, False):
-        with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
-            pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
-        with pytest.raises(TypeError, match=f"^{re.escape(told)}") as caught:
-            pytest.fail(f"{bad}: {made.decode_batch([[], bad], skip_special_tokens=skip)}")
-        assert caught.value.__notes__ == ["in row 1 of the batch"]
+NOT_IDS: list[tuple[Any, str]] = [
+    ([-1], "the id at index 0 is out of range: -1; a token id is an integer from 0 to 4294967"),
+    ([5, -1], "the id at index 1 is out of range: -1; "),
+    ([2**32], "the id at index 0 is out of range: 4294967296; "),
+    ([2**70], "the id at index 0 is out of range: 11"),
+    ([1.0], "the id at index 0 is of type float: 1.0; "),
+    (["5"], "the id at index 0 is of type str: '5'; "),
+    ([None], "the id at index 0 is of type NoneType: None; "),
+    ([[5]], "the id at index 0 is of type list: [5]; "),
+    (5, "token ids must be a list or an array, not int; for one id write [5]"),
+    (None, "token ids must be a list or an array, not NoneType"),
+    ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
+    ("12 13", "token ids must be a list or an array, not str; ids are integers, such as"),
+    (np.array([[1], [2]]), "an array of token ids must have one dimension, not 2; pass one"),
+    (np.int64(3), "an array of token ids must have one dimension, not 0; for one id write [3]"),
+    (np.float32(3), "an array of token ids must have one dimension, not 0"),
+]
+
+
+def test_decode_rejects_objects_that_are_not_ids(made: BaseTokenizer) -> None:
+    for bad, told in NOT_IDS:
+        for skip in (True, False):
+            with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
+                pytest.fail(f"{bad}: {made.decode(bad, skip_special_tokens=skip)}")
+            with pytest.raises(TypeError, match=f"^{re.escape(told)}") as caught:
+                pytest.fail(f"{bad}: {made.decode_batch([[], bad], skip_special_tokens=skip)}")
+            assert caught.value.__notes__ == ["in row 1 of the batch"]
 
 
 def test_other_lists_of_ids_are_decoded(made: BaseTokenizer) -> None:

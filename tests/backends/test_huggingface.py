@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -111,9 +111,14 @@ def test_every_id_alone_and_beside_another_decodes_as_the_table_says(name: str) 
         check_table(tokenizer, [token_id, 3, token_id])
 
 
-@pytest.mark.parametrize("path", SHARED)
-def test_real_files_decode_as_their_tables_say(path: Path) -> None:
-    tokenizer, draw = from_file(path), random.Random(1)
+@pytest.fixture(scope="module", params=SHARED)
+def real_file(request: pytest.FixtureRequest) -> Path:
+    """The scope groups the tests by file, so that few files are loaded twice."""
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_real_files_decode_as_their_tables_say(real_file: Path) -> None:
+    tokenizer, draw = from_file(real_file), random.Random(1)
     sample = tokenizer.sample_ids()
     for length in range(60):
         check_table(tokenizer, draw.choices(sample, k=length))
@@ -414,13 +419,6 @@ def test_vocab_size_is_the_highest_id_and_one(name: str) -> None:
     assert tokenizer.vocab_size == ids[-1] + 1
 
 
-@pytest.mark.parametrize("path", SHARED)
-def test_vocab_size_of_real_files(path: Path) -> None:
-    tokenizer = from_file(path)
-    library = Tokenizer.from_file(str(path))
-    assert tokenizer.vocab_size == max(library.get_vocab(with_added_tokens=True).values()) + 1
-
-
 def test_a_very_large_id_takes_no_memory() -> None:
     far = Tokenizer(models.WordLevel({"a": 0, "b": 2**32 - 2}, unk_token="a"))
     tokenizer = HuggingFaceTokenizer(far)
@@ -543,10 +541,9 @@ def test_a_special_token_that_is_a_word_of_the_model_as_well() -> None:
     assert ours.encode("<unk>", special="text").ids == (0,)
 
 
-@pytest.mark.parametrize("path", SHARED)
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-def test_untrusted_text_never_encodes_to_a_special_token(path: Path) -> None:
-    ours = HuggingFaceTokenizer(path)
+def test_untrusted_text_never_encodes_to_a_special_token(real_file: Path) -> None:
+    ours = from_file(real_file)
     special = {ours.token_to_id(name): name for name in ours.special_tokens.all}
     unknown = {*ours.encode("\U0010fffd\ufdd0", special="text")}
     for token_id, name in list(special.items())[:40]:
@@ -573,7 +570,6 @@ TEXTS = ["quick brown", "Größe", "你好", "😀👍🏽", "\n\t", "don't", "\
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - NO_JSON))
-@settings(max_examples=20)
 @given(
     text=st.lists(st.sampled_from([*TEXTS, " ", "<s>", "<|im_end|>", "ü"])).map("".join),
     add=st.booleans(),
@@ -613,9 +609,10 @@ def check_alike(
         assert data[byte_start:byte_end] in text[start:end].encode()
 
 
-@pytest.mark.parametrize("path", SHARED)
-def test_ids_of_real_files_are_the_librarys(path: Path) -> None:
-    ours, theirs = from_file(path), Tokenizer.from_buffer(path.read_bytes().removeprefix(BOM))
+def test_size_and_ids_of_real_files_are_the_librarys(real_file: Path) -> None:
+    content = real_file.read_bytes().removeprefix(BOM)
+    ours, theirs = from_file(real_file), Tokenizer.from_buffer(content)
+    assert ours.vocab_size == max(theirs.get_vocab(with_added_tokens=True).values()) + 1
     theirs.no_truncation()
     theirs.no_padding()
     for text in ("".join(TEXTS), "Hello wide world", "<s>a</s> <|im_end|>", ""):

@@ -53,13 +53,19 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def draw_ids(data: st.DataObject, theirs: Any) -> list[int]:
-    """No control pieces; a text begins with a word, where all rules are the same."""
+@cache
+def kinds_of(theirs: Any) -> tuple[list[int], list[int], list[int]]:
+    """The ids of words, of bytes, and of all pieces but control pieces."""
     known = range(theirs.GetPieceSize())
     silent = [i for i in known if theirs.IsControl(i)]
     usual = [i for i in known if i not in silent]
     words = [i for i in usual if theirs.IdToPiece(i)[-1].isalpha() and not theirs.IsUnknown(i)]
-    bytes_ = [i for i in usual if theirs.IsByte(i)] or usual
+    return words, [i for i in usual if theirs.IsByte(i)] or usual, usual
+
+
+def draw_ids(data: st.DataObject, theirs: Any) -> list[int]:
+    """No control pieces; a text begins with a word, where all rules are the same."""
+    words, bytes_, usual = kinds_of(theirs)
     rest = st.one_of(st.sampled_from(usual), st.sampled_from(bytes_))
     first = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=1))
     return [*first, *data.draw(st.lists(rest, max_size=20))]

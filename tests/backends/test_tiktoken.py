@@ -453,12 +453,14 @@ def test_real_files_decode_as_the_library(real: TiktokenTokenizer, data: st.Data
     assert real.decode(ids, skip_special_tokens=False) == theirs.decode(ids)
 
 
+@pytest.mark.thorough
 def test_real_files_have_names_both_ways(real: TiktokenTokenizer) -> None:
     for token_id in range(0, real.vocab_size, 37):
         name = real.id_to_token(token_id)
         assert name is None or real.token_to_id(name) == token_id
 
 
+@pytest.mark.thorough
 def test_real_encodings_have_their_known_sizes() -> None:
     if not REAL["kimi"].exists():
         pytest.skip("the folder of real tokenizers is not here")

@@ -108,21 +108,17 @@ def test_an_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> Non
 def test_each_attack_ends_within_the_limits(
     attacked: ChildPool, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of streamdec, or a text that is not larger than allowed."""
-    end_of(attacked, name)
+    """An error of streamdec, or a text that is not larger than allowed.
+
+    An escape is rejected; a change of the messages is rejected, or changes a copy.
+    """
+    error = end_of(attacked, name)
+    if name in REFUSED:
+        assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
+        assert error is not None or name not in attacks.ESCAPES
     monkeypatch.setattr(attacked, "limits", ChildLimits())
     text, _ = render_isolated("{{ 1 + 1 }}", {}, profile="classic", pool=attacked)
     assert text == "2", "the next rendering is not harmed"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_call_that_the_sandbox_blocks_has_no_effect(attacked: ChildPool, name: str) -> None:
-    """An escape is rejected; a change of the messages is rejected, or changes a copy."""
-    error = end_of(attacked, name)
-    assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
-    if name in attacks.ESCAPES:
-        assert error is not None
 
 
 def test_a_template_in_this_process_is_checked_before_it_is_compiled() -> None:
@@ -382,7 +378,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
 
 @pytest.mark.thorough
 def test_a_rendering_waits_for_a_child_until_its_timeout() -> None:
-    pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=3.0, cpu_seconds=60))
+    pool = ChildPool(1, ChildLimits(waiting_seconds=0.05, wall_seconds=0.5, cpu_seconds=60))
     endless = threading.Thread(target=end_of, args=(pool, "nested-range"))
     endless.start()
     while not pool._busy:

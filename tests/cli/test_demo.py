@@ -175,6 +175,7 @@ def statuses(columns: int) -> list[str]:
 
 
 @cache
+@cache
 def written_to_terminal(
     columns: int, *widths: int, rate: int = 5000, term: str = COLOURS, **environment: str
 ) -> str:

@@ -29,7 +29,7 @@ CAVEATS = {
     "whisper-tiny": {"CLEAN_UP_TOKENIZATION_SPACES"},
 }
 """Shared tokenizers with caveats."""
-WITHOUT = {"gguf-llama-spm", "gpt2", "kimi-k2", "mistral-nemo-tekken", "mistral-sp-v3", "qwen3"}
+WITHOUT = {"gguf-llama-spm", "gpt2", "kimi-k2", "mistral-nemo-tekken", "mistral-sp-v3"}
 """Shared tokenizers of all formats without a caveat."""
 WARNED = {"deepseek-coder", "synthetic-bytelevel"}
 CONTRADICTED = {"chatglm3"}

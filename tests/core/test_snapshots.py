@@ -357,7 +357,7 @@ def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     if stream.finished or stream.options["unknown_ids"] == "error":
         return
     held, options = stream.held, stream.options
-    # A window is the tokenizer's business: that it is none is noticed at its next decode.
+    # Only the tokenizer can tell whether a window is possible. A wrong one fails when decoded.
     with suppress(*[RewriteError] if stream.route == "window" else []):
         text = "".join(stream.step_batch(ids)) + stream.flush()
         if tokenizer is RAW and not options["clean_up_tokenization_spaces"]:
@@ -517,3 +517,16 @@ def test_spans_that_no_stream_of_this_length_has_are_rejected(spans: list[Any]) 
     snapshot = stream.snapshot()
     assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
     assert refused(resealed(snapshot, {"spans": spans}))
+
+
+OWING = MockTokenizer.from_tokens([b"a", b".a</w>", b"a</w></w>", b"<s>"], [3], BPESuffix())
+
+
+@given(st.lists(st.integers(0, 3), min_size=16, max_size=40))
+def test_a_clean_point_may_lie_inside_a_span(ids: list[int]) -> None:
+    """The space that its last token owes belongs to a span that is final."""
+    decoder = StopSequenceDecoder(OWING, StopConditions("a  x"), spans=True)
+    for token_id in ids:
+        decoder.step(token_id)
+        restored = StopSequenceDecoder.restore(OWING, decoder.snapshot())
+        assert restored.fork().take_spans() == decoder.fork().take_spans()

@@ -210,6 +210,8 @@ def test_a_snapshot_is_checked_as_a_whole() -> None:
         resealed(good, {"surprise": 1}),
         resealed(good, {"counts": [0, 2, 2]}),
         resealed(good, {"counts": [0, 3, 2]}),
+        resealed(good, {"counts": [0, 3, 4]}),
+        resealed(good, {"counts": [0, 4, 8]}),
         resealed(good, {"seen": [0, [], [*"User"], []]}),
         resealed(good, {"seen": [0, [], [*"\nUser:"], []]}),
         resealed(good, {"seen": [0, ["x"], [*"\nUs"], []]}),
@@ -226,3 +228,13 @@ def test_a_snapshot_is_checked_as_a_whole() -> None:
             TextStopDecoder.restore(wrong)  # type: ignore[arg-type]
     with pytest.raises(SnapshotError, match="the snapshot is of a TextStopDecoder"):
         StopSequenceDecoder.restore(TOKENIZER, good)
+
+
+def test_a_snapshot_has_the_end_of_one_text() -> None:
+    decoder = TextStopDecoder(StopConditions("ab", ignore_stops_between=("<a", "b>")))
+    decoder.step("x<")
+    snapshot = decoder.snapshot()
+    assert snapshot["seen"] == [0, [], [], ["<"]]
+    for wrong in ([0, [], ["a"], ["<"]], [0, [], ["a"], ["<", "a"]], [True, [], [], ["b"]]):
+        with pytest.raises(SnapshotError):
+            TextStopDecoder.restore(resealed(snapshot, {"seen": wrong}))

@@ -40,6 +40,11 @@ pytest.importorskip("tiktoken")
 
 SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 FOLDERS = shared_folders()
+OF_EACH_FORMAT = [
+    path
+    for path in FOLDERS
+    if path.name in {"gpt2", "kimi-k2", "mistral-7b-sp-v1", "mistral-nemo-tekken", "gguf-bert-bge"}
+]
 
 
 def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Tokenizer:
@@ -98,8 +103,8 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_wish_from_outside")
 @pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in FOLDERS])
-def test_every_real_tokenizer_has_a_report(folder: Path) -> None:
+@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in OF_EACH_FORMAT])
+def test_a_real_tokenizer_has_a_report(folder: Path) -> None:
     tokenizer = load_tokenizer(folder, fast="off", apply_tokenizer_config=False)
     found = detect_format(folder)
     report = tokenizer.report

@@ -393,7 +393,7 @@ async def test_a_silent_engine_raises_idle_timeout_error_with_a_snapshot(
     ids = [A, B, 4]
     engine = Engine(ids, before_pull=lambda pulls: silent_after(count, pulls))
     machine = machine_of(kind)
-    chunks: TextStream[Any] = wrap(engine, machine, idle_timeout=0.01)
+    chunks: TextStream[Any] = wrap(engine, machine, idle_timeout=0.05)
     text = ""
 
     async def read() -> None:
@@ -402,11 +402,11 @@ async def test_a_silent_engine_raises_idle_timeout_error_with_a_snapshot(
             text += chunk.text
 
     with pytest.raises(
-        IdleTimeoutError, match=r"no output of the source for 0\.01 seconds"
+        IdleTimeoutError, match=r"no output of the source for 0\.05 seconds"
     ) as raised:
         await read()
     assert isinstance(raised.value, TimeoutError)
-    assert (raised.value.seconds, engine.closings, engine.is_closed) == (0.01, 1, True)
+    assert (raised.value.seconds, engine.closings, engine.is_closed) == (0.05, 1, True)
     other = machine_of(kind)
     other.step_batch(ids[:count])
     assert raised.value.snapshot == other.snapshot() == chunks.snapshot()

@@ -37,6 +37,12 @@ ENTRY_POINTS: dict[str, tuple[Callable[..., Any], type[Engine | PlainEngine]]] =
 }
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Options are the same on both event loops, which other modules test."""
+    return "asyncio"
+
+
 @pytest.fixture(params=[*ENTRY_POINTS])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)

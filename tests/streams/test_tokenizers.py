@@ -48,9 +48,7 @@ def _groups(token_ids: Sequence[int], draw: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("build", [*_cases()])
-def test_a_stream_has_the_text_of_the_library(
-    build: Callable[[], Tokenizer], anyio_backend: str
-) -> None:
+def test_a_stream_has_the_text_of_the_library(build: Callable[[], Tokenizer]) -> None:
     """However the ids come: from a task, from a thread, or without an event loop."""
     library = build()
     tokenizer = HuggingFaceTokenizer(library)
@@ -85,7 +83,7 @@ def test_a_stream_has_the_text_of_the_library(
             group.start_soon(anyio.to_thread.run_sync, produce, feed)
             assert await read(stream(feed, tokenizer, byte_fallback=runs)) == whole
 
-    anyio.run(main, backend=anyio_backend)
+    anyio.run(main)
     chunks = [*iter_chunks(groups, tokenizer, stop=STOP, byte_fallback=runs)]
     assert "".join(chunk.text for chunk in chunks) == expected
     assert chunks[-1].finish_reason == ("stop" if STOP in whole else "length")

@@ -10,13 +10,13 @@ longer become a match of the allowed length is dropped, so these integers are bo
 
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
 ``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own graph, in
-which a path begins at every letter. It holds where one of these paths is complete. Nodes are
-visited in order, and a look-behind, which has no loops, comes before the nodes that ask for it. In
-front of ``\b`` a path waits for the next letter.
+which a path begins at every letter; it holds where one of these paths is complete. Its nodes come
+before those that ask for it, and nodes are visited in order. In front of ``\b`` a path waits for
+the next letter.
 
 What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
-ends a line or is part of a word. States are made on first use and kept, as in RE2: a kind that was
-met in a state is looked up.
+ends a line or is part of a word. As in RE2, states are made on first use and kept, with the state
+after each kind that was met.
 
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
@@ -38,14 +38,15 @@ b {2: '0b100'} 2
 >>> automaton.step(state, "c")[1]                   # the path of age 2 reads a third letter
 3
 
-**What is ugly.** Ages are bits of integers, and facts, tests and kinds share one integer. Sets of
-small objects would be clearer, but this loop runs for each node and letter that was not met yet. A
-state is the dict of its own transitions, because any other dict would have to hash the state.
+**What is ugly.** Ages are bits of integers, and facts, tests and kinds share one integer, because
+this loop runs for each node and letter that was not met yet. A state is the dict of its own
+transitions, because any other dict would have to hash the state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -99,8 +100,8 @@ class State(dict[int, "tuple[State, int]"]):
     """What was seen of a pattern, and what each kind of letter does.
 
     As a dict it has the state after each kind that was met, and the size of the longest match that
-    ends with it. The keys are the kinds for ``step`` and their complements, ``~kind``, for
-    ``look``. All other attributes are immutable, and decide whether two states are equal.
+    ends with it. The keys are the kinds for ``step`` and ``~kind`` for ``look``. All other
+    attributes are immutable, and decide whether two states are equal.
     """
 
     __slots__ = ("_hash", "before", "oldest", "paths")
@@ -112,8 +113,7 @@ class State(dict[int, "tuple[State, int]"]):
         self.before: int = before
         """The facts about the text before that the pattern may ask for."""
         self.oldest: int = oldest
-        """The greatest age of a path that may become a match, which is the size of the jailed
-        text."""
+        """The greatest age of a path that may become a match: the size of the jailed text."""
         # ``oldest`` tells states apart whose ages differ by 61: 2**n and 2**(n + 61) hash equally.
         self._hash = hash((paths, before, oldest))
 
@@ -130,35 +130,6 @@ class State(dict[int, "tuple[State, int]"]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return self._hash
-
-
-class _Kinds(dict[str, int]):
-    """The kinds of the letters that were met, as bits: facts and tests.
-
-    Letters of one kind do the same in every state. The kind of "", a place where ``^`` holds, is
-    AT_PLACE, which no letter has.
-    """
-
-    def __init__(self, asks: int, tests: Sequence[Test]) -> None:
-        super().__init__()
-        self._asks = asks
-        self._tests = tests
-
-    def __missing__(self, letter: str) -> int:
-        if len(self) >= MAX_LETTERS:
-            self.clear()
-        kind = 0 if letter else AT_PLACE
-        if letter == "\n":
-            kind = AFTER_LINE & self._asks
-        elif letter == "_" or letter.isalnum():  # as ``re`` has it
-            kind = (AFTER_WORD | (AFTER_ASCII_WORD if letter.isascii() else 0)) & self._asks
-        bit = FIRST_TEST
-        for test in self._tests:
-            if test(letter):
-                kind |= bit
-            bit <<= 1
-        self[letter] = kind
-        return kind
 
 
 class Automaton:
@@ -196,38 +167,54 @@ class Automaton:
         self._own_size = NODE_SIZE * len(nodes) + rooms + TEST_SIZE * len(tests)
         self._states: dict[State, State] = {}
         self._weight = 0
-        self._kinds = _Kinds(self.asks, tests)
+        self._tests = tests
+        self._kind = lru_cache(MAX_LETTERS)(self._kind_of)
 
     @property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
-        return self._own_size + LETTER_SIZE * len(self._kinds) + WEIGHT_SIZE * self._weight
+        return (
+            self._own_size
+            + LETTER_SIZE * self._kind.cache_info().currsize
+            + WEIGHT_SIZE * self._weight
+        )
 
     def step(self, state: State, letter: str) -> tuple[State, int]:
         """Return the state after ``letter``, and the size of the match that ends there.
 
         The size is in letters: of the longest match, or 0 if none ends there.
         """
-        kind = self._kinds[letter]
-        known = state.get(kind)
-        return self._learn(state, kind) if known is None else known
+        kind = self._kind(letter)
+        return state.get(kind) or self._learn(state, kind)
 
     def look(self, state: State, entry: str) -> State:
         """Return the state of the look-behinds after ``entry``.
 
-        No match begins before it.
-
-
-        ``entry`` is a letter, or "" for a place where ``^`` holds. ``state`` is ``blank`` or comes
-        from this method.
+        No match begins before it. ``entry`` is a letter, or "" for a place where ``^`` holds.
+        ``state`` is ``blank`` or comes from this method.
         """
-        key = ~self._kinds[entry]
-        known = state.get(key)
-        return (self._learn(state, key) if known is None else known)[0]
+        key = ~self._kind(entry)
+        return (state.get(key) or self._learn(state, key))[0]
 
     def seen_kind(self, letter: str) -> int:
         """Return what ``look`` asks about ``letter``."""
-        return self._kinds[letter] & self._seen_kinds
+        return self._kind(letter) & self._seen_kinds
+
+    def _kind_of(self, letter: str) -> int:
+        """Return the kind of ``letter``, as bits: facts and tests.
+
+        Letters of one kind do the same in every state. The kind of "", a place where ``^`` holds,
+        is AT_PLACE, which no letter has.
+        """
+        kind = 0 if letter else AT_PLACE
+        if letter == "\n":
+            kind = AFTER_LINE & self.asks
+        elif letter == "_" or letter.isalnum():  # as ``re`` has it
+            kind = (AFTER_WORD | (AFTER_ASCII_WORD if letter.isascii() else 0)) & self.asks
+        for bit, test in enumerate(self._tests):
+            if test(letter):
+                kind |= FIRST_TEST << bit
+        return kind
 
     def _learn(self, state: State, key: int) -> tuple[State, int]:
         """Return what a key of ``state`` stands for, and keep it there."""
@@ -257,8 +244,11 @@ class Automaton:
         return known
 
     def _step(self, state: State, kind: int, starts: Sequence[int]) -> tuple[State, int]:
-        """Read a letter of this kind. A path begins at each of ``starts``."""
-        facts, nodes = kind & self.asks, self.nodes
+        """Read a letter of this kind. A path begins at each of ``starts``.
+
+        Returns the next state, without paths that cannot go on, and the size of the longest match.
+        """
+        facts, nodes, first = kind & self.asks, self.nodes, self._first
         reads, _, _ = self._visit(state.paths, starts, state.before, facts)
         paths: dict[int, int] = {}
         for number, ages in reads:
@@ -268,16 +258,9 @@ class Automaton:
                 older = ages << 1 & nodes[after].room
                 if older:
                     paths[after] = paths.get(after, 0) | older
-        return self._arrived(paths, facts) if paths else (State((), facts), 0)
-
-    def _arrived(self, paths: dict[int, int], facts: int) -> tuple[State, int]:
-        """Return the state that ``paths`` lead to, and the size of the longest match.
-
-        ``facts`` are about the text before, with the letter that the paths have just read. Paths
-        that cannot go on are left out.
-        """
-        reads, matched, waiting = self._visit(paths.items(), self._looks, facts, None)
-        first, alive = self._first, waiting
+        if not paths:
+            return State((), facts), 0
+        reads, matched, alive = self._visit(paths.items(), self._looks, facts, None)
         for number, ages in reads:
             if number >= first:
                 alive |= ages
@@ -290,10 +273,10 @@ class Automaton:
     ) -> tuple[Paths, int, int]:
         """Follow paths until each of them needs a letter.
 
-        Paths that go back to the beginning of a loop are followed last, in a second round. The
-        beginning of a loop is its only entrance, and the end its only exit. So what the second
-        round brings to an end has passed the beginning, and no path goes back once more: no node is
-        visited more than twice, also if loops are nested.
+        Paths back to the beginning of a loop are followed last, in a second round. The beginning is
+        the only entrance of a loop, and the end its only exit. So what the second round brings to
+        an end has passed the beginning and does not go back once more: no node is visited more than
+        twice, also if loops are nested.
 
         Args:
             arrived: nodes with the ages of the paths there.
@@ -301,8 +284,8 @@ class Automaton:
             before: the facts about the text before; None to pass all that depends on it.
             after: those about the text and the next letter; None if that is not known yet.
 
-        Returns the ages at each node that reads a letter, those of complete matches, and those
-        that wait in front of a boundary.
+        Returns the ages at each node that reads a letter, of complete matches, and of paths that
+        wait in front of a boundary.
         """
         nodes, paths = self.nodes, dict(arrived)
         for start in starts:
@@ -364,7 +347,7 @@ class Automaton:
             tests |= self.nodes[number].value
         found = {"\x80"}  # stands for all letters that are not ASCII
         for letter in map(chr, range(128)):
-            kind = self._kinds[letter]
+            kind = self._kind(letter)
             if kind & tests or kind & self.asks != state.before:
                 found.add(letter)
         return frozenset(found)

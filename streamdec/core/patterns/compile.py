@@ -8,10 +8,9 @@ A stop must be known to be complete at its last code point. A pattern that depen
 after its match raises ValueError. So does a back-reference: the automaton does not remember what a
 group matched.
 
-**What is ugly.** The parser, ``re._parser``, is private. It is used because a second parser of this
-syntax is 400 lines and has to follow each version of Python. Its trees were the same in Python 3.11
-to 3.13. A part that this module does not know is refused, and a test walks a list of patterns over
-the parser, so that a change shows.
+**What is ugly.** The parser, ``re._parser``, is private. A second parser of this syntax would be
+400 lines. Its trees were the same in Python 3.11 to 3.13. A part that this module does not know is
+refused, and a test reads a list of patterns with the parser, so that a change shows.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
-from math import inf
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
@@ -31,8 +29,7 @@ from streamdec.locks import Lock
 MAX_PARTS = 1_000
 """The most nodes of all patterns of a stream. They bound the work for a letter."""
 MAX_AGES = 2**22
-"""The most nodes times code points of the longest match: the bits that a stream may have to keep.
-"""
+"""The most nodes times code points of the longest match: bits that a stream may have to keep."""
 MAX_SOURCE = 8_192
 """The most code points of the sources of all patterns of a stream."""
 MAX_RANGES = 64
@@ -108,11 +105,10 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
     patterns: list[StopPattern] = []
     parts = ages = 0
     for source in sources:
-        pattern = read_pattern(source, max_match_length)
-        patterns.append(pattern)
-        nodes = len(pattern.automaton.nodes)
+        patterns.append(read_pattern(source, max_match_length))
+        nodes = len(patterns[-1].automaton.nodes)
         parts += nodes
-        ages += nodes * pattern.longest
+        ages += nodes * patterns[-1].longest
         if parts > MAX_PARTS:
             raise ValueError(
                 f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
@@ -145,31 +141,24 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     except re.error as error:
         raise _refused(source, f"is not a pattern of Python's re: {error}") from None
     except (OverflowError, RecursionError, ValueError):  # ValueError: an integer of 5,000 digits
-        raise _refused(
-            source,
-            "is nested too deeply, or repeats too often: use fewer brackets and smaller numbers",
-        ) from None
+        why = "is nested too deeply, or repeats too often: use fewer brackets and smaller numbers"
+        raise _refused(source, why) from None
     except _RefusedError as error:
         raise _refused(source, str(error)) from None
     if least == 0:
-        raise _refused(
-            source,
-            "may match the empty string, which would match everywhere: make a part of it required, "
-            "such as x+ instead of x*",
-        )
-    most = inf if most >= _parser.MAXREPEAT else most
-    if most == inf and max_match_length is None:
-        raise _refused(
-            source,
-            "can match text of any length: set max_match_length, which bounds what is withheld",
-        )
-    if max_match_length is not None and max_match_length < least:
-        raise _refused(
-            source,
-            f"matches {least} code points or more, and max_match_length is {max_match_length}: use "
-            f"{least} or more",
-        )
-    longest = int(min(most, inf if max_match_length is None else max_match_length))
+        why = "may match the empty string, which would match everywhere: make a part of it required"
+        raise _refused(source, f"{why}, such as x+ instead of x*")
+    if max_match_length is None:
+        if most >= _parser.MAXREPEAT:
+            why = (
+                "can match text of any length: set max_match_length, which bounds what is withheld"
+            )
+            raise _refused(source, why)
+        max_match_length = most
+    if max_match_length < least:
+        why = f"matches {least} code points or more, and max_match_length is {max_match_length}"
+        raise _refused(source, f"{why}: use {least} or more")
+    longest = min(most, max_match_length)
     _check_ages(len(builder.nodes) * longest)  # each node has `longest` bits
     return StopPattern(source, longest, builder.automaton(longest))
 

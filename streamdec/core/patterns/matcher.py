@@ -23,17 +23,20 @@ replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
 
 from streamdec.core.patterns.automaton import AT_PLACE, State
 from streamdec.core.patterns.compile import StopPattern
-from streamdec.core.strings import Hit, StopMatcher, StopStrings
+from streamdec.core.strings import Hit, StopStrings
 from streamdec.locks import cached_property
 
 FEW = 16
 """The most letters, entries and paths of a tail whose steps are worth storing."""
 MAX_CONTEXTS = 512
-"""The most pairs of a context and a letter that a matcher keeps, of some 300 bytes each."""
+"""The most pairs of a context and a letter that a matcher keeps."""
+CONTEXT_SIZE = 300
+"""Bytes of such a pair with the context after it, besides 8 for each pattern."""
 SAMPLES = "".join(map(chr, (*range(32, 128), *range(32)))) + "\x80\xa0²éж٣一가\ue000😀"
 """Letters that may stand for others in a context."""
 
@@ -61,7 +64,9 @@ class PatternTail(NamedTuple):
 
 
 class PatternStops:
-    """A ``StopMatcher`` of stop strings and patterns; its tail is a PatternTail.
+    """Finds the first of some stop strings and patterns; its tail is a PatternTail.
+
+    It has the methods of StopStrings.
 
     If several stops are complete at one code point, the longest wins. Among equally long ones a
     hidden stop wins, then a string, then the first pattern. If ``visible``, the text of patterns is
@@ -82,16 +87,28 @@ class PatternStops:
         reach = max(each.reach for each in self._automata)
         self._most = 2 * reach + 1 if self._sees_place else reach
         self._known: dict[tuple[Context, str], Context] = {}
-        self.start = _clean(self._read(("",) if self._sees_place else ()))
-        """See StopMatcher."""
+        self.start: Any = _clean(self._read(("",) if self._sees_place else ()))
+        """See StopStrings."""
+
+    @property
+    def num_bytes(self) -> int:
+        """See StopStrings."""
+        automata = sum(automaton.num_bytes for automaton in self._automata)
+        context = CONTEXT_SIZE + 8 * len(self._automata)
+        return self._strings.num_bytes + automata + context * len(self._known)
+
+    @property
+    def longest(self) -> int:
+        """See StopStrings."""
+        return max(self._strings.longest, *(pattern.longest for pattern in self._patterns))
 
     def is_cacheable(self, tail: PatternTail) -> bool:
-        """See StopMatcher."""
+        """See StopStrings."""
         paths = sum(len(state.paths) for state in tail.states)
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
     def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
-        """See StopMatcher."""
+        """See StopStrings."""
         if tail.text or (self._looking and not is_open):
             return None
         if not is_open:
@@ -107,11 +124,11 @@ class PatternStops:
     def step(
         self, tail: PatternTail, text: str, *, ignore: bool = False
     ) -> tuple[PatternTail, Hit | None]:
-        """See StopMatcher."""
+        """See StopStrings."""
         strings, best = self._strings.step(tail.strings, text, ignore=ignore)
-        states, automata, whole = list(tail.states), self._automata, tail.text + text
+        states, whole = [*tail.states], tail.text + text
         for end, letter in enumerate(text if best is None else text[: best.end], 1):
-            for number, automaton in enumerate(automata):
+            for number, automaton in enumerate(self._automata):
                 states[number], size = automaton.step(states[number], letter)
                 if size and not ignore:
                     found = whole[: len(tail.text) + end][-size:]
@@ -125,7 +142,7 @@ class PatternStops:
         return PatternTail(context, whole[cut:], strings, tuple(states)), None
 
     def skip(self, tail: PatternTail, text: str) -> PatternTail:
-        """See StopMatcher. ``^`` holds at the end of ``text``, and no longer before it."""
+        """See StopStrings. ``^`` holds at the end of ``text``, and no longer before it."""
         context = self._after(tail.context, tail.text)
         if context.entries[-1:] == ("",):
             context = self._read(context.entries[:-1])
@@ -135,28 +152,28 @@ class PatternStops:
         return _clean(context)
 
     def restart(self, tail: PatternTail) -> PatternTail:
-        """See StopMatcher."""
+        """See StopStrings."""
         return _clean(self._after(tail.context, tail.text))
 
     def jailed(self, tail: PatternTail) -> str:
-        """See StopMatcher."""
+        """See StopStrings."""
         size = len(self._strings.jailed(tail.strings))
         if not self._visible:
             size = max(size, *(state.oldest for state in tail.states))
         return tail.text[-size:] if size else ""
 
     def text(self, tail: PatternTail) -> str:
-        """See StopMatcher."""
+        """See StopStrings."""
         return tail.text
 
     # --- contexts
 
     def context(self, tail: PatternTail) -> tuple[str, ...]:
-        """See StopMatcher."""
+        """See StopStrings."""
         return tail.context.entries
 
     def tail_after(self, context: tuple[Any, ...]) -> PatternTail:
-        """See StopMatcher."""
+        """See StopStrings."""
         if len(context) > self._most:
             raise ValueError(f"these patterns see a context of at most {self._most} entries")
         for entry in context:
@@ -167,16 +184,13 @@ class PatternStops:
     def _after(self, context: Context, text: str) -> Context:
         """Return the context after ``text``."""
         for letter in text if self._looking else "":
-            known = self._known.get((context, letter))
-            if known is None:
-                known = self._learn(context, letter)
-            context = known
+            context = self._known.get((context, letter)) or self._learn(context, letter)
         return context
 
     def _learn(self, context: Context, letter: str) -> Context:
         """Return the context after ``letter``, and keep it if it is likely to come again."""
         sample = self._sample(letter)
-        states = list(context.states)
+        states = [*context.states]
         for number in self._looking:
             states[number] = self._automata[number].look(states[number], sample)
         entries = (*context.entries, sample)[-self._most :] if self._most else ()
@@ -199,10 +213,7 @@ class PatternStops:
     def _state(self, number: int, entries: tuple[str, ...]) -> State:
         """The state of a pattern after ``entries``."""
         automaton = self._automata[number]
-        state = automaton.blank
-        for entry in entries:
-            state = automaton.look(state, entry)
-        return state
+        return reduce(automaton.look, entries, automaton.blank)
 
     @cached_property
     def _samples(self) -> dict[tuple[int, ...], str]:
@@ -224,6 +235,9 @@ def _clean(context: Context) -> PatternTail:
 def _rank(hit: Hit) -> tuple[int, int, bool]:
     """Return the rank of ``hit``; the greatest wins, and of equal ones the first."""
     return -hit.end, hit.size, not hit.visible
+
+
+StopMatcher: TypeAlias = StopStrings | PatternStops
 
 
 def matcher_of(

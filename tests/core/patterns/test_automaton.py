@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import example, given, reject
@@ -120,7 +121,7 @@ def test_threads_share_a_matcher_whose_states_come_and_go(
     patterns = read_patterns([r"(?i)\b(?:a|bc?|c[^a]*)+-|(?<!ab)[b-]{2,}c"], 12)
     chooser = random.Random(most)
     texts = ["".join(chooser.choices("abcABC- éx", k=40)) for _ in range(200)]
-    shared = matcher_of((), (), patterns)
+    shared: Any = matcher_of((), (), patterns)
 
     def work(text: str) -> object:
         tail, found = shared.start, []

@@ -363,6 +363,13 @@ def test_a_context_does_not_depend_on_earlier_texts() -> None:
         assert contexts[0] == contexts[1]
 
 
+def test_the_contexts_that_a_matcher_keeps_are_counted() -> None:
+    patterns = read_patterns(["(?<=[^b]c)x"], None)
+    used, unused = (matcher_of((), (), patterns) for _ in range(2))  # with the same automaton
+    used.step(used.start, "abc cb")
+    assert used.num_bytes >= unused.num_bytes + 300
+
+
 @pytest.mark.parametrize(
     ("pattern", "context"),
     [

@@ -31,7 +31,10 @@ from tests.integrations.wire.test_disconnects import PATIENCE, eventually
 from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
 
 PAGE = Page("docs/how-to/serve-sse.md")
-FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = PAGE.of_kind("python")
+FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = (
+    code.replace("asyncio.sleep(0.02)", "asyncio.sleep(0.001)") for code in PAGE.of_kind("python")
+)
+"""The engine of the page is as slow as a model."""
 PATH = "/v1/chat/completions"
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 REPEATED = "user\nHello\nassistant\n"
@@ -55,11 +58,12 @@ class Engine:
 
     def __init__(self) -> None:
         self.is_closed = False
+        self.seconds = 0.001
 
     async def __call__(self, prompt_token_ids: list[int]) -> AsyncIterator[int]:
         try:
             while True:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(self.seconds)
                 yield prompt_token_ids[1]
         finally:
             self.is_closed = True
@@ -217,6 +221,7 @@ def test_null_is_the_default(client: Any) -> None:
 
 
 def test_the_default_limit_of_an_app(client: Any, engine: Engine) -> None:
+    engine.seconds = 0
     answer = client.chat.completions.create(
         model="tiny", messages=HELLO, extra_body={"max_tokens": None}
     )
