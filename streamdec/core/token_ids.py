@@ -69,9 +69,10 @@ def _error(what: str, index: int | None, token_id: Any, problem: str) -> TokenId
     place = "" if index is None else f" {index}"
     hint = ""
     is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
-    if is_list and what in ("token", "prompt token"):
-        ids = "several ids to feed" if what == "token" else "the ids of the prompt"
-        hint = f". Pass {ids}, as one flat list"
+    if what == "token" and is_list:
+        hint = ". Pass several ids to feed, as one flat list"
+    elif what == "prompt token" and is_list:
+        hint = ". Pass the ids of the prompt as one flat list"
     elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):
         hint = f", and {OF_A_TEXT}"
     message = (
