@@ -114,7 +114,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         since = self._since
         is_clean = (text and row.is_cut) if row.holds else (text or not row.waits)
         if state.is_settled and is_clean and not (self._spans and (row.holds or row.waits)):
-            self._since = ()
+            if since:
+                self._since, self._clean = (), self._start  # nothing of its own to keep alive
         elif not since:
             self._clean = self._row, self._state, before, NEVER, NEVER
             self._since, self._most = [token_id], MOST_SINCE

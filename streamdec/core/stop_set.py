@@ -302,9 +302,12 @@ class StopSet:
         if outcome is not None:
             hit = outcome._replace(end=place + outcome.end)
             size = len(state.jailed) + hit.end - hit.hidden
-            labels, shown = self.labels(state.section), decided[: max(size, 0)]
-            labels.read(shown)
-            return labels.chunk(0, shown, Chunk("", "stop", hit.stop)), None, hit
+            last = Chunk(decided[: max(size, 0)], "stop", hit.stop)
+            if self.labeller is not None:
+                labels = self.labels(state.section)
+                labels.read(last.text)
+                last = labels.chunk(0, last.text, last)
+            return last, None, hit
         kept, section = 0, OUTSIDE
         if release:
             seen = matcher.restart(seen)
