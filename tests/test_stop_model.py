@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, given, settings
 
 from streamdec import MockTokenizer
+from streamdec.core import decoder, step
 from tests.stop_model import (
     RELEASE,
     Conditions,
@@ -49,6 +51,18 @@ def test_decoder_does_what_the_model_says(rng: random.Random) -> None:
     case = draw_case(rng, draw_table(rng), releases=True)
     if difference_of(case) is not None:
         pytest.fail(shown(*smallest(case)), pytrace=False)
+
+
+@given(RANDOM)
+@settings(phases=UNSHRUNK)
+def test_decoder_does_what_the_model_says_wherever_the_clean_point_moves(
+    rng: random.Random,
+) -> None:
+    """It moves as early as possible; usually not within so few tokens."""
+    case = draw_case(rng, draw_table(rng), releases=True)
+    with patch.object(decoder, "MOST_SINCE", 0), patch.object(step, "MOST_SINCE", 0):
+        if difference_of(case) is not None:
+            pytest.fail(shown(*smallest(case)), pytrace=False)
 
 
 def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_character() -> None:

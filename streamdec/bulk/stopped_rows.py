@@ -90,7 +90,8 @@ class StoppedRows:
             named = stops.named(stops.first.seen, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        self._gather = gather_for(tokenizer, skip_special_tokens=skip) if stops.is_simple else None
+        is_simple = not (stops.has_patterns or stops.has_sections)
+        self._gather = gather_for(tokenizer, skip_special_tokens=skip) if is_simple else None
 
     @property
     def gathers(self) -> bool:

@@ -7,8 +7,9 @@ jailed), one count, and the ids *since* its last clean point. It keeps nothing e
 may be asked.
 
 **The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
-itself. The first token that leaves something behind sets it to the stream before that token. After
-MOST_SINCE entries it moves up to the first token that still matters. While text may come whose
+itself. The first token that leaves something behind sets it to the stream before that token. With
+MOST_SINCE entries, and then each time that twice as many came, it moves up to the first token that
+still matters. While text may come whose
 tokens matter (:mod:`streamdec.core.reading`), the stream is *careful*: it reads all code points
 since the clean point again at each token.
 
@@ -304,7 +305,8 @@ class TokenDecoder:
         past, cells, waits = reading.past, reading.found.cells, reading.found.waits
         end = len(cells) - reading.kept
         out = reading.chunk(self._num_output(past), end)
-        state = self._stops.state(reading.seen, reading.section, text_of(cells[end:]))
+        section = reading.labels.section_at(end)
+        state = self._stops.state(reading.seen, section, text_of(cells[end:]))
         self._row, self._state, self._count = row, state, counted
         self._clean, self._since = past.clean, past.since
         tokens = self.num_tokens
@@ -331,15 +333,16 @@ class TokenDecoder:
         counted from here on.
         """
         past, stops = self._past(), self._stops
-        reach = max(len(state.jailed), stops.matcher.reach(state.seen))
-        row, before, text = moved_up(past.clean.row, past.since, reach)
-        # The span of a token of which something is held or owed is not final.
-        is_final = self._spans is None or not (row.holds or row.waits)
-        has_moved = bool(before) and is_final and stops.marker_ids.isdisjoint(before)
-        if has_moved:
-            settled = stops.settled(past.clean.state, text)
-            clean = past.clean._replace(row=row, state=settled)
-            self._move_to(past, before, past.since[len(before) :], text, clean)
+        has_moved = False
+        if not stops.has_sections:
+            reach = max(len(state.jailed), stops.matcher.reach(state.seen))
+            row, before, text = moved_up(past.clean.row, past.since, reach)
+            # The span of a token of which something is held or owed is not final.
+            has_moved = bool(before) and not (self._spans and (row.holds or row.waits))
+            if has_moved:
+                settled = stops.settled(past.clean.state, text)
+                clean = past.clean._replace(row=row, state=settled)
+                self._move_to(past, before, past.since[len(before) :], text, clean)
         if len(self._since) > MOST_SINCE:
             self._since = folded(stops, self._clean[0], self._since)
         if len(self._since) > MOST_SINCE and not has_moved:
@@ -347,19 +350,27 @@ class TokenDecoder:
         self._most = 2 * len(self._since) + MOST_SINCE
 
     def _move_up_by_reading(self) -> None:
-        """Do the same where the tokens of what is held, a release or a marker id matter."""
+        """Do the same where the tokens of what is held, a release or a marker matter.
+
+        A marker may lie across the new clean point. So what follows is read again from there. If
+        that leads elsewhere, the token before it is tried.
+        """
         past, stops = self._past(), self._stops
         reading = past.read()
         reach = max(stops.matcher.reach(reading.seen), reading.kept)
         tail = reading.found.cells[-reach:] if reach else []
         first = min([reading.found.waits, *(cell.first for cell in tail)])
-        before, after = split(past.since, first - past.base)
-        earlier = past._replace(since=before).read()
-        if before and not (reading.has_ids or earlier.has_ids):
-            row = self._table.row(earlier.found.state)
+        for base in range(first, max(first - MOST_TRIED, past.base), -1):
+            before, after = split(past.since, base - past.base)
+            earlier = past._replace(since=before).read()
+            text, row = text_of(earlier.found.cells), self._table.row(earlier.found.state)
             state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
-            clean = earlier.clean_point(row, state, 0, first)
-            self._move_to(past, before, after, text_of(earlier.found.cells), clean)
+            counted = past.counted + (base - past.base) * TOKEN + size_of(text)
+            clean = earlier.clean_point(row, state, counted, base)
+            moved = past._replace(clean=clean, since=after, base=base)
+            if not earlier.has_ids and moved.read().leads_where(reading):
+                self._move_to(past, before, after, text, clean)
+                break
 
     def _move_to(
         self, past: Past, before: Since, after: Since, text: str, clean: CleanPoint
@@ -740,5 +751,7 @@ class TokenDecoder:
         return f"<{type(self).__name__} {self.num_tokens} tokens, route {self.route!r}, {state}>"
 
 
+MOST_TRIED: Final = 8
+"""Tokens at which the clean point is tried, if it moves by reading."""
 FIELDS: Final = tuple(each for each in TokenDecoder.__slots__ if each != "__weakref__")
 """The names of all fields of a stream."""

@@ -115,6 +115,12 @@ class Reading(NamedTuple):
         """
         return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
 
+    def leads_where(self, other: Reading) -> bool:
+        """Whether this reading leads to the state to which ``other`` leads."""
+        return (self.seen, self.section, self.kept, self.has_ids, self.hit, self.found.waits) == (
+            (other.seen, other.section, other.kept, other.has_ids, other.hit, other.found.waits)
+        )
+
     def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
         """Return a clean point after all of it.
 
@@ -203,8 +209,13 @@ class _Labelling:
 
     @property
     def has_ids(self) -> bool:
-        """Whether marker ids are left that count only for later code points."""
-        return self._labeller is not None and bool(self._ids)
+        """Whether marker ids are left that may count for later code points."""
+        if self._labeller is None or not self._ids:
+            return False
+        sections, at = self._labeller.sections, self.labels.seen.section
+        if any(sections.firsts(section) for section in range(len(sections) + 1)):
+            return True  # a text before them may turn
+        return any(sections.by_id(at, token_id) is not None for _, token_id in self._ids)
 
     def run(self, cells: Sequence[Cell], waits: int) -> None:
         """Read ``cells``; ``waits`` is the oldest token that may still give text."""

@@ -120,7 +120,7 @@ def silenced(since: Since) -> list[int | None]:
 
 
 def moved_up(row: Row, since: Since, reach: int) -> tuple[Row, Since, str]:
-    """Return how far a clean point can move, without reading.
+    """Return how far a clean point can move in a stream without sections.
 
     The result is the row of the table there, the entries before it, and the text that these
     decided. There are none if a release is among the entries.

@@ -176,8 +176,8 @@ class StopSet:
             weakref.finalize(self, _forget_ids, weakref.ref(table), self.ids).atexit = False
         self.alert: int = MOVES | (NAMED if self.ids else 0)
         """The bits that no stream with these stops ignores."""
-        self.is_simple: bool = not (self.has_patterns or gate or labels)
-        """Whether there is one settled state."""
+        self.has_sections: bool = bool(gate or labels)
+        """Whether some markers matter."""
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] = []
@@ -217,10 +217,12 @@ class StopSet:
         return StopState(self, seen, section, jailed) if known is None else known
 
     def settled(self, state: StopState, text: str) -> StopState:
-        """Return the settled state after a settled ``state`` and ``text``."""
-        if self.is_simple:
+        """Return the settled state after a settled ``state`` and ``text``, without sections."""
+        if not self.has_patterns:
             return state
-        return self.read(state, text, ignore=True, release=True)[1] or state
+        after = self.read(state, text, ignore=True, release=True)[1]
+        assert after is not None
+        return after
 
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None

@@ -167,6 +167,59 @@ def test_random_ids_without_bytes_inside_a_stop_of_a_windowed_stream() -> None:
     assert twin.feed([A]) == stream.feed([A])
 
 
+@pytest.mark.parametrize(
+    ("tokens", "special_ids", "options", "ids"),
+    [
+        # A marker id after each held byte; it leads nowhere in this section.
+        (
+            [b"\xe4", b"<s>", b"q"],
+            [1],
+            {"sections": {"r": [("<s>", "\ufffd "), (0, "q")]}, "starts_inside": True},
+            [0, 1],
+        ),
+        # A marker id whose text the clean-up holds.
+        (
+            [b"  ", b"a"],
+            [],
+            {"sections": {"r": (0, 1)}, "clean_up_tokenization_spaces": True},
+            [0],
+        ),
+    ],
+)
+def test_a_stream_does_not_grow_while_marker_ids_wait(
+    tokens: list[bytes], special_ids: list[int], options: dict[str, Any], ids: list[int]
+) -> None:
+    decoder = StopSequenceDecoder(MockTokenizer.from_tokens(tokens, special_ids), **options)
+    for _ in range(150):
+        decoder.feed(ids)
+        assert len(decoder._since) <= MOST
+
+
+@pytest.mark.parametrize("size", range(14, 20))
+def test_the_clean_point_is_not_inside_a_marker(size: int) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<", b"/t>aa", b"b"])
+    gate = StopConditions("aab", ignore_stops_between=("<t>", "</t>"), starts_inside=True)
+    decoder = StopSequenceDecoder(tokenizer, gate)
+    decoder.feed([0] * size + [1])
+    twin, released = StopSequenceDecoder.restore(tokenizer, decoder.snapshot()), decoder.fork()
+    released.release()
+    assert twin.jailed == decoder.jailed == "aa"
+    last = decoder.step(2)
+    assert last.finish_reason == "stop"
+    assert twin.step(2) == released.step_batch([1, 2])[-1] == last
+
+
+@pytest.mark.parametrize("size", range(13, 20))
+def test_the_section_does_not_depend_on_where_the_clean_point_is(size: int) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"z", b"X"])
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("aab"), sections={"r": ("Xa", "z")})
+    decoder.feed([0, 0, 3] + [0] * size)
+    twin = StopSequenceDecoder.restore(tokenizer, decoder.snapshot())
+    chunk = decoder.step(3)
+    assert chunk.section == "r"
+    assert twin.step(3) == chunk
+
+
 @pytest.mark.parametrize("size", [9, 40, 200])
 @pytest.mark.parametrize("spans", [False, True])
 def test_a_long_run_of_bytes_keeps_its_text(size: int, spans: bool) -> None:
