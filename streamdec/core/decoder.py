@@ -9,9 +9,8 @@ may be asked.
 **The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
 itself. The first token that leaves something behind sets it to the stream before that token. With
 MOST_SINCE entries, and then each time that twice as many came, it moves up to the first token that
-still matters. While text may come whose
-tokens matter (:mod:`streamdec.core.reading`), the stream is *careful*: it reads all code points
-since the clean point again at each token.
+still matters. While text may come whose tokens matter (:mod:`streamdec.core.reading`), the stream
+is *careful*: it reads all code points since the clean point again at each token.
 
 **Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
 last text began with that token.
