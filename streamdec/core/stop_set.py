@@ -217,7 +217,7 @@ class StopSet:
         return StopState(self, seen, section, jailed) if known is None else known
 
     def settled(self, state: StopState, text: str) -> StopState:
-        """Return the settled state after a settled ``state`` and ``text``, without sections."""
+        """Return the settled state after ``text``, which has no sections."""
         if not self.has_patterns:
             return state
         after = self.read(state, text, ignore=True, release=True)[1]
