@@ -268,7 +268,7 @@ def test_memory_is_flat_to_200_000_tokens(name: str) -> None:
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert grown < 1_500
+    assert grown < 20_000  # one object for 100 tokens is more; a warm cache of the process is less
 
 
 @pytest.mark.parametrize("place", range(12))
