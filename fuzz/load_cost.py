@@ -303,7 +303,7 @@ def seeds() -> dict[str, bytes]:
         "keys-deep": written(shape="keys", size=511, deep=1, nested=3),
         "ranks": written(shape="ranks", size=300),
         "tekken": written(shape="tekken", size=300, special=20, regex="a+"),
-        "tekken-special": written(shape="tekken", size=1, special=2**17),
+        "tekken-special": written(shape="tekken", size=1, special=2**20),
         "tekken-most": written(
             shape="tekken", size=1, special=4_096, regex="(?=\\w{9})a", repeated=40
         ),

@@ -99,7 +99,7 @@ def seeds() -> dict[str, bytes]:
         ),
         "groups": written(parts=[[len(ATOMS) - 2, 1]], ends=True, size=8, longest=3_000),
         "sets": written(parts=[[len(ATOMS) - 1, 1]], size=8, longest=3_000),
-        "many": written(parts=[["(?:x?){300}", 30]], ends=True, size=64, longest=60),
+        "many": written(parts=[["(?:x?){300}", 100]], ends=True, size=64, longest=60),
     }
 
 

@@ -38,10 +38,13 @@ SECONDS = 120.0
 
 
 COSTS = {"load_cost", "pattern_cost"}
-"""Targets with slow seeds. `.ci/run` replays them with ``python -m fuzz.targets``."""
+"""Targets with slow seeds. The quick tests of loading and of patterns check the same limits."""
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if each not in COSTS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.thorough) if each in COSTS else each for each in NAMES],
+)
 def test_the_law_holds_for_every_seed(name: str) -> None:
     target = target_named(name)
     found = {
@@ -125,7 +128,8 @@ def test_a_broken_stream_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(wrong.owner, wrong.name, wrong.broken)
         found = hunt(target, SECONDS, 1)
-    assert isinstance(found, Finding)
+        assert isinstance(found, Finding)
+        assert attempt(target, found.data)
     subject_named.cache_clear()  # a tokenizer that was first tried while broken takes another route
     assert attempt(target, found.data) is None
 

@@ -40,7 +40,7 @@ def failed_laws(report: Report) -> set[str]:
 
 
 def test_streams_with_stops_pass_everything() -> None:
-    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=4)
+    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=6)
     assert report.failed == report.skipped == ()
     assert len(report.passed) == len(bug_cases()) + 3 * len(LAWS)
 
@@ -58,7 +58,7 @@ def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None
 
 @pytest.mark.thorough
 def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
-    report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=7)
+    report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
     assert failed_laws(report) == {law.name for law in LAWS if law.strict}
 
 
@@ -88,7 +88,7 @@ def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
     ],
 )
 def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[str]) -> None:
-    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=60)
+    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=100)
     assert failed_laws(report) == laws
     if flawed not in (adapters.TokenByToken, adapters.Raising):  # they spoil everything
         others = OTHERS - laws
@@ -128,7 +128,7 @@ def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None
 @pytest.mark.thorough
 def test_the_librarys_stream_fails_the_known_checks() -> None:
     report = check_detokenizer(
-        adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=15
+        adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
     )
     assert failed_laws(report) == {"bug_case", "end_of_stream", "least_hold", "prompt"}
     (echo,) = [result for result in report.failed if result.name.startswith("prompt")]
@@ -217,7 +217,7 @@ def test_a_very_long_output_is_quoted_in_part() -> None:
 @pytest.mark.thorough
 def test_a_law_tested_only_on_empty_streams_is_skipped() -> None:
     report = check_detokenizer(
-        adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=5
+        adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
     )
     assert report.passed == report.failed == ()
 
