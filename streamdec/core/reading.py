@@ -99,7 +99,7 @@ class Reading(NamedTuple):
     """The section at the end."""
     marker: int
     has_ids: bool
-    """Whether text may still come that is before a marker id."""
+    """Whether text may still come that is before a marker id which may count."""
     hit: Hit | None
     """The stop that is complete; its ``end`` counts from the clean point."""
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from streamdec.core.decoder import TokenDecoder
 
 MOST_ENTRIES: Final = 1_024
-"""The most entries since the clean point, besides four for each letter of the longest stop."""
+"""The most entries since the clean point that are accepted, besides four for each letter of the
+longest stop."""
 
 
 def dump(decoder: TokenDecoder) -> dict[str, Any]:

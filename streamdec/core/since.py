@@ -123,7 +123,7 @@ def moved_up(row: Row, since: Since, reach: int) -> tuple[Row, Since, str]:
     """Return how far a clean point can move in a stream without sections.
 
     The result is the row of the table there, the entries before it, and the text that these
-    decided. There are none if a release is among the entries.
+    decided. With a release among the entries, it cannot move: no entry comes before it.
 
     Args:
         row: of the table's state at the clean point now.

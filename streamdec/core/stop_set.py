@@ -293,7 +293,7 @@ class StopSet:
             state: the state.
             text: the text.
             ignore: whether complete stops are ordinary text.
-            release: whether jailed text is output; no later stop or marker can begin in it.
+            release: whether all text is output, and forgotten: a later stop or marker begins after it.
         """
         matcher, place = self.matcher, 0
         decided = state.jailed + text
