@@ -293,7 +293,7 @@ class StopSet:
             state: the state.
             text: the text.
             ignore: whether complete stops are ordinary text.
-            release: whether all text is output and forgotten. Later stops and markers begin after it.
+            release: whether all text is output and forgotten; stops and markers begin after it.
         """
         matcher, place = self.matcher, 0
         decided = state.jailed + text
