@@ -65,6 +65,9 @@ class Target:
     """Edits a known input, if edits of single bytes would mostly make it invalid."""
     shown: Callable[[bytes], str] = ascii
     """Returns the case in readable form."""
+    is_timed: bool = False
+    """Whether the law bounds CPU time: atheris makes the code several times slower, so hypothesis
+    draws the inputs."""
 
     @property
     def folder(self) -> Path:
@@ -308,7 +311,7 @@ def _run(
         return write_seeds(target)
     if options.files:
         return replay(target, options.files, show=options.show, small=options.smaller)
-    if has_atheris() and not options.without_atheris:
+    if has_atheris() and not (options.without_atheris or target.is_timed):
         fuzz(target, options, more)
         return 0
     if more:

@@ -323,7 +323,9 @@ def seeds() -> dict[str, bytes]:
     }
 
 
-TARGET = Target("load_cost", law, seeds, json_edit([*SHAPES, *REGEXES, 1, 9, 255, 4_000]), shown)
+TARGET = Target(
+    "load_cost", law, seeds, json_edit([*SHAPES, *REGEXES, 1, 9, 255, 4_000]), shown, is_timed=True
+)
 
 if __name__ == "__main__":
     sys.exit(main(TARGET))

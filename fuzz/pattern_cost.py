@@ -103,7 +103,7 @@ def seeds() -> dict[str, bytes]:
     }
 
 
-TARGET = Target("pattern_cost", law, seeds, json_edit([*ATOMS]), shown)
+TARGET = Target("pattern_cost", law, seeds, json_edit([*ATOMS]), shown, is_timed=True)
 
 if __name__ == "__main__":
     sys.exit(main(TARGET))

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, more = parser.parse_known_args(arguments)
     if unknown := {*options.only} - {*NAMES}:
         parser.error(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    way = "hypothesis" if "--without-atheris" in more or not has_atheris() else "atheris"
+    with_atheris = has_atheris() and "--without-atheris" not in more
     failed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         for outcome in pool.map(partial(run, arguments=more), options.only or NAMES):
@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if status:
                 print(output)
             said = "no finding" if not status else f"FAILED, exit {status}"
+            way = "atheris" if with_atheris and not target_named(name).is_timed else "hypothesis"
             print(f"{name:14} {seconds:4.1f} s of {way}  {said}", flush=True)
     return 1 if failed else 0
 
