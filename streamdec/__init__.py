@@ -61,11 +61,12 @@ if TYPE_CHECKING:
     from streamdec.loading.detect import detect_format
     from streamdec.loading.factory import load_tokenizer
     from streamdec.protocols import Decoder, Encoder, Tokenizer
+    from streamdec.streams.entry import iter_chunks, stream, wrap
     from streamdec.streams.pool import DecoderPool
     from streamdec.streams.round_queue import RoundQueue
     from streamdec.streams.sinks import Sink
-    from streamdec.streams.text_iterator import TextIterator, iter_chunks
-    from streamdec.streams.text_stream import TextStream, stream, wrap
+    from streamdec.streams.text_iterator import TextIterator
+    from streamdec.streams.text_stream import TextStream
     from streamdec.streams.token_queue import TokenQueue
     from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -153,8 +154,9 @@ _EXPORTS = {
     "streams.pool": "DecoderPool",
     "streams.round_queue": "RoundQueue",
     "streams.sinks": "Sink",
-    "streams.text_iterator": "TextIterator iter_chunks",
-    "streams.text_stream": "TextStream stream wrap",
+    "streams.entry": "iter_chunks stream wrap",
+    "streams.text_iterator": "TextIterator",
+    "streams.text_stream": "TextStream",
     "streams.token_queue": "TokenQueue",
 }
 """The modules that define the exported names; each is imported when one of its names is used."""

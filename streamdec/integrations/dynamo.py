@@ -22,8 +22,8 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
+from streamdec.streams.entry import stream
 from streamdec.streams.options import StreamOptions, parted_options, sorted_options
-from streamdec.streams.text_stream import stream
 
 __all__ = ["TextWorker"]
 

@@ -9,29 +9,20 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from streamdec.chunks import Chunk
-from streamdec.core.conditions import StopConditions
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_dimensions
-from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import (
-    NO_PROMPT,
     ONLY_ASYNC,
     ReadingOptions,
-    StreamOptions,
     check_reading_options,
-    decoder_of,
-    misplaced,
-    sorted_options,
 )
 from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
-from streamdec.streams.stepper import Machine
 
-__all__ = ["TextIterator", "iter_chunks"]
+__all__ = ["TextIterator"]
 
 
 class TextIterator(BaseStream[M]):
@@ -192,62 +183,3 @@ class _Bare:
 
     def __next__(self) -> Any:
         return next(self._iterator)
-
-
-def iter_chunks(
-    source: Iterable[Any],
-    tokenizer: Decoder | None = None,
-    *others: Never,
-    conditions: StopConditions | None = None,
-    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | Machine | None = None,
-    on_stop: Callable[[], object] | None = None,
-    **options: Unpack[StreamOptions],
-) -> TextIterator[StopSequenceDecoder]:
-    r"""Return the text of a plain ``source`` in chunks, until a stop.
-
-    It is :func:`~streamdec.stream` without an event loop.
-
-    Args:
-        source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
-        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
-            DecodeStream accepts.
-        others: not accepted. Pass all other arguments by name.
-        conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
-            either, the text ends with the source.
-        prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (new, or restored from a snapshot) instead of the arguments
-            above and the options of decoding.
-        on_stop: a plain function that aborts the engine's request. It is called before the source
-            is closed, unless the engine has ended by itself.
-        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` of
-            StopSequenceDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
-            ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
-            ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
-            :class:`~streamdec.streams.options.ReadingOptions`.
-
-    Returns:
-        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
-        read once: a second loop yields nothing.
-
-    Raises the errors that :func:`~streamdec.stream` raises. While it is read, it raises
-    SourceError, and all errors of the source and the decoder.
-
-    >>> from streamdec import MockTokenizer, iter_chunks
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
-    >>> engine = iter([[0, 1], [2], [3, 0]])
-    >>> for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"):
-    ...     print(chunk)
-    Chunk(text='Hi!')
-    Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
-    """
-    if others:
-        raise misplaced("iter_chunks", others[0])
-    reading_options, decoder_options = sorted_options("iter_chunks()", options, ONLY_ASYNC)
-    decoder = decoder_of(
-        "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
-    )
-    return TextIterator(source, decoder, on_stop=on_stop, **reading_options)
