@@ -19,7 +19,7 @@ last text began with that token.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, SupportsIndex
 
 from streamdec.chunks import (
     NOTHING,
@@ -45,7 +45,6 @@ from streamdec.core.decode_options import Options, Route
 from streamdec.core.definitions import NO_DEFINITION, Definition
 from streamdec.core.endings import Ending, ending_of, match_of, visible_ending
 from streamdec.core.masks import UNKNOWN
-from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Past, Reading
 from streamdec.core.replay import RELEASE, Cell, Since, num_tokens, replay, text_of
 from streamdec.core.shared_tables import table_for
@@ -721,26 +720,21 @@ class TokenDecoder:
         return restoring.dump(self)
 
     @classmethod
-    def restore(
-        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
-    ) -> Self:
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
         """Return the stream that ``snapshot()`` described.
 
         Args:
             tokenizer: must decode as the tokenizer of the snapshot does.
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
-                anywhere: all of it is checked.
-            others: not accepted. The snapshot has the conditions and the options.
-            expected: options of decoding that the snapshot must have been taken with.
+                anywhere: all of it is checked. It has the conditions and the options.
 
         Raises:
-            SnapshotError: the snapshot is of another tokenizer, class, route or options, is damaged
-                or malformed, or is one that no stream can have.
-            TypeError: the arguments are swapped, or a name in ``expected`` is not an option.
+            SnapshotError: the snapshot is of another tokenizer, class or route, is damaged or
+                malformed, or is one that no stream can have.
+            TypeError: ``tokenizer`` is not a tokenizer.
         """
-        check_restoring(cls.__name__, snapshot, others, expected)
         stream = object.__new__(cls)
-        restoring.load(stream, tokenizer, snapshot, expected)
+        restoring.load(stream, tokenizer, snapshot)
         return stream
 
     def __repr__(self) -> str:
