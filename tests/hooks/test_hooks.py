@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from streamdec import Hook, MockTokenizer, StreamdecWarning, add_hook, hooks, iter_chunks, stream
+from streamdec import MockTokenizer, StreamdecWarning, hooks, iter_chunks, stream
 from streamdec.hooks import StreamEnded
+from streamdec.metrics import Hook, add_hook
 from tests.hooks.recording import Recording, recording
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])

@@ -13,30 +13,20 @@ from typing import Any, assert_type
 
 from streamdec import (
     Chunk,
-    Decoder,
     DecoderPool,
     DecodeStream,
-    Encoding,
     FinishReason,
-    Hook,
     HuggingFaceTokenizer,
-    LoadedTokenizer,
     MockTokenizer,
-    SentencePieceTokenizer,
     Sequence,
     StopConditions,
     StopMatch,
-    StopReason,
     StopSequenceDecoder,
     StreamdecError,
-    TextIterator,
     TextStream,
-    TiktokenTokenizer,
-    Tokenizer,
     TokenizerLoadError,
     TokenQueue,
     TokenSpan,
-    add_hook,
     iter_chunks,
     load_tokenizer,
     stream,
@@ -44,6 +34,16 @@ from streamdec import (
 )
 from streamdec.hooks import StreamEnded
 from streamdec.integrations.requests import from_openai
+from streamdec.metrics import Hook, add_hook
+from streamdec.protocols import Decoder, Tokenizer
+from streamdec.streams import StopReason
+from streamdec.streams.text_iterator import TextIterator
+from streamdec.tokenizers import (
+    Encoding,
+    LoadedTokenizer,
+    SentencePieceTokenizer,
+    TiktokenTokenizer,
+)
 
 
 class Words:
