@@ -298,13 +298,6 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
     assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
 
 
-def test_a_stream_takes_only_tracers_of_stop_decoders() -> None:
-    with pytest.raises(TypeError, match="must be a StopSequenceDecoder, not <Tracer of <DecodeS"):
-        wrap([0], Tracer(DecodeStream(tokenizer())))
-    with pytest.raises(TypeError, match="got a decoder and tokenizer; remove one"):
-        wrap([0], tokenizer(), Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
-
-
 def test_a_stream_of_a_tracer_continues_from_its_snapshot() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     chunks = wrap([3, 4], tracer, return_token_ids=True)
