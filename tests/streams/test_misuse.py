@@ -18,7 +18,6 @@ from streamdec import (
     DecoderPool,
     DecodeStream,
     MockTokenizer,
-    RoundQueue,
     Sequence,
     SnapshotError,
     SourceError,
@@ -633,19 +632,6 @@ def test_a_decoder_of_an_equal_tokenizer() -> None:
         ValueError, match=r"another tokenizer object, .*; make the decoder with pool\.tok"
     ):
         pool.adopt("a", StopSequenceDecoder(MockTokenizer()))
-
-
-def test_a_queue_of_rounds_of_something_else() -> None:
-    async def main() -> None:
-        RoundQueue(TOKENIZER)  # type: ignore[arg-type]
-
-    with pytest.raises(TypeError, match="pool must be a DecoderPool, not <MockTokenizer"):
-        anyio.run(main)
-
-
-def test_a_queue_of_rounds_outside_of_an_event_loop() -> None:
-    with pytest.raises(RuntimeError, match="make a RoundQueue in an async function of the event"):
-        RoundQueue(DecoderPool(TOKENIZER))
 
 
 # --- sources --------------------------------------------------------------------------------------
