@@ -3,7 +3,7 @@
 Interrupting a pull needs a cancel scope around it. But an engine's generator may hold its own
 cancel scope across a ``yield`` (PEP 789). Scopes that were entered in one task must be exited in
 the reverse order, and ours would be exited first. So the source runs in a separate task, inside one
-scope that stays open until the source is closed. Each pull sets the deadline of that scope.
+scope that stays open until the source is closed. A second task watches for late pulls.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
+from time import monotonic
 from typing import Any, Self
 
 import anyio
@@ -53,13 +54,17 @@ class IdleSource:
         self._machine = machine
         self._scope: anyio.CancelScope
         """Around the source, in its task."""
+        self._watching: anyio.CancelScope
+        """Around the task that watches for late pulls."""
         self._done: anyio.Event
-        """Set when the task has closed the source."""
-        self._task: object = None
+        """Set when the source was closed."""
+        self._tasks: object = None
         self._wanted: Wakeup | None = None
         """Wakes the task when the reader wants an output, or closes the source."""
         self._given: Wakeup | None = None
-        """Wakes the reader when its pull has ended; None if no pull runs."""
+        """Wakes the reader when its pull has ended."""
+        self._since = math.inf
+        """When the running pull began; infinite if none runs."""
         self._result: tuple[Any, BaseException | None] | None = None
         """The output of the pull, or its error."""
         self._is_closing = False
@@ -69,13 +74,14 @@ class IdleSource:
         return self
 
     async def __anext__(self) -> Any:
-        if self._task is None:
-            self._done, self._scope = anyio.Event(), anyio.CancelScope()
-            self._task = _spawned(self._run)
+        if self._tasks is None:
+            self._done = anyio.Event()
+            self._scope, self._watching = anyio.CancelScope(), anyio.CancelScope()
+            self._tasks = _spawned(self._run), _spawned(self._watch)
         elif self._is_late:
             raise self._timeout()
         self._given = given = Wakeup()
-        self._scope.deadline = anyio.current_time() + self._seconds
+        self._since = monotonic()
         if self._wanted is not None:
             self._wanted.wake()
         await given
@@ -91,11 +97,11 @@ class IdleSource:
 
     async def aclose(self) -> None:
         """Interrupt the pull if one runs, close the source, and wait for both."""
-        if self._task is None:
+        if self._tasks is None:
             await self._close_source()
             return
         self._is_closing = True
-        if self._given is not None:
+        if self._since != math.inf:
             self._scope.cancel()
         elif self._wanted is not None:
             self._wanted.wake()
@@ -111,7 +117,7 @@ class IdleSource:
     def _timeout(self) -> IdleTimeoutError:
         return IdleTimeoutError(self._seconds, self._machine.snapshot())
 
-    # --- in the task of the source
+    # --- in separate tasks
 
     async def _run(self) -> None:
         """Pull an output each time the reader wants one; then close the source."""
@@ -121,7 +127,6 @@ class IdleSource:
                     await self._pull_all()
                 finally:
                     # Close inside our scope, so that the source's scopes are exited first.
-                    self._scope.deadline = math.inf
                     shields = self._scope.cancel_called and not is_of_generator(self._close)
                     with anyio.CancelScope(shield=True) if shields else nullcontext():
                         await self._close_source()
@@ -131,11 +136,24 @@ class IdleSource:
             self._close_error = closing_error(error)
         finally:
             self._give()
+            self._watching.cancel()
             self._done.set()
+
+    async def _watch(self) -> None:
+        """Cancel the source when a pull takes too long.
+
+        This task sleeps until the running pull could be late, so that no pull sets its own timer.
+        """
+        with self._watching:
+            left = self._seconds
+            while left > 0:
+                await anyio.sleep(left)
+                left = min(self._since + self._seconds - monotonic(), self._seconds)
+            self._scope.cancel()
 
     async def _pull_all(self) -> None:
         while not self._is_closing:
-            if self._given is None:
+            if self._since == math.inf:
                 self._wanted = Wakeup()
                 await self._wanted
                 self._wanted = None
@@ -145,10 +163,9 @@ class IdleSource:
 
     def _give(self) -> None:
         """Wake the reader, whose pull has ended."""
-        self._scope.deadline = math.inf
-        given, self._given = self._given, None
-        if given is not None:
-            given.wake()
+        self._since = math.inf
+        if self._given is not None:
+            self._given.wake()
 
     async def _pulled(self) -> tuple[Any, BaseException | None]:
         try:

@@ -145,7 +145,6 @@ class DecoderPool:
         sections without sections; TypeError if ``request_id`` is neither a string nor an integer;
         and the errors of the decoder. After an error no request was added.
         """
-        self._check_new(request_id)
         for name in options:
             if name not in DecodingOptions.__annotations__:
                 raise unknown_option("DecoderPool.add()", name, _OPTIONS, _ELSEWHERE)
@@ -175,10 +174,6 @@ class DecoderPool:
         >>> pool.step({7: 1})
         {7: Chunk(text='Hello', finish_reason='length')}
         """
-        self._adopt(request_id, decoder)
-
-    def _adopt(self, request_id: RequestId, decoder: Any, waiting: Iterable[int] = ()) -> None:
-        self._check_new(request_id)
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
         if decoder.tokenizer is not self.tokenizer:
@@ -186,9 +181,7 @@ class DecoderPool:
                 f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make the "
                 "decoder with pool.tokenizer, which all requests of a pool share"
             )
-        if decoder.finished:
-            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
-        self._begin(request_id, decoder, waiting)
+        self._begin(request_id, decoder)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its current state, for another sample (``n > 1``).
@@ -198,22 +191,20 @@ class DecoderPool:
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
         ``new_request_id``; TypeError if that is neither a string nor an integer.
         """
-        decoder = self[request_id].fork()
-        self._check_new(new_request_id)
-        self._begin(new_request_id, decoder, self._requests[request_id].waiting)
-
-    def _check_new(self, request_id: object) -> None:
-        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
-            raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
-        if request_id in self:
-            raise ValueError(f"the pool already has a request {request_id!r:.80}")
+        self._begin(new_request_id, self[request_id].fork(), self._requests[request_id].waiting)
 
     def _begin(
         self, request_id: RequestId, decoder: StopSequenceDecoder, waiting: Iterable[int] = ()
     ) -> None:
         """Begin a request; ``waiting`` are the ids that were read and have no chunk yet."""
-        own(decoder, self)
+        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
+            raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
+        if request_id in self:
+            raise ValueError(f"the pool already has a request {request_id!r:.80}")
+        if decoder.finished:
+            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
+        own(decoder, self)
         self._requests[request_id] = request
         self._steps[request_id] = request.step
 
@@ -229,8 +220,8 @@ class DecoderPool:
         ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
 
         For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
-        is no chunk. An engine that runs a step ahead sends ids of requests that have just ended: it
-        drops the requests that are in ``ended`` or ``errors``.
+        is no chunk. An engine that runs a step ahead sends ids of requests that have just ended. So
+        after each round it drops the requests in ``ended`` and ``errors``.
 
         With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
         a chunk for each. Sinks get these.
@@ -318,14 +309,14 @@ class DecoderPool:
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
         call the pool's ``add``, ``finish`` and ``abort``.
 
-        If the sink raises, its request ends, and no other. The error is in ``errors``, and
-        ``error.chunk`` has the text that was not sent. A cancellation, or another exception that is
-        not an Exception, is the cause of a RuntimeError there. KeyboardInterrupt and SystemExit are
-        raised too, after all requests of the round were stepped: ``chunks`` has their chunks.
+        If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
+        has the text that was not sent. A BaseException, such as a cancellation, is there as the
+        cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
+        round was stepped; then ``chunks`` has what ``step`` would have returned.
 
         While the sink's ``is_behind`` is true, chunks are joined. If more than 65,536 code points
-        wait, the request is aborted: the sink gets all waiting text and the finish reason
-        ``"abort"``, and a QueueFullError is in ``errors``.
+        wait, the request ends: the sink gets all waiting text and the finish reason ``"abort"``,
+        and a QueueFullError is in ``errors``.
 
         Args:
             request_id: a request of the pool.
@@ -502,7 +493,7 @@ class DecoderPool:
         for name, data, *waiting in requests_in(snapshot):
             try:
                 decoder = StopSequenceDecoder.restore(tokenizer, data)
-                pool._adopt(name, decoder, waiting_in(waiting))
+                pool._begin(name, decoder, waiting_in(waiting))
             except SnapshotError as error:
                 raise type(error)(f"request {shown(name)}: {error}") from error
             except (RecursionError, TypeError, ValueError) as error:

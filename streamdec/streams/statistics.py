@@ -7,20 +7,12 @@ if a hook is installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
-
-
-class _Counts(NamedTuple):
-    """The counts that a machine keeps."""
-
-    tokens: int
-    characters: int
-    unknown: int
 
 
 class StreamStatistics:
@@ -55,12 +47,13 @@ class StreamStatistics:
         self._most = [0, 0, 0]
         """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts()
-        self._frozen: _Counts | None = None
+        self._frozen: tuple[int, ...] | None = None
         """The counts when others were allowed to step the machine; None if they were not."""
 
-    def _counts(self) -> _Counts:
+    def _counts(self) -> tuple[int, ...]:
+        """Return the tokens, the code points and the unknown ids that the machine counted."""
         machine = self._machine
-        return _Counts(machine.num_tokens, machine.num_characters, machine.unknown_tokens)
+        return machine.num_tokens, machine.num_characters, machine.unknown_tokens
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of one id."""
@@ -107,7 +100,8 @@ class StreamStatistics:
             chunks += len(last.split()) if last.text else 0
         if isinstance(error, Exception):
             reason = "error"
-        now, before = self._frozen or self._counts(), self._before
+        counts = zip(self._frozen or self._counts(), self._before, strict=True)
+        tokens, characters, unknown_tokens = (now - before for now, before in counts)
         held_bytes, jailed_characters, pending_tokens = self._most
         event = StreamEnded(
             tokenizer_type=type_of(self._machine.tokenizer),
@@ -115,10 +109,10 @@ class StreamStatistics:
             finish_reason=reason,
             stop_kind=self._stop_kind() if reason == "stop" else None,
             error_type=type(error).__name__ if isinstance(error, Exception) else None,
-            tokens=now.tokens - before.tokens,
+            tokens=tokens,
             chunks=chunks,
-            characters=now.characters - before.characters,
-            unknown_tokens=now.unknown - before.unknown,
+            characters=characters,
+            unknown_tokens=unknown_tokens,
             held_tokens=self._held,
             jailed_tokens=self._jailed,
             max_held_bytes=held_bytes,

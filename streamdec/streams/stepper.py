@@ -26,47 +26,38 @@ class Machine(Protocol):
     @property
     def tokenizer(self) -> Decoder:
         """The tokenizer that decodes."""
-        ...
 
     def step(self, token_id: SupportsIndex) -> str | Chunk:
         """Return the text or the chunk of one id. An error leaves the machine as it was."""
-        ...
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
         """Return the text or the chunk of several ids.
 
         If an id raises an error, the ``chunk`` of the error has the text before that id.
         """
-        ...
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the machine, as a dict that JSON can represent."""
-        ...
 
     @property
     def pending_text(self) -> str:
         """The text that would be output if no more ids came."""
-        ...
 
     @property
     def finished(self) -> bool:
         """Whether the machine has ended, so that it returns no more text."""
-        ...
 
     @property
     def jailed(self) -> str:
         """Decided text that is withheld because it may become a stop."""
-        ...
 
     @property
     def held(self) -> bytes:
         """The bytes of an unfinished character."""
-        ...
 
     @property
     def num_pending_tokens(self) -> int:
         """How many of the last tokens have text that is held or jailed."""
-        ...
 
 
 _MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))

@@ -218,7 +218,7 @@ class TokenQueue:
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
-            self._wake_all()
+            self._wake(self._reader)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._limit else "ended"
@@ -229,16 +229,12 @@ class TokenQueue:
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
         """Return when ids may be put."""
         if self._limit and (not wait or is_in_event_loop()):
-            hint = (
-                ", and put() must not wait in the thread of an event loop; await send() instead"
-                if wait
-                else ""
-            )
-            raise QueueFullError(f"the queue is full: {len(self._ids)} ids wait{hint}")
+            told = ", and put() must not wait in the thread of an event loop; await send() instead"
+            told = f"the queue is full: {len(self._ids)} ids wait{told if wait else ''}"
+            raise QueueFullError(told)
         if not self._room.wait_for(self._is_decided, timeout):
-            raise QueueFullError(
-                f"the queue was full for {timeout:g} seconds; the reader is too slow"
-            )
+            told = f"the queue was full for {timeout:g} seconds; the reader is too slow"
+            raise QueueFullError(told)
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
             raise FinishedError(f"nothing can be put into the queue: {why}")
@@ -250,13 +246,11 @@ class TokenQueue:
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
         if self._is_closed:  # an end would look as if the engine had generated no more
-            raise FinishedError(
-                "nothing can be read from the queue: it was closed; make a TokenQueue for each "
-                "stream"
-            )
+            told = "it was closed; make a TokenQueue for each stream"
+            raise FinishedError(f"nothing can be read from the queue: {told}")
         ids, self._ids = self._ids, []
         if ids:
-            self._wake(*self._senders)
+            self._wake()
             return ids
         end, self._end = self._end, None
         if isinstance(end, BaseException):
@@ -269,15 +263,13 @@ class TokenQueue:
         with self._lock:
             if self._limit:
                 self._end, self._limit = end, 0
-                self._wake_all()
+                self._wake(self._reader)
 
-    def _wake_all(self) -> None:
-        self._wake(*self._senders, *filter(None, [self._reader]))
-
-    def _wake(self, *tasks: Wakeup) -> None:
-        """Wake the threads that wait for room, and ``tasks``."""
+    def _wake(self, reader: Wakeup | None = None) -> None:
+        """Wake the threads and tasks that wait for room, and the ``reader`` if it waits."""
         self._room.notify_all()
-        self._senders = []
-        for task in tasks:
-            with suppress(RuntimeError):  # its event loop is closed
-                task.wake()
+        for task in (*self._senders, reader):
+            if task is not None:
+                with suppress(RuntimeError):  # its event loop is closed
+                    task.wake()
+        self._senders.clear()

@@ -50,12 +50,12 @@ class _Loop:
         self.loop = loop
         self.new_event: Callable[[], Any]
         self._is_closed: Callable[[], bool]
-        if isinstance(loop, asyncio.AbstractEventLoop):
-            self.new_event, self._is_closed = asyncio.Event, loop.is_closed
-            self._call, self._call_again = loop.call_soon_threadsafe, loop.call_soon
-        else:  # trio runs all calls before it ends
+        if hasattr(loop, "run_sync_soon"):  # trio, which runs all calls before it ends
             self.new_event, self._is_closed = sys.modules["trio"].Event, bool
             self._call = self._call_again = loop.run_sync_soon
+        else:
+            self.new_event, self._is_closed = asyncio.Event, loop.is_closed
+            self._call, self._call_again = loop.call_soon_threadsafe, loop.call_soon
         self._due: deque[Callable[[], object]] = deque()
         self._is_called = False
         """Whether the loop was called and still checks for more calls."""
@@ -74,9 +74,8 @@ class _Loop:
     def _run_due(self) -> None:
         if not self._due:
             self._is_called = False
-            if (
-                not self._due
-            ):  # a thread may have added a call before the last line, without calling
+            # A thread may have added a call just before, and relied on the loop.
+            if not self._due:
                 return
             self._is_called = True
         for _ in range(len(self._due)):  # other tasks run before later calls
