@@ -7,10 +7,10 @@ and no threads. An error of one request ends only that request.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
+from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.mistakes import check_order
 from streamdec.core.shared_tables import check_decoder
@@ -160,9 +160,7 @@ class DecoderPool:
         self._begin(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        """Add a request with an existing ``decoder``, such as one from a snapshot.
-
-        Afterwards only the pool may step the decoder.
+        """Add a request with an existing ``decoder``, which only the pool may step then.
 
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
         ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
@@ -267,8 +265,8 @@ class DecoderPool:
                     chunk = step(ids)
                 else:
                     if type(ids) is not list:
-                        is_row = getattr(ids, "ndim", 0) == 1  # an array
-                        ids = ids.tolist() if is_row else checked_ids(ids)
+                        is_array = getattr(ids, "ndim", 0) == 1 and hasattr(ids, "tolist")
+                        ids = ids.tolist() if is_array else checked_ids(ids)
                     if growth is not None:
                         growth.note(request_id, ids, steps)
                     chunk = step(ids[0]) if len(ids) == 1 else self._requests[request_id].feed(ids)
@@ -292,14 +290,14 @@ class DecoderPool:
         if self._is_busy:
             yield
             return
-        self.errors, self.ended = {}, {}
-        self._interrupt, self._is_busy = None, True
+        self.errors, self.ended, self._is_busy = {}, {}, True
         try:
             yield
         finally:
             self._is_busy = False
-        if self._interrupt is not None:
-            raise self._interrupt
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
 
     # --- sinks
 
@@ -325,24 +323,14 @@ class DecoderPool:
 
         Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
         be called.
-
-        >>> from streamdec import DecoderPool, MockTokenizer
-        >>> pool = DecoderPool(MockTokenizer())
-        >>> pool.add("a")
-        >>> pool.attach("a", print)
-        >>> pool.step({"a": 1}), pool.finish("a").finish_reason
-        Chunk(text='Hello')
-        Chunk(text='', finish_reason='stop')
-        ({}, 'stop')
         """
-        decoder = self[request_id]
-        new = None if sink is None else sender_of(sink, has_sections=has_sections(decoder))
         if isinstance(before := self._sinks.get(request_id), Sender):
-            before.send_waiting()
-        if new is None:
-            self._sinks.pop(request_id, None)
+            before.send_waiting()  # the sink may end the request
+        decoder = self[request_id]
+        if sink is not None:
+            self._sinks[request_id] = sender_of(sink, has_sections=has_sections(decoder))
         else:
-            self._sinks[request_id] = new
+            self._sinks.pop(request_id, None)
 
     def _send(
         self, request_id: RequestId, step: object, sink: Callable[[Chunk], object], chunk: Chunk
@@ -374,9 +362,14 @@ class DecoderPool:
         error.chunk = joined(*unsent)  # type: ignore[attr-defined]
 
     def _noted(self, raised: BaseException) -> Exception:
-        """Return what a sink has ``raised`` as an Exception, and note interrupts."""
-        if isinstance(raised, Exception):
-            return raised
+        """Return an error for what a sink has ``raised``, and note interrupts.
+
+        Sinks may raise one object several times, and each error has a chunk of its own.
+        """
+        if isinstance(raised, Exception) and getattr(raised, "chunk", None) is None:
+            with suppress(Exception):  # some errors cannot be changed
+                raised.chunk = NOTHING  # type: ignore[attr-defined]
+                return raised
         if isinstance(raised, (KeyboardInterrupt, SystemExit)):
             self._interrupt = raised
         error = RuntimeError(f"the sink raised {raised!r:.80}")

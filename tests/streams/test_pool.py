@@ -200,6 +200,23 @@ def test_a_key_error_of_a_tokenizer_is_not_an_unknown_request() -> None:
     assert type(pool.errors["a"]) is KeyError
 
 
+def test_an_error_that_cannot_be_changed_ends_only_its_request() -> None:
+    class FrozenError(Exception):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    class Broken:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            if 2 in token_ids:
+                raise FrozenError
+            return "x" * len(token_ids)
+
+    pool = DecoderPool(Broken())
+    pool.add("a")
+    pool.add("b")
+    assert pool.step({"a": 2, "b": 1}) == {"a": Chunk("", "error"), "b": Chunk("x")}
+
+
 @pytest.mark.parametrize("ids", [[[0]], [True], ["0"], [None], [0.5], np.array([[0, 1]])], ids=repr)
 def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
     """Not only in the first rounds, in which the pool looks whether lists are cumulative."""

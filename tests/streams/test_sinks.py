@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -298,6 +299,44 @@ def test_a_sink_that_is_replaced_gets_the_waiting_text(new: SlowReader | None) -
     assert slow.chunks == [Chunk("ab")]
     chunks = pool.step({"a": A})
     assert (chunks if new is None else new.chunks) in ({"a": Chunk("a")}, [Chunk("a")])
+
+
+class FrozenError(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("raised", [BoomError(), FrozenError(), KeyboardInterrupt()], ids=repr)
+def test_sinks_that_raise_the_same_error_each_have_their_text(raised: BaseException) -> None:
+    """Also if nothing can be noted on it: then it is the cause of another one."""
+    pool, last = pool_with(a=Raising(0, raised), b=Raising(0, raised)), SlowReader()
+    pool.add("c")
+    pool.attach("c", last)
+    with suppress(KeyboardInterrupt):
+        pool.step({"a": A, "b": B, "c": A})
+    errors: dict[Any, Any] = pool.errors
+    assert {name: error.chunk.text for name, error in errors.items()} == {"a": "a", "b": "b"}
+    assert all(raised in (error, error.__cause__) for error in errors.values())
+    assert last.text == "a"
+
+
+def test_a_sink_that_ends_its_request_while_it_is_replaced_is_the_last() -> None:
+    class Leaving(SlowReader):
+        def __call__(self, chunk: Chunk) -> None:
+            super().__call__(chunk)
+            pool.abort("a")
+
+    leaving, new = Leaving(), SlowReader()
+    leaving.is_behind = True
+    pool = pool_with(a=leaving)
+    pool.step({"a": A})
+    with pytest.raises(UnknownRequestError):
+        pool.attach("a", new)
+    pool.add("a")
+    assert pool.step({"a": B}) == {"a": Chunk("b")}
+    assert (leaving.text, new.text) == ("a", "")
 
 
 # --- sinks and sections ---------------------------------------------------------------------------
