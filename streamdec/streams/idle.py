@@ -30,9 +30,7 @@ MAX_SECONDS = 10**9
 
 
 class IdleSource:
-    """An asynchronous iterator with a time limit for each ``__anext__``.
-
-    ``__anext__`` raises IdleTimeoutError when it takes too long.
+    """An asynchronous iterator, whose ``__anext__`` may raise IdleTimeoutError.
 
     Args:
         source: the iterator to pull from.

@@ -1,7 +1,6 @@
 """The statistics of one stream, for the hooks that are called when it ends.
 
-In: a machine that is about to run, and its steps. Out: a StreamEnded. A stream has statistics only
-if a hook is installed.
+In: a machine and its steps. Out: a StreamEnded. Without a hook, streams have no statistics.
 """
 
 from __future__ import annotations
