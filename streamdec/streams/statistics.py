@@ -50,7 +50,7 @@ class StreamStatistics:
         """The counts when others were allowed to step the machine; None if they were not."""
 
     def _counts(self) -> tuple[int, ...]:
-        """Return the tokens, the code points and the unknown ids that the machine counted."""
+        """Return how many tokens, code points and unknown ids the machine counted."""
         machine = self._machine
         return machine.num_tokens, machine.num_characters, machine.unknown_tokens
 
