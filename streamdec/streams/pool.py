@@ -107,8 +107,8 @@ class DecoderPool:
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
-        self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
-        """The ``step`` of each request."""
+        self._steppers: dict[RequestId, Any] = {}
+        """The decoder of each request, or an object around it that has its methods."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
         self._growth = RoundsWatch()
         self._is_busy = False
@@ -204,7 +204,7 @@ class DecoderPool:
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
         own(decoder, self)
         self._requests[request_id] = request
-        self._steps[request_id] = request.step
+        self._steppers[request_id] = request.outermost
 
     # --- stepping
 
@@ -254,29 +254,29 @@ class DecoderPool:
         return chunks
 
     def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
-        steps, sinks = self._steps, self._sinks
+        steppers, sinks = self._steppers, self._sinks
         growth = None if self._growth.is_over else self._growth
         for request_id, ids in token_ids.items():
             try:
-                step = steps[request_id]
+                stepper = steppers[request_id]
                 if type(ids) is int:
-                    chunk = step(ids)
+                    chunk = stepper.step(ids)
                 else:
                     if type(ids) is not list:
                         is_array = getattr(ids, "ndim", 0) == 1 and hasattr(ids, "tolist")
                         ids = ids.tolist() if is_array else checked_ids(ids)
                     if growth is not None:
-                        growth.note(request_id, ids, steps)
-                    chunk = step(ids[0]) if len(ids) == 1 else self._requests[request_id].feed(ids)
+                        growth.note(request_id, ids, steppers)
+                    chunk = stepper.step(ids[0]) if len(ids) == 1 else stepper.feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
-                if request_id not in steps:
+                if request_id not in steppers:
                     self.errors[request_id] = UnknownRequestError(request_id)
                     continue
                 self.errors[request_id] = error
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
             if sinks and (sink := sinks.get(request_id)) is not None:
                 if chunk.text or chunk.finish_reason is not None:
-                    self._send(request_id, step, sink, chunk)
+                    self._send(request_id, stepper, sink, chunk)
                 continue
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
@@ -331,7 +331,7 @@ class DecoderPool:
             self._sinks.pop(request_id, None)
 
     def _send(
-        self, request_id: RequestId, step: object, sink: Callable[[Chunk], object], chunk: Chunk
+        self, request_id: RequestId, stepper: object, sink: Callable[[Chunk], object], chunk: Chunk
     ) -> None:
         """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
         if chunk.finish_reason is not None:
@@ -343,7 +343,7 @@ class DecoderPool:
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
         unsent = sink.waiting if isinstance(sink, Sender) else [chunk]
-        if self._steps.get(request_id) is step:  # the sink may have added another request
+        if self._steppers.get(request_id) is stepper:  # the sink may have added another request
             last = self._last_chunk(request_id, "abort")
             self._remove(request_id, last)
             unsent.append(last)
@@ -386,7 +386,7 @@ class DecoderPool:
         with self._calling():
             chunk = self._last_chunk(request_id, finish_reason)
             if (sink := self._sinks.get(request_id)) is not None:
-                self._send(request_id, self._steps[request_id], sink, chunk)
+                self._send(request_id, self._steppers[request_id], sink, chunk)
             else:
                 self._remove(request_id, chunk)
         return chunk
@@ -410,7 +410,7 @@ class DecoderPool:
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
-        del self._steps[request_id]
+        del self._steppers[request_id]
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.machine
         disown(request.machine, self)

@@ -94,7 +94,7 @@ class Stepper:
         waiting: the ids that were read before and do not belong to a chunk yet.
     """
 
-    __slots__ = ("attribution", "end", "feed", "machine", "statistics", "step")
+    __slots__ = ("attribution", "end", "feed", "machine", "outermost", "statistics", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text. Raises the errors of the machine."""
@@ -108,10 +108,12 @@ class Stepper:
     ) -> None:
         is_text = isinstance(machine, TextStopDecoder)
         self.machine: Any = machine
+        self.outermost: Any = machine
+        """What has the methods ``step`` and ``feed``: the machine, or the last object around it."""
         self.attribution: TokenAttribution | None = None
         self.statistics: StreamStatistics | None = None
         if return_token_ids:
-            self.attribution = TokenAttribution(machine, waiting)
+            self.attribution = self.outermost = TokenAttribution(machine, waiting)
             self.step, self.feed = self.attribution.step, self.attribution.feed
             self.end = self.attribution.end
         else:
@@ -121,6 +123,7 @@ class Stepper:
         if hooks.installed and not machine.finished and not is_text:
             counting = StreamStatistics(machine, self.step, self.feed, hooks.installed)
             self.step, self.feed, self.statistics = counting.step, counting.feed, counting
+            self.outermost = counting
 
     @property
     def waiting(self) -> tuple[int, ...]:
