@@ -282,12 +282,6 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "QueueFullError",
-            "the queue was full for 0.01 seconds; the event loop is too slow",
-            "`RoundQueue.put(…, timeout=0.01)` while the pool is slower than the engine.",
-            ASYNC,
-        ),
-        Message(
-            "QueueFullError",
             "the sink is behind: … code points wait, at most 65536 may",
             "In `pool.errors`: the request was aborted because its sink does not read.",
             ASYNC,

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from streamdec.protocols import Decoder, Encoder, Tokenizer
     from streamdec.streams.entry import iter_chunks, stream, wrap
     from streamdec.streams.pool import DecoderPool
-    from streamdec.streams.round_queue import RoundQueue
     from streamdec.streams.sinks import Sink
     from streamdec.streams.text_iterator import TextIterator
     from streamdec.streams.text_stream import TextStream
@@ -91,7 +90,6 @@ __all__ = [
     "MockTokenizer",
     "QueueFullError",
     "RewriteError",
-    "RoundQueue",
     "SectionChunk",
     "SentencePieceTokenizer",
     "Sequence",
@@ -152,7 +150,6 @@ _EXPORTS = {
     "loading.factory": "load_tokenizer",
     "protocols": "Decoder Encoder Tokenizer",
     "streams.pool": "DecoderPool",
-    "streams.round_queue": "RoundQueue",
     "streams.sinks": "Sink",
     "streams.entry": "iter_chunks stream wrap",
     "streams.text_iterator": "TextIterator",

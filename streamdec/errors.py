@@ -260,8 +260,8 @@ class QueueFullError(StreamdecError, RuntimeError):
     """A put into a full queue that could not wait, or a sink that is behind.
 
     When: by ``TokenQueue.put`` if the queue is full: with ``wait=False``, after ``timeout``
-    seconds, or in the thread of an event loop; by ``RoundQueue.put``. A ``DecoderPool`` has it in
-    ``errors`` if more than 65,536 code points wait for a sink.
+    seconds, or in the thread of an event loop. A ``DecoderPool`` has it in ``errors`` if more than
+    65,536 code points wait for a sink.
 
     State: the queue, as it was. It took nothing from this put.
 
@@ -281,7 +281,7 @@ class QueueFullError(StreamdecError, RuntimeError):
 class UnknownRequestError(StreamdecError, KeyError):
     """A request id that a pool does not have: never added, or ended.
 
-    When: by ``pool[request_id]``, ``attach``, ``finish``, ``fork`` and ``snapshot``. ``step`` does
+    When: by ``pool[request_id]``, ``attach``, ``finish`` and ``fork``. ``step`` does
     not raise this error: it puts the error into ``pool.errors``, and returns the chunks of the
     other requests.
 

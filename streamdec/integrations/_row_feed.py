@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from streamdec.chunks import Chunk, joined
-from streamdec.streams.wakeups import Wakeup, new_wakeup
+from streamdec.streams.wakeups import Wakeup
 
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
@@ -100,7 +100,7 @@ class RowFeed:
             with self._changed:
                 if is_so():
                     return
-                wait = new_wakeup()
+                wait = Wakeup()
                 self._waits.append(wait)
             try:
                 await wait

@@ -24,10 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
-from streamdec.core.snapshots import shown
 from streamdec.core.stepping import end, feed_of, step_of
-from streamdec.core.token_ids import MAX_TOKEN_ID
-from streamdec.errors import SnapshotError
 
 
 class TokenAttribution:
@@ -82,22 +79,7 @@ class TokenAttribution:
         del waiting[:size]
         return with_token_ids(chunk, token_ids)
 
-    # --- the ids that wait
-
     @property
     def waiting(self) -> tuple[int, ...]:
         """The ids that were read and do not belong to a chunk yet."""
         return tuple(self._waiting)
-
-    def resume(self, waiting: object) -> None:
-        """Restore ``waiting``, which may be untrusted input.
-
-        Raises SnapshotError if it is not a list of token ids.
-        """
-        if not isinstance(waiting, list) or not all(map(_is_token_id, waiting)):
-            raise SnapshotError(f"ids without a chunk must be a list of ids, not {shown(waiting)}")
-        self._waiting = [*waiting]
-
-
-def _is_token_id(item: object) -> bool:
-    return type(item) is int and 0 <= item <= MAX_TOKEN_ID

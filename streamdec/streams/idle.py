@@ -3,15 +3,16 @@
 Interrupting a pull needs a cancel scope around it. But an engine's generator may hold its own
 cancel scope across a ``yield`` (PEP 789). Scopes that were entered in one task must be exited in
 the reverse order, and ours would be exited first. So the source runs in a separate task, inside one
-scope that stays open until the source is closed.
+scope that stays open until the source is closed. A second task watches for late pulls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
 from time import monotonic
 from typing import Any, Self
@@ -22,20 +23,14 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import IdleTimeoutError
 from streamdec.streams.closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine
-from streamdec.streams.wakeups import Wakeup, new_wakeup, runs_trio
-
-Result = tuple[Any, BaseException | None]
-
-NEVER = -1.0
+from streamdec.streams.wakeups import Wakeup, runs_trio
 
 MAX_SECONDS = 10**9
 """About thirty years. Event loops overflow at larger numbers."""
 
 
 class IdleSource:
-    """An asynchronous iterator with a time limit for each ``__anext__``.
-
-    ``__anext__`` raises IdleTimeoutError when it takes too long.
+    """An asynchronous iterator, whose ``__anext__`` may raise IdleTimeoutError.
 
     Args:
         source: the iterator to pull from.
@@ -51,39 +46,39 @@ class IdleSource:
         seconds: float,
         machine: Machine | TextStopDecoder,
     ) -> None:
-        self._pull: Callable[[], Awaitable[Any]] = source.__anext__
+        self._pull = source.__anext__
         self._close = close
         self._seconds = seconds
         self._machine = machine
-        self._scope = anyio.CancelScope()
-        self._task: object = None
+        self._scope: anyio.CancelScope
+        """Around the source, in its task."""
+        self._watching: anyio.CancelScope
+        """Around the task that watches for late pulls."""
+        self._done: anyio.Event
+        """Set when the source was closed."""
+        self._tasks: object = None
         self._wanted: Wakeup | None = None
         """Wakes the task when the reader wants an output, or closes the source."""
         self._given: Wakeup | None = None
         """Wakes the reader when its pull has ended."""
-        self._since = NEVER
-        """When the running pull began; NEVER if none runs."""
-        self._is_late = False
-        """Whether a pull took too long, so that the source was cancelled."""
-        self._result: Result | None = None
+        self._since = math.inf
+        """When the running pull began; infinite if none runs."""
+        self._result: tuple[Any, BaseException | None] | None = None
+        """The output of the pull, or its error."""
         self._is_closing = False
         self._close_error: BaseException | None = None
-        self._done: anyio.Event
-        """Set when the task has closed the source."""
-        self._watching: anyio.CancelScope
-        """Around the task that watches for late pulls."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        if self._is_late:
-            raise self._timeout()
-        if self._task is None:
+        if self._tasks is None:
             self._done = anyio.Event()
-            self._watching = anyio.CancelScope()
-            self._task = _spawned(self._run), _spawned(self._watch)
-        self._given = given = new_wakeup()
+            self._scope, self._watching = anyio.CancelScope(), anyio.CancelScope()
+            self._tasks = _spawned(self._run), _spawned(self._watch)
+        elif self._is_late:
+            raise self._timeout()
+        self._given = given = Wakeup()
         self._since = monotonic()
         if self._wanted is not None:
             self._wanted.wake()
@@ -91,10 +86,8 @@ class IdleSource:
         result, self._result = self._result, None
         if result is None and not self._is_late:
             raise RuntimeError("the task that reads the source was cancelled")
-        if result is None:
-            raise self._timeout()
-        output, error = result
-        if error is not None and self._is_late:  # the source was cancelled
+        output, error = result or (None, None)
+        if self._is_late and (result is None or error is not None):  # the source was cancelled
             raise self._timeout() from error
         if error is not None:
             raise error
@@ -102,17 +95,25 @@ class IdleSource:
 
     async def aclose(self) -> None:
         """Interrupt the pull if one runs, close the source, and wait for both."""
-        if self._task is None:
+        if self._tasks is None:
             await self._close_source()
             return
         self._is_closing = True
-        if self._since != NEVER:
+        if self._since != math.inf:
             self._scope.cancel()
         elif self._wanted is not None:
             self._wanted.wake()
         await self._done.wait()
         if self._close_error is not None:
             raise self._close_error
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether a pull took too long, so that the source was cancelled."""
+        return self._scope.cancel_called and not self._is_closing
+
+    def _timeout(self) -> IdleTimeoutError:
+        return IdleTimeoutError(self._seconds, self._machine.snapshot())
 
     # --- in separate tasks
 
@@ -142,21 +143,16 @@ class IdleSource:
         This task sleeps until the running pull could be late, so that no pull sets its own timer.
         """
         with self._watching:
-            while True:
-                left = self._seconds if self._since == NEVER else self._left()
-                if left <= 0:
-                    self._is_late = True
-                    self._scope.cancel()
-                    return
+            left = self._seconds
+            while left > 0:
                 await anyio.sleep(left)
-
-    def _left(self) -> float:
-        return self._since + self._seconds - monotonic()
+                left = min(self._since + self._seconds - monotonic(), self._seconds)
+            self._scope.cancel()
 
     async def _pull_all(self) -> None:
         while not self._is_closing:
-            if self._since == NEVER:
-                self._wanted = new_wakeup()
+            if self._since == math.inf:
+                self._wanted = Wakeup()
                 await self._wanted
                 self._wanted = None
             if not self._is_closing:
@@ -165,14 +161,11 @@ class IdleSource:
 
     def _give(self) -> None:
         """Wake the reader, whose pull has ended."""
-        self._since = NEVER
+        self._since = math.inf
         if self._given is not None:
             self._given.wake()
 
-    def _timeout(self) -> IdleTimeoutError:
-        return IdleTimeoutError(self._seconds, self._machine.snapshot())
-
-    async def _pulled(self) -> Result:
+    async def _pulled(self) -> tuple[Any, BaseException | None]:
         try:
             return await self._pull(), None
         except anyio.get_cancelled_exc_class() as error:

@@ -7,20 +7,14 @@ of the other's text, and so of another user's answer.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
 from streamdec.core.stepping import decoder_behind
 
-
-class _Owner(NamedTuple):
-    owner: ref[Any]
-    lifetime: ref[object]
-    """Its callback removes the record."""
-
-
-_owners: dict[int, _Owner] = {}
-"""By the ``id`` of a decoder. The owner keeps the decoder alive."""
+_owners: dict[int, tuple[ref[Any], ref[Any]]] = {}
+"""By the ``id`` of a decoder: its owner, which keeps it alive; and what ends the record when it is
+deleted."""
 
 
 def own(machine: Any, owner: object, reader: object = None) -> None:
@@ -39,8 +33,7 @@ def own(machine: Any, owner: object, reader: object = None) -> None:
             "close())"
         )
     known = ref(owner)
-    lifetime = ref(owner if reader is None else reader, partial(_leave, key, known))
-    _owners[key] = _Owner(known, lifetime)
+    _owners[key] = known, ref(owner if reader is None else reader, partial(_leave, key, known))
 
 
 def _leave(key: int, owner: ref[Any], _: object) -> None:
@@ -53,6 +46,5 @@ def _leave(key: int, owner: ref[Any], _: object) -> None:
 def disown(machine: Any, owner: object) -> None:
     """Record that ``owner`` no longer steps ``machine``."""
     key = id(decoder_behind(machine))
-    found = _owners.get(key)
-    if found is not None and found.owner() is owner:
+    if key in _owners and _owners[key][0]() is owner:
         del _owners[key]

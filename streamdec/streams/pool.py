@@ -6,12 +6,11 @@ and no threads. An error of one request ends only that request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from types import CoroutineType
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Self, SupportsIndex, Unpack, get_args
 
-from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
+from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.shared_tables import check_decoder
 from streamdec.core.snapshots import shown
@@ -20,12 +19,11 @@ from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDec
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
-from streamdec.streams import pool_snapshots
-from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.growth import RoundsWatch
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
-from streamdec.streams.sinks import Sender, Sink, refused, sender_of
+from streamdec.streams.pool_snapshots import dump, requests_in, waiting_in
+from streamdec.streams.sinks import Sender, Sink, check_result, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
@@ -37,9 +35,8 @@ class DecoderPool:
     r"""The StopSequenceDecoders of all running requests, by request id.
 
     A request that ends (at a stop, by ``finish`` or ``abort``, by an error) leaves the pool with
-    its last chunk. Its decoder is then in ``ended`` until the next ``step``, ``finish`` or
-    ``abort``, so that you can read its ``match`` and counts. ``pool[request_id]`` is the decoder of
-    a running request. ``len(pool)``, ``in`` and iteration work on the ids of the running requests.
+    its last chunk. ``pool[request_id]`` is the decoder of a running request. ``len(pool)``, ``in``
+    and iteration work on the ids of the running requests.
 
     Args:
         tokenizer: the tokenizer of all requests.
@@ -47,11 +44,9 @@ class DecoderPool:
 
     Raises TypeError if ``tokenizer`` is not a tokenizer.
 
-    A ``request_id`` is a string or an integer.
-
-    **Memory.** About 800 bytes for each request (1.7 KB with ``return_token_ids``), also for each
-    in ``ended``. **Cost.** A round costs little more than the steps of its requests; requests
-    without ids cost nothing. **Threads.** One thread at a time.
+    **Memory.** About 1.1 KB for each request (1.3 KB with ``return_token_ids``), also for each in
+    ``ended``. **Cost.** A round costs little more than the steps of its requests; requests without
+    ids cost nothing. **Threads.** One thread at a time.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -74,18 +69,22 @@ class DecoderPool:
         check_decoder(tokenizer)
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
+        self.chunks: dict[Any, Chunk] = {}
+        """What the last ``step`` returned. If it raised: the chunks until then."""
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
-        self._steps: dict[RequestId, Callable[[SupportsIndex], Chunk]] = {}
-        """The ``step`` of each request."""
+        self._steppers: dict[RequestId, Any] = {}
+        """The decoder of each request, or an object around it that has its methods."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
         self._growth = RoundsWatch()
         self._is_busy = False
         """Whether ``step`` or ``finish`` runs, and may call sinks."""
+        self._interrupt: BaseException | None = None
+        """The KeyboardInterrupt or SystemExit of a sink, which is raised after the round."""
 
     # --- adding requests
 
@@ -110,13 +109,10 @@ class DecoderPool:
         """
         self._check_new(request_id)
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
-        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
+        self._begin(request_id, decoder)
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
-        """Add a request with an existing ``decoder``.
-
-        The decoder may have begun, or may have been restored from a snapshot. Afterwards only the
-        pool may step the decoder.
+        """Add a request with your ``decoder``, which only the pool may then step.
 
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
         ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
@@ -128,57 +124,14 @@ class DecoderPool:
         >>> pool.step({7: 1})
         {7: Chunk(text='Hello', finish_reason='length')}
         """
-        self._check_new(request_id)
         if not isinstance(decoder, StopSequenceDecoder):
-            wraps_one = isinstance(getattr(decoder, "decoder", None), StopSequenceDecoder)
-            hint = "; step it yourself, beside the pool" if wraps_one else ""
-            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}{hint}")
+            raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
         if decoder.tokenizer is not self.tokenizer:
             raise ValueError(
                 f"the decoder has another tokenizer object, {decoder.tokenizer!r:.80}; make the "
                 "decoder with pool.tokenizer, which all requests of a pool share"
             )
-        if decoder.finished:
-            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
-        self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
-
-    def attach(self, request_id: RequestId, sink: Sink | None) -> None:
-        """Send the chunks of a request to ``sink`` instead of returning them.
-
-        ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``. If it raises, its request ends: the error
-        is in ``errors``, and ``error.chunk`` is the text that was not sent. While the sink's
-        ``is_behind`` is true, chunks are joined. If more than 65,536 code points wait, the request
-        is aborted: the sink gets all waiting text and the finish reason ``"abort"``, and a
-        QueueFullError is in ``errors``.
-
-        Args:
-            request_id: a request of the pool.
-            sink: a callable that takes a chunk; None to return the chunks again.
-
-        Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
-        be called.
-
-        >>> from streamdec import DecoderPool, MockTokenizer
-        >>> pool = DecoderPool(MockTokenizer())
-        >>> pool.add("a")
-        >>> pool.attach("a", print)
-        >>> pool.step({"a": 1}), pool.finish("a").finish_reason
-        Chunk(text='Hello')
-        Chunk(text='', finish_reason='stop')
-        ({}, 'stop')
-        """
-        if request_id not in self._requests:
-            raise UnknownRequestError(request_id)
-        if sink is None:
-            self._sinks.pop(request_id, None)
-        else:
-            in_sections = has_sections(self[request_id])
-            self._sinks[request_id] = sender_of(sink, has_sections=in_sections)
-
-    def has_sink(self, request_id: RequestId) -> bool:
-        """Whether the request ``request_id`` has a sink."""
-        return request_id in self._sinks
+        self._begin(request_id, decoder)
 
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its current state, for another sample (``n > 1``).
@@ -188,22 +141,22 @@ class DecoderPool:
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
         ``new_request_id``; TypeError if that is neither a string nor an integer.
         """
-        decoder = self[request_id].fork()
-        self._check_new(new_request_id)
-        attribution = self._requests[request_id].attribution
-        if attribution is not None:
-            attribution = TokenAttribution(decoder, attribution.waiting)
-        self._begin(new_request_id, Stepper(decoder, attribution=attribution))
+        self._begin(new_request_id, self[request_id].fork(), self._requests[request_id].waiting)
 
-    def _check_new(self, request_id: object) -> None:
-        check_request_id(request_id)
+    def _begin(
+        self, request_id: RequestId, decoder: StopSequenceDecoder, waiting: Iterable[int] = ()
+    ) -> None:
+        """Begin a request; ``waiting`` are the ids that were read and have no chunk yet."""
+        if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
+            raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
         if request_id in self:
             raise ValueError(f"the pool already has a request {request_id!r:.80}")
-
-    def _begin(self, request_id: RequestId, request: Stepper) -> None:
-        own(request.machine, self)
+        if decoder.finished:
+            raise ValueError(f"the decoder has ended: {decoder!r:.80}")
+        request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
+        own(decoder, self)
         self._requests[request_id] = request
-        self._steps[request_id] = request.step
+        self._steppers[request_id] = request.outermost
 
     # --- stepping
 
@@ -212,10 +165,13 @@ class DecoderPool:
     ) -> dict[Any, Chunk]:
         """Step some requests, or all. Return the chunk of each request without a sink.
 
-        An error of one request is not raised but put in ``errors``. The chunk of the request then
-        has the text before the error, the withheld text, and ``finish_reason="error"`` (or
-        ``"stop"``, if the withheld text completes a stop). For a request that the pool does not
-        have (it may just have ended) ``errors`` has an UnknownRequestError, and there is no chunk.
+        An error of one request is not raised but put in ``errors``: read it after each round. The
+        chunk of the request then has the text before the error, the withheld text, and
+        ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
+
+        For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
+        is no chunk. An engine that runs a step ahead sends ids of requests that have just ended. So
+        after each round it drops the requests in ``ended`` and ``errors``.
 
         With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
         a chunk for each. Sinks get these.
@@ -238,89 +194,131 @@ class DecoderPool:
         b: UnknownRequestError: the pool has no request 'b'
         """
         if not isinstance(token_ids, Mapping):
-            raise TypeError(
-                f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
-            )
+            told = f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
+            raise TypeError(told)
         if self._is_busy:
-            raise RuntimeError(
-                "a sink must not call step() of its pool; call it after the sink has returned"
-            )
-        self.errors, self.ended = {}, {}
-        self._is_busy = True
-        try:
-            return self._step_all(token_ids)
-        finally:
-            self._is_busy = False
-
-    def _step_all(self, token_ids: Mapping[Any, Any]) -> dict[Any, Chunk]:
+            told = "a sink must not call step() of its pool; call it after the sink has returned"
+            raise RuntimeError(told)
         chunks: dict[Any, Chunk] = {}
-        steps, sinks = self._steps, self._sinks
-        for request_id, ids in token_ids.items():
-            try:
-                step = steps[request_id]
-            except KeyError:
-                self.errors[request_id] = UnknownRequestError(request_id)
-                continue
-            try:
-                if type(ids) is int:
-                    chunk = step(ids)
-                else:
-                    ids = checked_ids(ids)
-                    if not self._growth.is_over:
-                        self._growth.note(request_id, ids, self._requests)
-                    chunk = self._requests[request_id].feed(ids)
-            except Exception as error:  # noqa: BLE001 (it ends only this request)
-                self.errors[request_id] = error
-                last, _ = _last_chunk(self._requests[request_id], "error")
-                chunk = joined(take_chunk(error), last)
-            if not sinks or request_id not in sinks:
-                chunks[request_id] = chunk
-            elif (chunk.text or chunk.finish_reason is not None) and self._send(request_id, chunk):
-                continue
-            if chunk.finish_reason is not None:
-                self._remove(request_id, chunk)
+        self.chunks = chunks
+        with self._calling():
+            self._step_all(token_ids, chunks)
         return chunks
 
-    def _send(self, request_id: RequestId, chunk: Chunk) -> bool:
-        """Send ``chunk`` to the sink of a request. Return whether the request has ended."""
-        request, sink = self._requests[request_id], self._sinks[request_id]
+    def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
+        steppers, sinks = self._steppers, self._sinks
+        growth = None if self._growth.is_over else self._growth
+        for request_id, ids in token_ids.items():
+            try:
+                stepper = steppers[request_id]
+                if type(ids) is int:
+                    chunk = stepper.step(ids)
+                else:
+                    if type(ids) is not list:
+                        is_array = getattr(ids, "ndim", 0) == 1 and hasattr(ids, "tolist")
+                        ids = ids.tolist() if is_array else checked_ids(ids)
+                    if growth is not None:
+                        growth.note(request_id, ids, steppers)
+                    chunk = stepper.step(ids[0]) if len(ids) == 1 else stepper.feed(ids)
+            except Exception as error:  # noqa: BLE001 (it ends only this request)
+                if request_id not in steppers:
+                    self.errors[request_id] = UnknownRequestError(request_id)
+                    continue
+                self.errors[request_id] = error
+                chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
+            if sinks and (sink := sinks.get(request_id)) is not None:
+                if chunk.text or chunk.finish_reason is not None:
+                    self._send(request_id, stepper, sink, chunk)
+                continue
+            chunks[request_id] = chunk
+            if chunk.finish_reason is not None:
+                self._remove(request_id, chunk)
+
+    @contextmanager
+    def _calling(self) -> Generator[None, None, None]:
+        """Surround a call of the pool; or one that a sink makes in a call."""
+        if self._is_busy:
+            yield
+            return
+        self.errors, self.ended, self._is_busy = {}, {}, True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    # --- sinks
+
+    def attach(self, request_id: RequestId, sink: Sink | None) -> None:
+        """Send the chunks of a request to ``sink`` instead of returning them.
+
+        ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
+        call the pool's ``add``, ``finish`` and ``abort``.
+
+        If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
+        has the text that was not sent. A BaseException, such as a cancellation, is there as the
+        cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
+        round was stepped; then ``chunks`` has what ``step`` would have returned.
+
+        While the sink's ``is_behind`` is true, chunks are joined. If more than 65,536 code points
+        wait, the request ends: the sink gets all waiting text and the finish reason ``"abort"``,
+        and a QueueFullError is in ``errors``.
+
+        Args:
+            request_id: a request of the pool.
+            sink: a callable that takes a chunk; None to return the chunks again. The sink before
+                gets the text that waits for it, and ``attach`` raises what that sink raises.
+
+        Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
+        be called.
+        """
+        if isinstance(before := self._sinks.get(request_id), Sender):
+            before.send_waiting()  # the sink may end the request
+        decoder = self[request_id]
+        if sink is not None:
+            self._sinks[request_id] = sender_of(sink, has_sections=has_sections(decoder))
+        else:
+            self._sinks.pop(request_id, None)
+
+    def _send(
+        self, request_id: RequestId, stepper: object, sink: Callable[[Chunk], object], chunk: Chunk
+    ) -> None:
+        """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
-            if type(result := sink(chunk)) is CoroutineType:
-                raise refused(result)
-        except BaseException as error:  # a cancellation too ends only this request
-            self._sink_failed(request_id, request, sink, chunk, error)
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
-        # The sink may have added another request with this id.
-        return self._requests.get(request_id) is not request
-
-    def _sink_failed(
-        self,
-        request_id: RequestId,
-        request: Stepper,
-        sink: Callable[[Chunk], object],
-        chunk: Chunk,
-        raised: BaseException,
-    ) -> None:
-        """End ``request``, whose sink has ``raised`` an error when called with ``chunk``."""
-        error: Any = raised
-        if not isinstance(raised, Exception):
-            error = RuntimeError(f"the sink raised {raised!r:.80}")
-            error.__cause__ = raised
-        self.errors[request_id] = error
-        if self._requests.get(request_id) is request:
-            last, _ = _last_chunk(request, "abort")
+            if (result := sink(chunk)) is not None:
+                check_result(result)
+            return
+        except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
+            error = self.errors[request_id] = self._noted(raised)
+        unsent = sink.waiting if isinstance(sink, Sender) else [chunk]
+        if self._steppers.get(request_id) is stepper:  # the sink may have added another request
+            last = self._last_chunk(request_id, "abort")
             self._remove(request_id, last)
+            unsent.append(last)
             if isinstance(sink, Sender) and isinstance(error, QueueFullError):
-                with suppress(Exception):  # send all waiting text; the client may be gone
-                    sink(last)
+                try:
+                    sink.send_waiting()
                     return
-            elif isinstance(sink, Sender):
-                sink.waiting.append(last)
-            chunk = joined(chunk, last)
-        error.chunk = joined(*sink.waiting) if isinstance(sink, Sender) else chunk
+                except BaseException as again:  # noqa: BLE001 (as above: the client may be gone)
+                    self._noted(again)
+                    unsent = sink.waiting
+        error.chunk = joined(*unsent)  # type: ignore[attr-defined]
+
+    def _noted(self, raised: BaseException) -> Exception:
+        """Return an error with a chunk of its own for what a sink has ``raised``."""
+        if isinstance(raised, Exception) and getattr(raised, "chunk", None) is None:
+            with suppress(Exception):  # some errors cannot be changed
+                raised.chunk = NOTHING  # type: ignore[attr-defined]
+                return raised
+        if isinstance(raised, (KeyboardInterrupt, SystemExit)):
+            self._interrupt = raised
+        error = RuntimeError(f"the sink raised {raised!r:.80}")
+        error.__cause__ = raised
+        return error
 
     # --- ending
 
@@ -334,25 +332,15 @@ class DecoderPool:
         Raises UnknownRequestError if the pool has no such request; ValueError for a
         ``finish_reason`` that does not exist.
         """
-        request = self._requests.get(request_id)
-        if request is None:
+        if request_id not in self:
             raise UnknownRequestError(request_id)
         check_finish_reason(finish_reason)
-        is_outermost = not self._is_busy  # False if a sink ends another request
-        if is_outermost:
-            self.errors, self.ended = {}, {}
-        self._is_busy = True
-        try:
-            chunk, error = _last_chunk(request, finish_reason)
-            if error is not None:
-                self.errors[request_id] = error
-            if request_id in self._sinks:
-                self._send(request_id, chunk)
+        with self._calling():
+            chunk = self._last_chunk(request_id, finish_reason)
+            if (sink := self._sinks.get(request_id)) is not None:
+                self._send(request_id, self._steppers[request_id], sink, chunk)
             else:
                 self._remove(request_id, chunk)
-        finally:
-            if is_outermost:
-                self._is_busy = False
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
@@ -362,12 +350,22 @@ class DecoderPool:
         """
         return self.finish(request_id, "abort") if request_id in self else None
 
+    def _last_chunk(self, request_id: RequestId, finish_reason: FinishReason) -> Chunk:
+        """End the decoder of a request, and note the error if the tokenizer raises one."""
+        request = self._requests[request_id]
+        try:
+            return request.end(finish_reason)
+        except Exception as error:  # noqa: BLE001 (it ends only this request)
+            self.errors.setdefault(request_id, error)
+            last, attribution = jailed_chunk(request.machine), request.attribution
+            return last if attribution is None else attribution.with_ids(last)
+
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
-        del self._steps[request_id]
+        del self._steppers[request_id]
         self._sinks.pop(request_id, None)
-        self.ended[request_id] = decoder = _decoder(request)
-        disown(decoder, self)
+        self.ended[request_id] = request.machine
+        disown(request.machine, self)
         request.report_end(last, self.errors.get(request_id))
 
     # --- properties
@@ -377,10 +375,10 @@ class DecoderPool:
 
         Raises UnknownRequestError if the pool has no such request.
         """
-        try:
-            return _decoder(self._requests[request_id])
-        except KeyError:
-            raise UnknownRequestError(request_id) from None
+        if request_id not in self._requests:
+            raise UnknownRequestError(request_id)
+        decoder: StopSequenceDecoder = self._requests[request_id].machine
+        return decoder
 
     def __contains__(self, request_id: object) -> bool:
         return request_id in self._requests
@@ -396,15 +394,12 @@ class DecoderPool:
 
     # --- JSON
 
-    def snapshot(self, request_id: RequestId | None = None) -> dict[str, Any]:
-        """Return the state of one request, or of the pool, as a dict of JSON types.
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the pool, without its sinks, as a dict of JSON types.
 
-        To resume one request, pass its snapshot to ``StopSequenceDecoder.restore``, and the decoder
-        to ``adopt``. Without a ``request_id`` the snapshot is of the whole pool, for
-        ``DecoderPool.restore``. Sinks are not part of it. With ``return_token_ids`` it also has the
-        ids without a chunk so far. The pool does not change.
-
-        Raises UnknownRequestError if the pool has no such request.
+        With ``return_token_ids`` it has the ids without a chunk so far. The pool does not change.
+        For one request, take ``pool[request_id].snapshot()``, and pass the decoder that
+        ``StopSequenceDecoder.restore`` returns to ``adopt``.
 
         >>> from streamdec import DecoderPool, MockTokenizer
         >>> pool = DecoderPool(MockTokenizer())
@@ -414,9 +409,7 @@ class DecoderPool:
         >>> DecoderPool.restore(MockTokenizer(), pool.snapshot()).step({"a": 2})["a"].text
         ' world'
         """
-        if request_id is not None:
-            return self[request_id].snapshot()
-        return pool_snapshots.dump(self._requests)
+        return dump(self._requests)
 
     @classmethod
     def restore(
@@ -433,39 +426,10 @@ class DecoderPool:
         that is not a snapshot of a pool.
         """
         pool = cls(tokenizer, return_token_ids=return_token_ids)
-        for name, data, *waiting in pool_snapshots.requests_in(snapshot):
+        for name, data, *waiting in requests_in(snapshot):
             try:
-                pool.adopt(name, StopSequenceDecoder.restore(tokenizer, data))
-                request = pool._requests[name]
-                if waiting:
-                    (request.attribution or TokenAttribution(request.machine)).resume(waiting[0])
-            except SnapshotError as error:
-                raise type(error)(f"request {shown(name)}: {error}") from error
-            except (RecursionError, TypeError, ValueError) as error:
+                decoder = StopSequenceDecoder.restore(tokenizer, data)
+                pool._begin(name, decoder, waiting_in(waiting))
+            except (RecursionError, TypeError, ValueError) as error:  # or a SnapshotError
                 raise SnapshotError(f"request {shown(name)}: {error}") from error
         return pool
-
-
-def check_request_id(request_id: object) -> None:
-    """Raise TypeError if ``request_id`` is neither a string nor an integer."""
-    if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
-        raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
-
-
-# --- the parts of a request -----------------------------------------------------------------------
-
-
-def _decoder(request: Stepper) -> StopSequenceDecoder:
-    decoder = request.machine
-    assert isinstance(decoder, StopSequenceDecoder)
-    return decoder
-
-
-def _last_chunk(request: Stepper, finish_reason: FinishReason) -> tuple[Chunk, Exception | None]:
-    """Return the last chunk; and the error of ending the machine, if it raised."""
-    try:
-        return request.end(finish_reason), None
-    except Exception as error:  # noqa: BLE001 (the tokenizer may raise at the end too)
-        decoder, attribution = _decoder(request), request.attribution
-        last = jailed_chunk(decoder)
-        return last if attribution is None else attribution.with_ids(last), error

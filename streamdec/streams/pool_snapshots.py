@@ -1,4 +1,7 @@
-"""The snapshot of a pool, as JSON: one entry for each request."""
+"""The snapshot of a pool, as JSON: an entry for each request.
+
+An entry is an id, the snapshot of the decoder, and the ids without a chunk if there are any.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamdec.core.snapshots import check_mapping, other_class, shown
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import SnapshotError
-from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.stepper import Stepper
 
 FORMAT = 1
@@ -16,24 +19,21 @@ FORMAT = 1
 
 def dump(requests: Mapping[Any, Stepper]) -> dict[str, Any]:
     """Return the snapshot of a pool with these requests."""
-    entries = [
-        [name, request.machine.snapshot(), *_waiting(request.attribution)]
-        for name, request in requests.items()
-    ]
+    entries = []
+    for name, request in requests.items():
+        waiting = [[*request.waiting]] if request.waiting else []
+        entries.append([name, request.machine.snapshot(), *waiting])
     return {"format": FORMAT, "machine": "pool", "requests": entries}
 
 
 def requests_in(snapshot: Any) -> list[Any]:
-    """Return the requests in the ``snapshot`` of a pool.
-
-    A request is an id, a snapshot, and optionally the ids without a chunk.
-    """
+    """Return the entries in the ``snapshot`` of a pool."""
     check_mapping(snapshot)
     if snapshot.get("machine") != "pool":
         raise other_class(snapshot.get("machine"))
     if snapshot.get("format") != FORMAT:
-        found = snapshot.get("format")
-        raise SnapshotError(f"pool format {shown(found)} is not known; this release reads {FORMAT}")
+        found = shown(snapshot.get("format"))
+        raise SnapshotError(f"pool format {found} is not known; this release reads {FORMAT}")
     requests = snapshot.get("requests")
     if isinstance(requests, list) and all(map(_is_request, requests)):
         return requests
@@ -44,8 +44,13 @@ def _is_request(item: object) -> bool:
     return isinstance(item, (list, tuple)) and 2 <= len(item) <= 3
 
 
-def _waiting(attribution: TokenAttribution | None) -> list[Any]:
-    """Return the ids without a chunk, for the snapshot of a request."""
-    if attribution is None or not attribution.waiting:
-        return []
-    return [[*attribution.waiting]]
+def waiting_in(parts: list[Any]) -> list[int]:
+    """Return the ids without a chunk: the only one of ``parts``, if there are any."""
+    waiting: Any = parts[0] if parts else []
+    if isinstance(waiting, list) and all(map(_is_token_id, waiting)):
+        return waiting
+    raise SnapshotError(f"ids without a chunk must be a list of ids, not {shown(waiting)}")
+
+
+def _is_token_id(item: object) -> bool:
+    return type(item) is int and 0 <= item <= MAX_TOKEN_ID

@@ -1,8 +1,8 @@
 """Sinks, to which a pool sends the chunks of a request while it steps it.
 
-An engine may hand over the ids of a thousand requests in one round. A queue and a task for each
-request would cost many times as much as decoding. A sink is a plain callable that takes a chunk.
-The pool calls it as soon as it has the chunk, without a queue, a lock or a task switch.
+A sink is a plain callable that takes a chunk. The pool calls it as soon as it has the chunk,
+without a queue, a lock or a task switch. For a thousand requests in one round, a queue and a task
+for each would cost many times as much as decoding.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any, Protocol
 from streamdec.chunks import Chunk, joined
 from streamdec.errors import QueueFullError
 
-__all__ = ["MAX_BEHIND", "Sender", "Sink", "sender_of"]
+__all__ = ["MAX_BEHIND", "Sender", "Sink", "check_result", "sender_of"]
 
 MAX_BEHIND = 65_536
 """How many code points may wait for a sink that is behind."""
-
 
 _PLAIN = "a sink must be a plain function"
 _WRITE = "write to a queue or to a transport in it"
@@ -51,19 +50,16 @@ class Sink(Protocol):
 
 
 class Sender:
-    """Sends chunks to a sink, and joins chunks while the sink is behind.
-
-    A chunk in several sections is sent in parts, one for each section.
-    """
+    """Sends chunks to a sink: joined if it was behind, and split into sections."""
 
     __slots__ = ("_can_be_behind", "_sink", "_size", "waiting")
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
         self._can_be_behind = _can_be_behind(sink)
+        self._size = 0
         self.waiting: list[Chunk] = []
         """The chunks that were not sent."""
-        self._size = 0
 
     def __call__(self, chunk: Chunk) -> None:
         """Send ``chunk`` after the waiting chunks, or keep it if the sink is behind.
@@ -79,13 +75,17 @@ class Sender:
                     f"the sink is behind: {self._size} code points wait, at most {MAX_BEHIND} may"
                 )
             return
-        self.waiting, self._size = [*joined(*self.waiting).split()], 0
+        self.send_waiting()
+
+    def send_waiting(self) -> None:
+        """Send the waiting chunks, also if the sink is behind."""
+        if self.waiting:
+            self.waiting, self._size = [*joined(*self.waiting).split()], 0
         while self.waiting:  # the sink may end the request, which sends the waiting chunks
             part = self.waiting.pop(0)
             try:
-                if type(result := self._sink(part)) is CoroutineType:
-                    raise refused(result)
-            except Exception:
+                check_result(self._sink(part))
+            except BaseException:
                 self.waiting.insert(0, part)
                 raise
 
@@ -113,7 +113,8 @@ def _can_be_behind(sink: object) -> bool:
     return hasattr(type(sink), "is_behind") or hasattr(sink, "is_behind")
 
 
-def refused(result: CoroutineType[Any, Any, Any]) -> TypeError:
-    """Close the coroutine that a sink has returned, and return the error."""
-    result.close()
-    return TypeError(f"{_PLAIN}, but it returned a coroutine, {result!r:.80}; {_WRITE}")
+def check_result(result: object) -> None:
+    """Raise TypeError if a sink has returned a coroutine, which nothing awaits."""
+    if type(result) is CoroutineType:
+        result.close()
+        raise TypeError(f"{_PLAIN}, but it returned a coroutine, {result!r:.80}; {_WRITE}")

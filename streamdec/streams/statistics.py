@@ -1,109 +1,85 @@
 """The statistics of one stream, for the hooks that are called when it ends.
 
-In: a machine that is about to run, and the chunks of its steps. Out: a StreamEnded. A stream has
-statistics only if a hook is installed.
+In: a machine and its steps. Out: a StreamEnded. Without a hook, streams have no statistics.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, joined
+from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
-class _Counts(NamedTuple):
-    """The counts that a machine keeps."""
-
-    tokens: int
-    characters: int
-    unknown: int
-
-
-class _Most(NamedTuple):
-    """The most that a machine held and jailed, of each kind."""
-
-    held_bytes: int = 0
-    jailed_characters: int = 0
-    pending_tokens: int = 0
-
-
 class StreamStatistics:
-    """The counts of one stream, whose machine may be any decoder or a tracer of one.
-
-    Most tokens have their own chunk. The machine counts its tokens, and this object only notes the
-    tokens without their own chunk. So a token with text needs no call.
+    """Steps a machine, and counts its chunks. The machine itself counts its tokens.
 
     Args:
-        machine: the machine of the stream.
+        machine: any decoder, or a tracer of one.
+        step: returns the chunk of one id.
+        feed: returns the chunk of several ids.
         hooks: the hooks to call at the end.
     """
 
     __slots__ = (
-        "_before",
-        "_frozen",
-        "_held",
-        "_hooks",
-        "_jailed",
-        "_last",
-        "_machine",
-        "_most",
-        "_not_chunks",
+        *("_before", "_chunks", "_feed", "_frozen", "_held", "_hooks", "_jailed", "_machine"),
+        *("_most", "_step"),
     )
 
-    def __init__(self, machine: Any, hooks: tuple[Hook, ...]) -> None:
+    def __init__(
+        self,
+        machine: Any,
+        step: Callable[[Any], Chunk],
+        feed: Callable[[Sequence[SupportsIndex]], Chunk],
+        hooks: tuple[Hook, ...],
+    ) -> None:
         self._machine: Any = decoder_behind(machine)
+        self._step, self._feed = step, feed
         self._hooks = hooks
-        self._not_chunks = 0
-        """Tokens without their own chunk, minus chunks without their own token."""
-        self._last: Chunk | None = None
-        """The last chunk; None until it was counted."""
+        self._chunks = 0
+        """Chunks with text, without the last chunk of the stream."""
         self._held = self._jailed = 0
         """Steps without text after which bytes were held, and after which text was jailed."""
-        self._most = _Most()
+        self._most = [0, 0, 0]
+        """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts()
-        self._frozen: _Counts | None = None
+        self._frozen: tuple[int, ...] | None = None
         """The counts when others were allowed to step the machine; None if they were not."""
 
-    def _counts(self) -> _Counts:
+    def _counts(self) -> tuple[int, ...]:
+        """Return how many tokens, code points and unknown ids the machine counted."""
         machine = self._machine
-        return _Counts(machine.num_tokens, machine.num_characters, machine.unknown_tokens)
+        return machine.num_tokens, machine.num_characters, machine.unknown_tokens
 
-    # --- while it runs
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """Return the chunk of one id."""
+        chunk = self._step(token_id)
+        self._note(chunk)
+        return chunk
 
-    def note_empty_step(self) -> None:
-        """Note a step without text that was not the end."""
-        self._not_chunks += 1
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the chunk of several ids."""
+        chunk = self._feed(token_ids)
+        if len(token_ids):
+            self._note(chunk)
+        return chunk
+
+    def _note(self, chunk: Chunk) -> None:
+        if chunk.finish_reason is not None:
+            return  # ``end`` counts the last chunk
+        if chunk.text:
+            self._chunks += len(chunk.split())
+            return
         machine = self._machine
         held, jailed = machine.held, machine.jailed
         self._held += bool(held)
         self._jailed += bool(jailed)
         if held or jailed:
             now = len(held), len(jailed), machine.num_pending_tokens
-            self._most = _Most(*map(max, self._most, now))
-
-    def note_batch(self, num_tokens: int, chunk: Chunk, *, is_end: bool) -> None:
-        """Note that ``chunk`` is the chunk of ``num_tokens`` tokens of one call."""
-        self._not_chunks += num_tokens - (bool(chunk.text) if is_end or not num_tokens else 1)
-        self.note_parts(chunk)
-        if is_end:
-            self._last = chunk
-
-    def note_parts(self, chunk: Chunk) -> None:
-        """Note that ``chunk`` is output in a part for each section."""
-        self._not_chunks -= len(chunk.split()) - 1
-
-    def note_flush(self, chunk: Chunk) -> None:
-        """Note the ``chunk`` of the flush."""
-        # After an error, the text before it and the flushed text are joined.
-        size = 0 if self._last is None else _num_chunks(self._last)
-        whole = chunk if self._last is None else joined(self._last, chunk)
-        self._not_chunks -= _num_chunks(whole) - size
-        self._last = whole
-
-    # --- its end
+            self._most = [*map(max, self._most, now)]
 
     def freeze(self) -> None:
         """Count no more, because others may step the machine."""
@@ -112,16 +88,20 @@ class StreamStatistics:
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end of the stream.
 
-        Without ``last`` and ``error``, the stream was closed before its end.
+        Args:
+            last: the last chunk; None if the stream was closed before its end.
+            error: what ended the stream, if it was an error.
         """
         reason: FinishReason = "abort"
-        if last is not None and last.finish_reason is not None:
-            reason = last.finish_reason
-            self._not_chunks += self._last is None and not last.text
+        chunks = self._chunks
+        if last is not None:
+            reason = last.finish_reason or reason
+            chunks += len(last.split()) if last.text else 0
         if isinstance(error, Exception):
             reason = "error"
-        now, before = self._frozen or self._counts(), self._before
-        tokens = now.tokens - before.tokens
+        counts = zip(self._frozen or self._counts(), self._before, strict=True)
+        tokens, characters, unknown_tokens = (now - before for now, before in counts)
+        held_bytes, jailed_characters, pending_tokens = self._most
         event = StreamEnded(
             tokenizer_type=type_of(self._machine.tokenizer),
             route=self._machine.route,
@@ -129,14 +109,14 @@ class StreamStatistics:
             stop_kind=self._stop_kind() if reason == "stop" else None,
             error_type=type(error).__name__ if isinstance(error, Exception) else None,
             tokens=tokens,
-            chunks=tokens - self._not_chunks,
-            characters=now.characters - before.characters,
-            unknown_tokens=now.unknown - before.unknown,
+            chunks=chunks,
+            characters=characters,
+            unknown_tokens=unknown_tokens,
             held_tokens=self._held,
             jailed_tokens=self._jailed,
-            max_held_bytes=self._most.held_bytes,
-            max_jailed_characters=self._most.jailed_characters,
-            max_pending_tokens=self._most.pending_tokens,
+            max_held_bytes=held_bytes,
+            max_jailed_characters=jailed_characters,
+            max_pending_tokens=pending_tokens,
             ends_incomplete=last is not None and last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)
@@ -151,7 +131,3 @@ class StreamStatistics:
         if isinstance(match.stop, str):
             return "regex" if match.stop in machine.conditions.stop_regex else "string"
         return "token_id"
-
-
-def _num_chunks(chunk: Chunk) -> int:
-    return len(chunk.split()) if chunk.text else 0

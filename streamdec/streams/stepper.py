@@ -6,12 +6,12 @@ them; and statistics for hooks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
-from streamdec.chunks import Chunk, FinishReason, SectionChunk, chunk_before
+from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_before
 from streamdec.core.stepping import end, feed_of, step_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
@@ -26,47 +26,38 @@ class Machine(Protocol):
     @property
     def tokenizer(self) -> Decoder:
         """The tokenizer that decodes."""
-        ...
 
     def step(self, token_id: SupportsIndex) -> str | Chunk:
         """Return the text or the chunk of one id. An error leaves the machine as it was."""
-        ...
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
         """Return the text or the chunk of several ids.
 
         If an id raises an error, the ``chunk`` of the error has the text before that id.
         """
-        ...
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the machine, as a dict that JSON can represent."""
-        ...
 
     @property
     def pending_text(self) -> str:
         """The text that would be output if no more ids came."""
-        ...
 
     @property
     def finished(self) -> bool:
         """Whether the machine has ended, so that it returns no more text."""
-        ...
 
     @property
     def jailed(self) -> str:
         """Decided text that is withheld because it may become a stop."""
-        ...
 
     @property
     def held(self) -> bytes:
         """The bytes of an unfinished character."""
-        ...
 
     @property
     def num_pending_tokens(self) -> int:
         """How many of the last tokens have text that is held or jailed."""
-        ...
 
 
 _MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
@@ -100,84 +91,44 @@ class Stepper:
     Args:
         machine: the decoder to step.
         return_token_ids: whether chunks have the ids whose text is complete with them.
-        attribution: a TokenAttribution of ``machine`` with ids from before, instead of a new one.
+        waiting: the ids that were read before and do not belong to a chunk yet.
     """
 
-    __slots__ = (
-        "_end",
-        "_uncounted_feed",
-        "_uncounted_step",
-        "attribution",
-        "feed",
-        "machine",
-        "statistics",
-        "step",
-    )
+    __slots__ = ("attribution", "end", "feed", "machine", "outermost", "statistics", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text. Raises the errors of the machine."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
+    end: Callable[[FinishReason], Chunk]
+    """Ends the machine, and returns what was withheld, with the reason."""
 
     def __init__(
-        self,
-        machine: Any,
-        *,
-        return_token_ids: bool = False,
-        attribution: TokenAttribution | None = None,
+        self, machine: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
     ) -> None:
         is_text = isinstance(machine, TextStopDecoder)
-        if return_token_ids and attribution is None:
-            attribution = TokenAttribution(machine)
         self.machine: Any = machine
-        self.attribution = attribution
+        self.outermost: Any = machine
+        """What has the methods ``step`` and ``feed``: the machine, or the last object around it."""
+        self.attribution: TokenAttribution | None = None
         self.statistics: StreamStatistics | None = None
-        self._end: Callable[[FinishReason], Chunk]
-        if attribution is not None:
-            self.step, self.feed = attribution.step, attribution.feed
-            self._end = attribution.end
+        if return_token_ids:
+            self.attribution = self.outermost = TokenAttribution(machine, waiting)
+            self.step, self.feed = self.attribution.step, self.attribution.feed
+            self.end = self.attribution.end
         else:
             self.step = step_of(machine)
             self.feed = self.step if is_text else feed_of(machine)  # each piece comes by itself
-            self._end = partial(end, machine)
-        self._uncounted_step, self._uncounted_feed = self.step, self.feed
+            self.end = partial(end, machine)
         if hooks.installed and not machine.finished and not is_text:
-            self.statistics = StreamStatistics(machine, hooks.installed)
-            self.step = self._counted_step
-            self.feed = self._counted_feed
+            counting = StreamStatistics(machine, self.step, self.feed, hooks.installed)
+            self.step, self.feed, self.statistics = counting.step, counting.feed, counting
+            self.outermost = counting
 
-    def _counted_step(self, token_id: SupportsIndex) -> Chunk:
-        chunk, statistics = self._uncounted_step(token_id), self.statistics
-        assert statistics is not None
-        if chunk.text:
-            if type(chunk) is SectionChunk:
-                statistics.note_parts(chunk)
-        elif chunk.finish_reason is None:
-            statistics.note_empty_step()
-        return chunk
-
-    def _counted_feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        statistics = self.statistics
-        assert statistics is not None
-        if len(token_ids) == 1:
-            return self._counted_step(token_ids[0])
-        try:
-            chunk = self._uncounted_feed(token_ids)
-        except Exception as error:
-            statistics.note_batch(getattr(error, "num_taken", 0), chunk_before(error), is_end=True)
-            raise
-        taken = len(token_ids) - chunk.unread_tokens
-        statistics.note_batch(taken, chunk, is_end=chunk.finish_reason is not None)
-        if token_ids and chunk.is_empty:
-            statistics.note_empty_step()
-        return chunk
-
-    def end(self, finish_reason: FinishReason) -> Chunk:
-        """End the machine: return what was withheld, with the reason."""
-        chunk = self._end(finish_reason)
-        if self.statistics is not None:
-            self.statistics.note_flush(chunk)
-        return chunk
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The ids that were read and do not belong to a chunk yet."""
+        return () if self.attribution is None else self.attribution.waiting
 
     def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Report the end of the stream to the hooks: its ``last`` chunk or its ``error``."""
@@ -188,5 +139,6 @@ class Stepper:
 def take_chunk(error: Exception) -> Chunk:
     """Return ``chunk_before(error)`` to output it, and remove it from the error."""
     chunk = chunk_before(error)
-    error.chunk = None  # type: ignore[attr-defined]
+    if chunk is not NOTHING:
+        error.chunk = None  # type: ignore[attr-defined]
     return chunk

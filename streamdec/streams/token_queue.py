@@ -17,7 +17,7 @@ import anyio
 
 from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.outputs import Delta, checked_ids
-from streamdec.streams.wakeups import Wakeup, is_in_event_loop, new_wakeup
+from streamdec.streams.wakeups import Wakeup, is_in_event_loop
 
 __all__ = ["TokenQueue"]
 
@@ -86,12 +86,14 @@ class TokenQueue:
         wait: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Put ``token_ids``: an id, or a list, array or tensor of ids.
+        """Put ``token_ids`` from any thread. The ids of one thread keep their order.
 
-        Any thread may call this method. While the queue is full, ``put`` waits, ``timeout`` seconds
-        at most (None: no limit; give one if the reader may never come). With ``wait=False``, or if
-        an event loop runs in this thread, it raises instead of waiting. The ids of one thread keep
-        their order.
+        Args:
+            token_ids: an id, or a list, array or tensor of ids.
+            wait: whether to wait while the queue is full. In the thread of an event loop ``put``
+                never waits.
+            timeout: how many seconds to wait at most; None for no limit. Give one if the reader
+                may never come.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
@@ -112,10 +114,9 @@ class TokenQueue:
             if len(self._ids) >= self._limit:
                 self._wait_for_room(wait, timeout)
             self._ids += ids
-            reader = self._reader
-            if reader is None:
-                return
-            self._reader = None
+            reader, self._reader = self._reader, None
+        if reader is None:
+            return
         try:
             reader.wake()
         except RuntimeError as error:
@@ -136,7 +137,7 @@ class TokenQueue:
             with self._lock:
                 if self._is_decided():
                     continue
-                wait = new_wakeup()
+                wait = Wakeup()
                 self._senders.append(wait)
             try:
                 await wait
@@ -197,7 +198,7 @@ class TokenQueue:
                     return self._take()
                 if self._reader is not None:
                     raise anyio.BusyResourceError("reading from")
-                self._reader = wait = new_wakeup()
+                self._reader = wait = Wakeup()
             try:
                 await wait
             finally:
@@ -217,7 +218,7 @@ class TokenQueue:
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
-            self._wake_all()
+            self._wake(self._reader)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._limit else "ended"
@@ -227,17 +228,13 @@ class TokenQueue:
 
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
         """Return when ids may be put."""
-        if self._limit and not wait:
-            raise QueueFullError(f"the queue is full: {len(self._ids)} ids wait")
-        if self._limit and is_in_event_loop():
-            raise QueueFullError(
-                f"the queue is full: {len(self._ids)} ids wait, and put() must not wait in the "
-                "thread of an event loop; await send() instead"
-            )
+        if self._limit and (not wait or is_in_event_loop()):
+            told = ", and put() must not wait in the thread of an event loop; await send() instead"
+            told = f"the queue is full: {len(self._ids)} ids wait{told if wait else ''}"
+            raise QueueFullError(told)
         if not self._room.wait_for(self._is_decided, timeout):
-            raise QueueFullError(
-                f"the queue was full for {timeout:g} seconds; the reader is too slow"
-            )
+            told = f"the queue was full for {timeout:g} seconds; the reader is too slow"
+            raise QueueFullError(told)
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
             raise FinishedError(f"nothing can be put into the queue: {why}")
@@ -249,13 +246,11 @@ class TokenQueue:
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
         if self._is_closed:  # an end would look as if the engine had generated no more
-            raise FinishedError(
-                "nothing can be read from the queue: it was closed; make a TokenQueue for each "
-                "stream"
-            )
+            told = "it was closed; make a TokenQueue for each stream"
+            raise FinishedError(f"nothing can be read from the queue: {told}")
         ids, self._ids = self._ids, []
         if ids:
-            self._wake_producers()
+            self._wake()
             return ids
         end, self._end = self._end, None
         if isinstance(end, BaseException):
@@ -268,18 +263,13 @@ class TokenQueue:
         with self._lock:
             if self._limit:
                 self._end, self._limit = end, 0
-                self._wake_all()
+                self._wake(self._reader)
 
-    def _wake_all(self) -> None:
-        self._wake_producers()
-        if self._reader is not None:
-            with suppress(RuntimeError):  # its event loop is closed
-                self._reader.wake()
-
-    def _wake_producers(self) -> None:
+    def _wake(self, reader: Wakeup | None = None) -> None:
+        """Wake the threads and tasks that wait for room, and the ``reader`` if it waits."""
         self._room.notify_all()
-        if self._senders:
-            for sender in self._senders:
-                with suppress(RuntimeError):
-                    sender.wake()
-            self._senders = []
+        for task in (*self._senders, reader):
+            if task is not None:
+                with suppress(RuntimeError):  # its event loop is closed
+                    task.wake()
+        self._senders.clear()

@@ -1,8 +1,7 @@
 """Wakeups: a task waits, and any thread can wake it.
 
 anyio's functions for this take twice as long as the rest of a hand-over, and the waking thread
-waits until the event loop has run them. So this module calls the public functions of asyncio and
-trio.
+waits until the event loop has run them. So this module uses the events of asyncio and trio.
 """
 
 from __future__ import annotations
@@ -10,70 +9,36 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
 
-class Call(ABC):
-    """A call in an event loop. Any thread can ask for it."""
+class Wakeup:
+    """An awaitable for one task. It is done once any thread has called ``wake``.
 
-    __slots__ = ("_waker",)
+    Raises RuntimeError if no event loop runs.
+    """
 
-    _waker: _Waker
-    """The waker of the event loop."""
+    __slots__ = ("_event", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = _this_loop()
+        self._event = self._loop.new_event()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waiting: Generator[Any, Any, Any] = self._event.wait().__await__()
+        return waiting
 
     def wake(self) -> None:
-        """Call ``run`` soon in the event loop; at once if called from that loop.
-
-        Raises RuntimeError if the event loop is closed.
-        """
-        if self._waker.is_here():
-            self.run()
+        """End the wait. Raises RuntimeError if the event loop is closed."""
+        if _running() is self._loop.loop:
+            self._event.set()
         else:
-            self._waker.wake(self)
-
-    def wake_soon(self) -> None:
-        """Call ``run`` soon in the event loop, also if called from that loop.
-
-        Raises RuntimeError if the event loop is closed.
-        """
-        self._waker.wake(self)
-
-    @property
-    def loop_is_closed(self) -> bool:
-        """Whether the event loop was closed before it ran all calls."""
-        return self._waker.is_closed()
-
-    @abstractmethod
-    def run(self) -> None:
-        """Do the work of this call, in the event loop."""
+            self._loop.call_soon(self._event.set)
 
 
-class _FunctionCall(Call):
-    """Calls a function without arguments."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, waker: _Waker, function: Callable[[], object]) -> None:
-        self._waker = waker
-        self._function = function
-
-    def run(self) -> None:
-        self._function()
-
-
-class Wakeup(Call):
-    """An awaitable for one task. It is done once any thread has called ``wake``."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def __await__(self) -> Generator[Any, Any, Any]: ...
-
-
-class _Waker(ABC):
+class _Loop:
     """Runs calls from other threads in one event loop, many of them at a time.
 
     A call into an event loop is expensive and releases the interpreter lock. An engine with a
@@ -83,40 +48,25 @@ class _Waker(ABC):
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self._due: deque[Call] = deque()
+        self.new_event: Callable[[], Any]
+        self._is_closed: Callable[[], bool]
+        if hasattr(loop, "run_sync_soon"):  # trio, which runs all calls before it ends
+            self.new_event, self._is_closed = sys.modules["trio"].Event, bool
+            self._call = self._call_again = loop.run_sync_soon
+        else:
+            self.new_event, self._is_closed = asyncio.Event, loop.is_closed
+            self._call, self._call_again = loop.call_soon_threadsafe, loop.call_soon
+        self._due: deque[Callable[[], object]] = deque()
         self._is_called = False
         """Whether the loop was called and still checks for more calls."""
 
-    @abstractmethod
-    def new_wakeup(self) -> Wakeup:
-        """Return a wakeup for the running task."""
-
-    @abstractmethod
-    def is_here(self) -> bool:
-        """Whether the caller is in the event loop."""
-
-    @abstractmethod
-    def _call(self) -> None:
-        """Make the loop call ``_run_due``, from another thread.
-
-        Raises RuntimeError if the loop is closed.
-        """
-
-    @abstractmethod
-    def _call_again(self) -> None:
-        """Make the loop call ``_run_due`` again, from inside the loop."""
-
-    @abstractmethod
-    def is_closed(self) -> bool:
-        """Whether the loop was closed before it ran all calls."""
-
-    def wake(self, call: Call) -> None:
-        """Run ``call`` in the loop. Raises RuntimeError if the loop is closed."""
-        self._due.append(call)
-        if not self._is_called or self.is_closed():
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call ``function`` in the loop. Raises RuntimeError if the loop is closed."""
+        self._due.append(function)
+        if not self._is_called or self._is_closed():
             self._is_called = True
             try:
-                self._call()
+                self._call(self._run_due)
             except RuntimeError:
                 self._is_called = False
                 raise
@@ -124,140 +74,56 @@ class _Waker(ABC):
     def _run_due(self) -> None:
         if not self._due:
             self._is_called = False
-        if self._due:  # a thread may have added a call before the last line, without calling
-            try:
-                for _ in range(len(self._due)):  # other tasks run before later calls
-                    self._due.popleft().run()
-            finally:  # also after an error, so that the other calls are not lost
-                self._check_again()
-
-    def _check_again(self) -> None:
+            # A thread may have added a call just before, and relied on the loop.
+            if not self._due:
+                return
+            self._is_called = True
+        for _ in range(len(self._due)):  # other tasks run before later calls
+            self._due.popleft()()
         try:
-            self._call_again()
+            self._call_again(self._run_due)
         except RuntimeError:  # the loop is closing: the next call raises
             self._is_called = False
 
 
-class _AsyncioWakeup(Wakeup):
-    __slots__ = ("_future",)
-
-    def __init__(self, waker: _Waker) -> None:
-        self._waker = waker
-        self._future = waker.loop.create_future()
-
-    def run(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waiting: Generator[Any, Any, Any] = self._future.__await__()
-        return waiting
+class _ThreadLocal(threading.local):
+    loop: _Loop | None = None
 
 
-class _AsyncioWaker(_Waker):
-    def new_wakeup(self) -> Wakeup:
-        return _AsyncioWakeup(self)
-
-    def is_here(self) -> bool:
-        # Compare loops, not threads: a loop may start in one thread and continue in another.
-        try:
-            return asyncio.get_running_loop() is self.loop
-        except RuntimeError:
-            return False
-
-    def _call(self) -> None:
-        self.loop.call_soon_threadsafe(self._run_due)
-
-    def _call_again(self) -> None:
-        self.loop.call_soon(self._run_due)
-
-    def is_closed(self) -> bool:
-        return bool(self.loop.is_closed())
+_of_thread = _ThreadLocal()
 
 
-class _TrioWakeup(Wakeup):
-    __slots__ = ("_event",)
-
-    def __init__(self, waker: _Waker) -> None:
-        self._waker = waker
-        self._event = sys.modules["trio"].Event()
-
-    def run(self) -> None:
-        self._event.set()
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waiting: Generator[Any, Any, Any] = self._event.wait().__await__()
-        return waiting
+def _this_loop() -> _Loop:
+    """Return the event loop of this thread. Raises RuntimeError if none runs."""
+    running, known = _running(), _of_thread.loop
+    if running is None:
+        raise RuntimeError("no event loop runs in this thread")
+    if known is None or known.loop is not running:
+        known = _of_thread.loop = _Loop(running)
+    return known
 
 
-class _TrioWaker(_Waker):
-    def new_wakeup(self) -> Wakeup:
-        return _TrioWakeup(self)
-
-    def is_here(self) -> bool:
-        return runs_trio() and sys.modules["trio.lowlevel"].current_trio_token() is self.loop
-
-    def _call(self) -> None:
-        self.loop.run_sync_soon(self._run_due)
-
-    _call_again = _call
-
-    def is_closed(self) -> bool:
-        return False  # trio runs all calls before it ends
+def _running() -> Any:
+    """Return what runs in this thread: a loop of asyncio, a token of trio, or None."""
+    return _trio_token() or asyncio._get_running_loop()
 
 
-class _Wakers(threading.local):
-    """The waker of each thread's event loop."""
-
-    waker: _Waker | None = None
-
-
-_wakers = _Wakers()
-
-
-def _waker() -> _Waker:
-    """Return the waker of this thread's event loop. Raises RuntimeError if none runs."""
-    is_trio = runs_trio()
+def _trio_token() -> Any:
+    """Return the token of the trio loop that runs in this thread; None without one."""
     trio: Any = sys.modules.get("trio.lowlevel")
-    loop = trio.current_trio_token() if is_trio else asyncio.get_running_loop()
-    waker = _wakers.waker
-    if waker is None or waker.loop is not loop:
-        waker = _wakers.waker = _TrioWaker(loop) if is_trio else _AsyncioWaker(loop)
-    return waker
+    if trio is None:
+        return None
+    try:
+        return trio.current_trio_token()
+    except (AttributeError, RuntimeError):  # being imported by another thread, or not running
+        return None
 
 
 def runs_trio() -> bool:
     """Whether trio's event loop runs in this thread."""
-    trio: Any = sys.modules.get("trio.lowlevel")
-    if hasattr(trio, "in_trio_run"):
-        return bool(trio.in_trio_run())
-    # trio is not imported, is being imported by another thread, or is older than 0.29.
-    try:
-        return hasattr(trio, "current_trio_token") and trio.current_trio_token() is not None
-    except RuntimeError:
-        return False
-
-
-def new_wakeup() -> Wakeup:
-    """Return a wakeup for the running task.
-
-    Raises RuntimeError if no event loop runs.
-    """
-    return _waker().new_wakeup()
-
-
-def new_call(function: Callable[[], object]) -> Call:
-    """Return a call of ``function`` in the running event loop.
-
-    Raises RuntimeError if no event loop runs.
-    """
-    return _FunctionCall(_waker(), function)
+    return _trio_token() is not None
 
 
 def is_in_event_loop() -> bool:
     """Whether an event loop runs in this thread."""
-    try:
-        _waker()
-    except RuntimeError:
-        return False
-    return True
+    return _running() is not None

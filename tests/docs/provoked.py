@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +24,6 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
-    RoundQueue,
     StopConditions,
     StopSequenceDecoder,
     TokenQueue,
@@ -296,21 +294,6 @@ def _(_: Path) -> Any:
 @gives("the queue was full for 0.01 seconds; the reader is too slow")
 def _(_: Path) -> Any:
     full().put(2, timeout=0.01)
-
-
-@gives("the queue was full for 0.01 seconds; the event loop is too slow")
-def _(_: Path) -> Any:
-    async def main() -> None:
-        rounds = RoundQueue(DecoderPool(WORDS), max_rounds=1)
-
-        def generate() -> None:
-            rounds.put({})
-            rounds.put({}, timeout=0.01)
-
-        with ThreadPoolExecutor() as threads:
-            threads.submit(generate).result()  # meanwhile the event loop can do nothing
-
-    anyio.run(main)
 
 
 @gives("the sink is behind: … code points wait, at most 65536 may")

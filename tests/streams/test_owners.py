@@ -190,7 +190,7 @@ def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None
     machine = decoder()
     pool = pool_of(machine)
     pool.step({"x": B})
-    restored = StopSequenceDecoder.restore(TOKENIZER, pool.snapshot("x"))
+    restored = StopSequenceDecoder.restore(TOKENIZER, pool["x"].snapshot())
     assert [chunk.text for chunk in iter_chunks([B], decoder=restored)] == ["b", ""]
     pool.finish("x")
     machine.reset()

@@ -27,7 +27,6 @@ from streamdec import (
     UnknownRequestError,
 )
 from streamdec.errors import RewriteError
-from streamdec.integrations.logprobs import LogprobTracker
 from tests.stop_laws import new_tokenizer
 from tests.stop_model import Situation, draw_table
 from tests.strategies import situations
@@ -167,6 +166,65 @@ def test_an_error_in_a_request_does_not_affect_the_others() -> None:
     assert "token ids must be" in str(pool.errors["worse"])
     pool.step({"good": 1})
     assert pool.errors == {}
+
+
+@pytest.mark.parametrize("ids", [0, [0], [0, 0], np.array([0]), "text"], ids=repr)
+def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round(ids: Any) -> None:
+    """Also of one that has just ended, as an engine sends them that runs a step ahead."""
+    pool = pool_of("a", "ends", "b")
+    pool.step({"ends": STOP})
+    for number in range(1, 4):
+        chunks = pool.step({"a": 0, "ends": ids, "never": ids, "b": [0, 1]})
+        assert chunks == {"a": Chunk("a"), "b": Chunk("ab")}
+        assert [*pool.errors] == ["ends", "never"]
+        assert all(type(error) is UnknownRequestError for error in pool.errors.values())
+        assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
+
+
+def test_an_unknown_request_does_not_disturb_sinks() -> None:
+    pool, sent = pool_of("a"), list[Chunk]()
+    pool.attach("a", sent.append)
+    assert pool.step({"never": 0, "a": [0, STOP]}) == {}
+    assert sent == [Chunk("a", "stop", "STOP")]
+    assert ([*pool.errors], [*pool.ended]) == (["never"], ["a"])
+
+
+def test_a_key_error_of_a_tokenizer_is_not_an_unknown_request() -> None:
+    class Incomplete:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            return "".join({1: "x"}[token_id] for token_id in token_ids)
+
+    pool = DecoderPool(Incomplete())
+    pool.add("a")
+    assert pool.step({"a": [1, 2]}) == {"a": Chunk("x", "error")}
+    assert type(pool.errors["a"]) is KeyError
+
+
+def test_an_error_that_cannot_be_changed_ends_only_its_request() -> None:
+    class FrozenError(Exception):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    class Broken:
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            if 2 in token_ids:
+                raise FrozenError
+            return "x" * len(token_ids)
+
+    pool = DecoderPool(Broken())
+    pool.add("a")
+    pool.add("b")
+    assert pool.step({"a": 2, "b": 1}) == {"a": Chunk("", "error"), "b": Chunk("x")}
+
+
+@pytest.mark.parametrize("ids", [[[0]], [True], ["0"], [None], [0.5], np.array([[0, 1]])], ids=repr)
+def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
+    """Not only in the first rounds, in which the pool looks whether lists are cumulative."""
+    pool = pool_of("a", "b")
+    for _ in range(3):
+        pool.step({"a": [0], "b": [0]})
+    assert pool.step({"a": ids, "b": [0]}) == {"a": Chunk("", "error"), "b": Chunk("a")}
+    assert isinstance(pool.errors["a"], (TokenIdError, TypeError))
 
 
 def test_text_that_an_error_releases_may_be_a_stop() -> None:
@@ -342,9 +400,6 @@ def test_objects_that_cannot_be_adopted_are_rejected() -> None:
         pool.adopt("a", other)
     with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
         pool.adopt("a", "x")  # type: ignore[arg-type]
-    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, CONDITIONS))
-    with pytest.raises(TypeError, match="step it yourself, beside the pool"):
-        pool.adopt("a", tracker)  # type: ignore[arg-type]
     assert len(pool) == 0
 
 
@@ -397,11 +452,11 @@ def test_a_request_can_be_looked_at() -> None:
 def test_one_request_moves_to_another_pool() -> None:
     pool, other = pool_of("a", "b"), DecoderPool(TOKENIZER)
     pool.step({"a": [0, HALF], "b": [ST]})
-    snapshot = json.loads(json.dumps(pool.snapshot("a")))
+    snapshot = json.loads(json.dumps(pool["a"].snapshot()))
     other.adopt("moved", StopSequenceDecoder.restore(TOKENIZER, snapshot))
     assert other.step({"moved": REST})["moved"] == pool.step({"a": REST})["a"] == Chunk("你")
     with pytest.raises(UnknownRequestError):
-        pool.snapshot("x")
+        pool["x"].snapshot()
 
 
 def test_a_restored_pool_continues_equally() -> None:
@@ -458,10 +513,10 @@ def test_a_pool_of_another_tokenizer_is_rejected_by_name() -> None:
         ({"requests": [["a", {}]]}, "request 'a': snapshot format None is not known"),
         ({"requests": [["a", {}, [], []]]}, "requests must be pairs"),
         (
-            {"requests": [[None, pool_of("a").snapshot("a")]]},
+            {"requests": [[None, pool_of("a")["a"].snapshot()]]},
             "request None: a request id must be a",
         ),
-        ({"requests": [["a", pool_of("a").snapshot("a")]] * 2}, "the pool already has a request"),
+        ({"requests": [["a", pool_of("a")["a"].snapshot()]] * 2}, "the pool already has a request"),
     ],
 )
 def test_a_malformed_snapshot_of_a_pool_is_rejected(change: dict[str, Any], problem: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -197,6 +199,144 @@ def test_the_error_of_a_sink_has_the_waiting_text() -> None:
     broken.is_behind = False
     pool.step({"a": B})
     assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
+
+
+INTERRUPTS = [KeyboardInterrupt(), SystemExit(3)]
+RAISED = [*INTERRUPTS, asyncio.CancelledError(), GeneratorExit(), BoomError()]
+
+
+class Raising(SlowReader):
+    """A sink that raises at one of its chunks; it can be behind only if a test says so."""
+
+    def __init__(self, place: int, raised: BaseException) -> None:
+        super().__init__()
+        self._place, self._raised = place, raised
+
+    def __call__(self, chunk: Chunk) -> None:
+        if len(self.chunks) == self._place:
+            raise self._raised
+        super().__call__(chunk)
+
+
+@pytest.mark.parametrize("is_behind", [None, False, True])
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("raised", RAISED, ids=repr)
+def test_whatever_a_sink_raises_no_request_loses_text(
+    raised: BaseException, place: int, is_behind: bool | None
+) -> None:
+    """The text of each request is sent, returned, or in the error; then the round is over."""
+    raising, sent, got = Raising(place, raised), SlowReader(), dict.fromkeys("xyz", "")
+    sinks = {"x": None, "raising": raising, "y": None, "sent": sent, "z": None}
+    if is_behind is None:
+        sinks["raising"] = raising.__call__  # type: ignore[assignment]
+    pool = pool_with(**sinks)
+    interrupts = []
+    for number, token_id in enumerate([A, B, C3, A9, ST, A, ST, OP]):
+        raising.is_behind = bool(is_behind) and number % 2 == 0
+        running = [*pool]
+        try:
+            chunks = pool.step(dict.fromkeys(running, token_id))
+        except BaseException as error:  # noqa: BLE001 (it is compared)
+            interrupts.append(error)
+            chunks = pool.chunks
+        assert [*chunks] == [*"xyz"]
+        for name, chunk in chunks.items():
+            got[name] += chunk.text
+        if "raising" in pool.errors:
+            failed: Any = pool.errors["raising"]
+            taken = "".join(each.text for each in raising.chunks) + failed.chunk.text
+            ended: Any = pool.ended["raising"].fork()
+            ended.reset()
+            ids = [A, B, C3, A9, ST, A, ST, OP][: number + 1]
+            assert taken == ended.feed(ids).text + ended.flush().text
+            assert failed is raised or failed.__cause__ is raised
+            assert isinstance(failed, Exception)
+    assert interrupts == [raised] * isinstance(raised, (KeyboardInterrupt, SystemExit))
+    assert [*got.values(), sent.text] == ["abéSTa"] * 4
+    assert [*pool] == []
+
+
+@pytest.mark.parametrize("raised", INTERRUPTS, ids=repr)
+def test_an_interrupt_at_an_end_is_raised_when_the_request_has_left(raised: BaseException) -> None:
+    pool = pool_with(a=Raising(0, raised))
+    pool.step({"a": ST})
+    with pytest.raises(type(raised)):
+        pool.finish("a", "length")
+    assert pool.errors["a"].chunk == Chunk("ST", "length")  # type: ignore[attr-defined]
+    assert [*pool.ended] == ["a"]
+    pool.step({})  # the interrupt is raised once
+
+
+def test_an_interrupt_of_a_request_that_a_sink_ends_is_raised_after_the_round() -> None:
+    raised, last = KeyboardInterrupt(), SlowReader()
+    pool = pool_with(b=Raising(0, raised), a=None, c=last)
+    pool.attach("a", lambda _: pool.abort("b"))
+    with pytest.raises(KeyboardInterrupt):
+        pool.step({"a": A, "c": A})
+    assert (last.text, [*pool], [*pool.errors]) == ("a", ["a", "c"], ["b"])
+
+
+def test_an_interrupt_while_a_full_queue_is_emptied_loses_no_text() -> None:
+    raised = KeyboardInterrupt()
+    full = Raising(0, raised)
+    full.is_behind = True
+    pool = pool_with(full=full)
+    for _ in range(MAX_BEHIND // 1_000):
+        pool.step({"full": LONG})
+    with pytest.raises(KeyboardInterrupt):
+        pool.step({"full": LONG})
+    text = "x" * 1_000 * (MAX_BEHIND // 1_000 + 1)
+    assert pool.errors["full"].chunk == Chunk(text, "abort")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("new", [None, SlowReader()], ids=["none", "another"])
+def test_a_sink_that_is_replaced_gets_the_waiting_text(new: SlowReader | None) -> None:
+    slow = SlowReader()
+    slow.is_behind = True
+    pool = pool_with(a=slow)
+    pool.step({"a": [A, B]})
+    pool.attach("a", new)
+    assert slow.chunks == [Chunk("ab")]
+    chunks = pool.step({"a": A})
+    assert (chunks if new is None else new.chunks) in ({"a": Chunk("a")}, [Chunk("a")])
+
+
+class FrozenError(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("raised", [BoomError(), FrozenError(), KeyboardInterrupt()], ids=repr)
+def test_sinks_that_raise_the_same_error_each_have_their_text(raised: BaseException) -> None:
+    """Also if nothing can be noted on it: then it is the cause of another one."""
+    pool, last = pool_with(a=Raising(0, raised), b=Raising(0, raised)), SlowReader()
+    pool.add("c")
+    pool.attach("c", last)
+    with suppress(KeyboardInterrupt):
+        pool.step({"a": A, "b": B, "c": A})
+    errors: dict[Any, Any] = pool.errors
+    assert {name: error.chunk.text for name, error in errors.items()} == {"a": "a", "b": "b"}
+    assert all(raised in (error, error.__cause__) for error in errors.values())
+    assert last.text == "a"
+
+
+def test_a_sink_that_ends_its_request_while_it_is_replaced_is_the_last() -> None:
+    class Leaving(SlowReader):
+        def __call__(self, chunk: Chunk) -> None:
+            super().__call__(chunk)
+            pool.abort("a")
+
+    leaving, new = Leaving(), SlowReader()
+    leaving.is_behind = True
+    pool = pool_with(a=leaving)
+    pool.step({"a": A})
+    with pytest.raises(UnknownRequestError):
+        pool.attach("a", new)
+    pool.add("a")
+    assert pool.step({"a": B}) == {"a": Chunk("b")}
+    assert (leaving.text, new.text) == ("a", "")
 
 
 # --- sinks and sections ---------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from streamdec import (
     wrap,
 )
 from streamdec.streams.outputs import Delta
-from streamdec.streams.wakeups import Wakeup, _AsyncioWaker, _TrioWaker
 from tests.streams.engines import BoomError, drained
 
 pytestmark = pytest.mark.anyio
@@ -225,74 +224,6 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
         else:
             verbs[wake]()
     assert found == [{"put": [65], "fail": "boom", "close": "closed"}.get(wake, "nothing")]
-
-
-@pytest.mark.parametrize("is_thread", [False, True])
-async def test_many_puts_wake_a_reader_once(
-    is_thread: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Waking the reader is most of the cost of a put."""
-    wakes: list[Wakeup] = []
-    end = Wakeup.wake
-
-    def noted_end(wait: Wakeup) -> None:
-        wakes.append(wait)
-        end(wait)
-
-    monkeypatch.setattr(Wakeup, "wake", noted_end)
-    feed = TokenQueue()
-    found: list[Any] = []
-
-    def produce() -> None:
-        for token_id in range(5):
-            feed.put(token_id)
-
-    async def read() -> None:
-        found.append(await anext(feed))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        await anyio.wait_all_tasks_blocked()
-        if is_thread:
-            thread = threading.Thread(target=produce)
-            thread.start()
-            thread.join()
-        else:
-            produce()
-    assert found == [[0, 1, 2, 3, 4]]
-    assert len(wakes) == 1
-
-
-@pytest.mark.parametrize("is_thread", [False, True])
-async def test_many_readers_are_woken_by_one_call(
-    is_thread: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call into an event loop from another thread is expensive; in its own it is not needed."""
-    calls: list[str] = []
-    for kind in (_AsyncioWaker, _TrioWaker):
-
-        def noted_call(bell: Any, call: Callable[[Any], None] = kind._call) -> None:
-            calls.append("called")
-            call(bell)
-
-        monkeypatch.setattr(kind, "_call", noted_call)
-    feeds = [TokenQueue() for _ in range(5)]
-
-    def produce() -> None:
-        for feed in feeds:
-            feed.put(1)
-
-    async with anyio.create_task_group() as group:
-        for feed in feeds:
-            group.start_soon(anext, feed)
-        await anyio.wait_all_tasks_blocked()
-        if is_thread:
-            thread = threading.Thread(target=produce)
-            thread.start()
-            thread.join()
-        else:
-            produce()
-    assert calls == ["called"] * is_thread
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -685,14 +616,14 @@ async def test_a_loop_that_takes_no_more_calls_still_wakes_its_readers() -> None
             wait = feed._reader
             assert wait is not None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(wait._waker, "_call_again", refuse)
+                patch.setattr(wait._loop, "_call_again", refuse)
                 await anyio.to_thread.run_sync(feed.put, 1)
                 with anyio.fail_after(10):
                     while feed.num_waiting:
                         await checkpoint()
 
 
-def refuse() -> None:
+def refuse(_: object) -> None:
     raise RuntimeError("the run is over")
 
 
