@@ -117,6 +117,9 @@ class StopState(dict[str, "Effect | None"]):
         self.alert: int = self.letters | stops.alert
         """A token whose mask has none of these bits is output, and the state stays."""
 
+    __eq__ = object.__eq__  # a state is compared as an object, not as a dict
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
     def __missing__(self, text: str) -> Effect | None:
         return self._stops.learn(self, text)
 

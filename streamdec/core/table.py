@@ -102,6 +102,9 @@ class Row(dict[int, Transition]):
         """Whether all that waits is of the last token, if that token had text. Of what is held,
         that is true if it is only the beginning of a character."""
 
+    __eq__ = object.__eq__  # a row is compared as an object, not as a dict
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
     def __missing__(self, token_id: int) -> Transition:
         return self.table.learn(self, token_id)
 
