@@ -208,7 +208,8 @@ def end_at_id(stream: TokenDecoder, token_id: int, reason: StopReason, *, hidden
     match: StopMatch | None
     if hidden and not stream.conditions.include_stop_str_in_output:
         ending = unfollowed(stream, Chunk("", "stop", reason), index)
-        at, byte_at = sizes_in(stream._count + size_of(stream._table.flush(stream._row.state)))
+        held = stream._table.flush(stream._row.state) if stream._row.waits else ""
+        at, byte_at = sizes_in(stream._count + size_of(held))
         match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
     else:
         output = stream._num_output(past)

@@ -274,16 +274,23 @@ class StopSet:
             self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
             for known in [*states.values(), self.first]:
                 known.clear()
-        for each in (state, None if effect is None else effect[1]):
-            if each is not None and each is not self.first:
-                self._states.setdefault((each.seen, each.section, each.jailed), each)
+        if not len(state):
+            self._keep(state)
         state[text] = effect
+        after = None if effect is None else effect[1]
+        if after is not None and not len(after):
+            self._keep(after)
         self.num_stored += 1
         if self.num_stored >= self._weigh_at:
             self._weigh_at += self._weigh_at // 4
             if self.note_growth is not None:
                 self.note_growth(self)
         return effect
+
+    def _keep(self, state: StopState) -> None:
+        """Let streams that come to ``state``, which has no texts yet, share it."""
+        if state is not self.first:
+            self._states.setdefault((state.seen, state.section, state.jailed), state)
 
     # --- text
 
@@ -299,8 +306,10 @@ class StopSet:
             release: whether all text is output and forgotten; stops and markers begin after it.
         """
         matcher, place = self.matcher, 0
-        decided = state.jailed + text
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
+        if seen is state.seen and state.is_settled and not (outcome or release or self.labeller):
+            return None, state, None  # as most texts do
+        decided = state.jailed + text
         while isinstance(outcome, Turn):
             place += outcome.end
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)

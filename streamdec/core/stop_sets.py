@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streamdec.core.conditions import StopConditions
@@ -24,6 +26,9 @@ MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
 MAX_SETS_SIZE = 2**25
 """Bytes that they may take together, as ``StopSet.size`` estimates them."""
+
+
+_values_of = attrgetter(*(each.name for each in fields(StopConditions)))
 
 
 class StopSetStatistics(NamedTuple):
@@ -43,11 +48,13 @@ class StopSets:
     The least recently used ones are dropped first.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_sets", "_size")
+    __slots__ = ("__weakref__", "_last", "_lock", "_sets", "_size")
 
     def __init__(self) -> None:
         _all.add(self)
-        self._sets: dict[tuple[StopConditions, Definition], StopSet] = {}
+        self._sets: dict[tuple[tuple[Any, ...], Definition], StopSet] = {}
+        self._last: StopSet | None = None
+        """The one that was used last."""
         self._size = 0
         self._lock = Lock()
 
@@ -58,18 +65,19 @@ class StopSets:
 
         If it is not kept, ``make`` makes it.
         """
-        key = conditions, definition
+        # A hash of plain tuples takes a quarter of that of the conditions.
+        key = _values_of(conditions), definition
         found = self._sets.get(key)
         if found is None:
             made = make()
             with self._lock:
-                found = self._sets.setdefault(key, made)
+                found = self._last = self._sets.setdefault(key, made)
                 found.note_growth = self.reweigh
                 self._weigh(found)
-        elif len(self._sets) > 1:
-            with self._lock:  # to the end: it is used now
+        elif found is not self._last:
+            with self._lock.inner:  # to the end: it is used now
                 if self._sets.pop(key, None) is not None:
-                    self._sets[key] = found
+                    self._sets[key] = self._last = found
         return found
 
     def reweigh(self, stops: StopSet) -> None:
