@@ -17,9 +17,7 @@ from contextvars import ContextVar
 from typing import Literal, NamedTuple, get_args
 
 from streamdec.chunks import FinishReason
-from streamdec.errors import warn
 from streamdec.locks import Lock
-from streamdec.mistakes import misspelled
 
 __all__ = [
     "Call",
@@ -216,7 +214,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
         A function without arguments that removes the hook; a second call does nothing.
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
-    is registered already. Warns (StreamdecWarning) of each method that seems to be misspelled.
+    is registered already.
 
     >>> from streamdec import Hook, add_hook
     >>> hook = Hook()
@@ -250,20 +248,10 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 
 def _check_methods(hook: Hook) -> None:
-    """Warn of methods of ``hook`` that seem misspelled.
-
-    Raises TypeError if none of its methods would be called.
-    """
+    """Raise TypeError if a method of ``hook`` is a coroutine function, or none would be called."""
     kind = type(hook)
     names: tuple[str, ...] = get_args(EventName)
     missing = [name for name in names if _is_inherited(hook, name)]
-    own = [
-        name
-        for name in dir(kind)
-        if not hasattr(Hook, name) and callable(getattr(kind, name, None))
-    ]
-    for name, meant in misspelled(own, missing):
-        warn(f"a Hook has no method {name!r}, so it is not called; did you mean {meant}?")
     for name in names:
         if inspect.iscoroutinefunction(getattr(hook, name)):
             raise TypeError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Unpack
 
 from streamdec.bulk._pyarrow import compute, pyarrow
 from streamdec.bulk.column import (
@@ -16,9 +16,8 @@ from streamdec.bulk.column import (
     row_name,
 )
 from streamdec.bulk.gather import MOST_BYTES, gather_for
-from streamdec.bulk.mistakes import how_to_make_an_array, unknown_bulk_option
 from streamdec.bulk.stopped_rows import StoppedRows
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import Options, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.shared_tables import table_for
@@ -36,7 +35,7 @@ def decode_arrow(
     *,
     skip_special_tokens: bool = True,
     unknown_ids: UnknownIds = "skip",
-    **others: Never,
+    **stops: Unpack[StopOptions],
 ) -> pa.Array | pa.ChunkedArray:
     r"""Decode each row of ``array``. The text equals that of ``tokenizer.decode``.
 
@@ -52,12 +51,13 @@ def decode_arrow(
         tokenizer: the tokenizer. If it has rules, a table is built on first use, in a few tenths
             of a second. All backends of streamdec have rules for the usual decoders. Otherwise
             ``decode`` is called for each row.
-        conditions: the stop conditions of all rows; None decodes whole rows.
+        conditions: the stop conditions of all rows. Or give their parts as ``stops``. Without
+            either, whole rows are decoded.
         skip_special_tokens: whether special tokens are left out, as in ``decode``.
         unknown_ids: what to do with ids that the tokenizer does not have, as for DecodeStream:
             ``"skip"`` outputs nothing, as ``decode`` does, ``"replace"`` outputs U+FFFD,
             ``"error"`` raises TokenIdError. The first unknown id of a tokenizer is logged.
-        **others: not accepted. The TypeError says what to write instead.
+        **stops: the arguments of StopConditions: ``stop="User:"``.
 
     Returns:
         An array of ``string``, chunked if ``array`` is, with chunks of the same lengths
@@ -68,8 +68,8 @@ def decode_arrow(
         TokenIdError: an id is below 0 or above 2**32 - 1. The message names its row.
         TokenIdError: an id is unknown and ``unknown_ids`` is ``"error"``. The message names its
             row.
-        TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or an option
-            is unknown.
+        TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or both
+            ``conditions`` and ``stops`` are given.
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
@@ -84,10 +84,8 @@ def decode_arrow(
     >>> decode_arrow(pyarrow.array([[0, 1, 2], None, [3, 3]]), tokenizer).to_pylist()
     ['café', None, '!!']
     """
-    if others:
-        call = "decode_arrow(array, tokenizer, StopConditions({}=...))"
-        known = ("conditions", "skip_special_tokens", "unknown_ids")
-        raise unknown_bulk_option("decode_arrow", next(iter(others)), known, call)
+    if stops:
+        conditions = conditions_of(conditions, stops)
     options = Options(skip_special_tokens, unknown_ids=unknown_ids)
     return decoded(array, tokenizer, options, conditions).array
 
@@ -103,7 +101,7 @@ def decoded(
     pa = pyarrow()
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
-        raise TypeError(f"{told}{how_to_make_an_array(array)}")
+        raise TypeError(f"{told}; for a list of rows write pyarrow.array(rows)")
     table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:

@@ -7,22 +7,19 @@ send it to their workers, and call it there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.column import row_name
-from streamdec.bulk.mistakes import how_to_make_a_table, unknown_bulk_option
+from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.bulk.stopped_rows import stopped_type
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import Options, UnknownIds
 from streamdec.errors import SourceError, TokenIdError
-from streamdec.fastpath.fast_path import MODES
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
-from streamdec.mistakes import check_new, no_column
 from streamdec.protocols import Decoder
 
 if TYPE_CHECKING:
@@ -68,18 +65,18 @@ class BulkDecoder:
         skip_special_tokens: as for :func:`~streamdec.bulk.decode_arrow`.
         unknown_ids: as for :func:`~streamdec.bulk.decode_arrow`.
         conditions: as for :func:`~streamdec.bulk.decode_arrow`.
-        **loading: options of ``load_tokenizer``, if ``tokenizer`` is a path or a name. ``fast`` is
+        loading: options of ``load_tokenizer``, if ``tokenizer`` is a path or a name. ``fast`` is
             ``"off"`` unless you pass it.
+        **stops: as for :func:`~streamdec.bulk.decode_arrow`.
 
     Pass ``decoder`` to ``map_batches`` and ``map``, and ``decoder.batches`` to Spark's
     ``mapInArrow``. ``decoder.decode(table)`` also counts unknown ids. The object is picklable and
     thread-safe. A tokenizer that it loads is cached by path and options until the process ends.
 
-    Raises TypeError if an argument has the wrong type, for an unknown option, or if there are
-    options of ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two
-    columns would have the same name, if ``to`` is empty, or for an unknown value of
-    ``unknown_ids`` or ``fast``. A path is not checked: it may exist only where the object is
-    called.
+    Raises TypeError if an argument has the wrong type, or if there are options of
+    ``load_tokenizer`` but ``tokenizer`` is already loaded. Raises ValueError if two columns would
+    have the same name, if ``to`` is empty, or for an unknown value of ``unknown_ids``. The path and
+    ``loading`` are checked where the object is called: the path may exist only there.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -99,40 +96,30 @@ class BulkDecoder:
         skip_special_tokens: bool = True,
         unknown_ids: UnknownIds = "skip",
         conditions: StopConditions | None = None,
-        **loading: Any,
+        loading: Mapping[str, Any] | None = None,
+        **stops: Unpack[StopOptions],
     ) -> None:
         for name, value in (("column", column), ("to", to), ("prefix", prefix)):
             if not isinstance(value, str):
-                hint = ""
-                if isinstance(value, StopConditions):
-                    hint = "; write conditions=StopConditions(...)"
-                raise TypeError(f"{name} must be a string, not {value!r:.80}{hint}")
+                raise TypeError(f"{name} must be a string, not {value!r:.80}")
         if not to:
             raise ValueError("to must be the name of a column, not ''")
         is_path = isinstance(tokenizer, (str, os.PathLike))
         if not is_path and not callable(getattr(tokenizer, "decode", None)):
             told = f"tokenizer must be a path, a name or a tokenizer, not {tokenizer!r:.80}"
             raise TypeError(told)
-        known = signature(load_tokenizer).parameters.keys() - {"path_or_name"}
-        for name in loading:
-            if name not in known:
-                options = [*signature(BulkDecoder).parameters, *known]
-                call = "conditions=StopConditions({}=...)"
-                raise unknown_bulk_option("BulkDecoder", name, options, call)
-        if loading.get("fast") not in (None, *MODES):
-            raise ValueError(f"fast must be one of {', '.join(MODES)}, not {loading['fast']!r:.40}")
         if loading and not is_path:
             raise TypeError(
                 f"the tokenizer is already loaded; remove the options {', '.join(loading)}, or "
                 "pass the path of the tokenizer"
             )
-        if conditions is not None and not isinstance(conditions, StopConditions):
-            raise TypeError(f"conditions must be StopConditions, not {conditions!r:.80}")
+        if stops or conditions is not None:
+            conditions = conditions_of(conditions, stops)
         self.column = column
         self.to: str = f"{prefix}{to}"
         self._prefix = prefix
         self._tokenizer = os.fspath(tokenizer) if is_path else tokenizer  # type: ignore[arg-type]
-        self._loading = {"fast": "off", **loading}
+        self._loading = {"fast": "off", **(loading or {})}
         self._options = Options(skip_special_tokens, unknown_ids=unknown_ids)
         self._options.check()
         self._conditions = conditions
@@ -149,9 +136,9 @@ class BulkDecoder:
     def columns(self) -> list[str]:
         """The names of the appended columns, in order. The first is ``to``.
 
-        >>> from streamdec import MockTokenizer, StopConditions
+        >>> from streamdec import MockTokenizer
         >>> from streamdec.bulk import BulkDecoder
-        >>> BulkDecoder(MockTokenizer(), conditions=StopConditions("test")).columns[:3]
+        >>> BulkDecoder(MockTokenizer(), stop="test").columns[:3]
         ['text', 'finish_reason', 'stop_reason']
         """
         if self._conditions is None:
@@ -232,8 +219,7 @@ class BulkDecoder:
     def _ids(self, batch: Any) -> Any:
         pa = pyarrow()
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
-            told = f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}"
-            raise TypeError(f"{told}{how_to_make_a_table(batch, self.column)}")
+            raise TypeError(f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}")
         names = batch.schema.names
         count = names.count(self.column)
         if not count:

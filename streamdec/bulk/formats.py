@@ -19,6 +19,7 @@ from typing import IO, Any, Literal, NamedTuple, Protocol, get_args
 from streamdec.bulk._pyarrow import WHAT, pyarrow
 from streamdec.bulk.column import column_of
 from streamdec.bulk.json_tables import check_json, json_lines
+from streamdec.bulk.mistakes import no_column
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.jsonl import (
@@ -37,7 +38,6 @@ from streamdec.jsonl import (
     parse_line,
     with_fields,
 )
-from streamdec.mistakes import no_column
 from streamdec.tokenizers._extras import library
 
 Format = Literal["parquet", "arrow", "jsonl"]

@@ -33,9 +33,9 @@ from streamdec.bulk.formats import (
     schema_of,
 )
 from streamdec.bulk.json_tables import table_of, widened
+from streamdec.bulk.mistakes import check_new
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from streamdec.jsonl import Line
-from streamdec.mistakes import check_new
 
 try:
     import fcntl

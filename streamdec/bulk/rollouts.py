@@ -11,20 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from inspect import signature
-from typing import Any, NamedTuple, Never, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex, Unpack
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.column import Column, column_of
-from streamdec.bulk.mistakes import unknown_bulk_option
 from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
-from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_prompt, as_sequence
 from streamdec.errors import MissingExtraError, StreamdecError
+from streamdec.mistakes import not_conditions
 from streamdec.protocols import Decoder
 
 FEWEST_TOKENS = 2**13
@@ -77,7 +76,7 @@ class Rollout:
 def decode_rollouts(
     rows: Iterable[Iterable[SupportsIndex]],
     tokenizer: Decoder,
-    conditions: StopConditions | Sequence[StopConditions] = NO_CONDITIONS,
+    conditions: StopConditions | Sequence[StopConditions] | None = None,
     *,
     prompt_token_ids: Iterable[Iterable[SupportsIndex]] | None = None,
     mask: Iterable[Iterable[Any]] | None = None,
@@ -88,7 +87,7 @@ def decode_rollouts(
     byte_fallback: ByteFallbackMode = "eager",
     unknown_ids: UnknownIds = "skip",
     clean_up_tokenization_spaces: bool = False,
-    **others: Never,
+    **stops: Unpack[StopOptions],
 ) -> list[Rollout]:
     r"""Decode generated ids, and cut each row and its per-token values at its stop.
 
@@ -98,8 +97,9 @@ def decode_rollouts(
         rows: the generated ids: lists, arrays or tensors; or one array or tensor of (rows, tokens);
             or a column of Arrow, pandas or Polars whose values are lists.
         tokenizer: the tokenizer.
-        conditions: when a row ends; one for all rows, or one for each row. Name the
-            ``eos_token_ids`` of the model: without them, padding after the end is text.
+        conditions: when a row ends; one for all rows, or one for each row. Or give the parts of
+            one as ``stops``. Name the ``eos_token_ids`` of the model: without them, padding after
+            the end is text.
         prompt_token_ids: the prompt of each row, without padding. Without prompts each row is
             decoded as the beginning of a text.
         mask: which ids belong to the row (1) and which are padding (0), with the shape of ``rows``.
@@ -111,14 +111,14 @@ def decode_rollouts(
         byte_fallback: as for StopSequenceDecoder.
         unknown_ids: as for StopSequenceDecoder.
         clean_up_tokenization_spaces: as for StopSequenceDecoder.
-        **others: not accepted. The TypeError says what to write instead.
+        **stops: the arguments of StopConditions, for all rows: ``stop="User:"``.
 
     Returns:
         A Rollout for each row. ``logprobs`` and ``per_token`` are sliced, not converted: a tensor
         gives a tensor for each row.
 
     Raises:
-        TypeError: an argument has the wrong type, or is not an option of decoding.
+        TypeError: an argument has the wrong type, or ``conditions`` and ``stops`` are given.
         ValueError: ``mask``, ``logprobs``, ``per_token``, ``conditions`` or ``prompt_token_ids``
             do not fit ``rows``; a mask has padding inside a row, or values other than 0 and 1; the
             tokenizer does not support ``spans``.
@@ -149,10 +149,8 @@ def decode_rollouts(
     Hi! [0, 2, 3] stop [-0.1, -0.2, -0.3]
     Hi you!Hi [0, 1, 2, 0] None [-0.1, -0.5, -0.5, -0.2]
     """
-    if others:
-        known = [*signature(decode_rollouts).parameters][2:-1]
-        call = "conditions=StopConditions({}=...)"
-        raise unknown_bulk_option("decode_rollouts", next(iter(others)), known, call)
+    if stops or not isinstance(conditions, (list, tuple)):
+        conditions = conditions_of(conditions, stops)  # type: ignore[arg-type]
     options = Options(skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces)
     its_rows = _rows("rows", rows)
     given = [_token_ids(row, place) for place, row in enumerate(its_rows)]
@@ -393,13 +391,7 @@ def _by_conditions(conditions: Any, rows: list[Any]) -> Mapping[StopConditions, 
     if not isinstance(conditions, (list, tuple)) or not all(
         isinstance(each, StopConditions) for each in conditions
     ):
-        hint = ""
-        strings = [conditions] if isinstance(conditions, str) else conditions
-        if isinstance(strings, (list, tuple)) and all(isinstance(each, str) for each in strings):
-            hint = f"; write StopConditions({conditions!r:.60})"
-        raise TypeError(
-            f"conditions must be StopConditions, or one for each row, not {conditions!r:.60}{hint}"
-        )
+        raise not_conditions(conditions)
     found: dict[StopConditions, list[int]] = {}
     for place, each in enumerate(_as_many("conditions", [*conditions], rows)):
         found.setdefault(each, []).append(place)

@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 
 import click
 
+from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserFile
 from streamdec.cli.spelling import spelled
@@ -40,7 +41,6 @@ from streamdec.jsonl import (
     raw_fields,
     utf8_text,
 )
-from streamdec.mistakes import check_new, no_column
 
 InputFormat = Literal["ids", "text", "jsonl"]
 """One stream of token ids, one text, or a row in each line."""

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
-from typing import Any, Never, Self, SupportsIndex, TypeGuard
+from typing import Any, Self, SupportsIndex, TypedDict, TypeGuard
 
-from streamdec.core.decode_options import Options
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.token_ids import check_token_id, is_bool
 from streamdec.errors import TokenIdError
-from streamdec.mistakes import check_flag, unknown_option
+from streamdec.mistakes import check_flag, not_conditions
 
-__all__ = ["StopConditions"]
+__all__ = ["StopConditions", "StopOptions"]
 
 Texts = str | Iterable[str] | None
 Ids = SupportsIndex | Iterable[SupportsIndex] | None
@@ -87,7 +86,6 @@ class StopConditions(_Fields):
         max_match_length: the most code points of a match of ``stop_regex``. Longer matches are not
             found, so a pattern withholds at most this many code points, less one. Required if a
             pattern can match text of any length, such as ``a+``.
-        others: not accepted. The TypeError says what to write instead.
 
     Raises:
         ValueError: a stop is empty or has a lone surrogate; a bool is given for a number;
@@ -123,12 +121,7 @@ class StopConditions(_Fields):
         starts_inside: bool | None = None,
         stop_regex: Texts = (),
         max_match_length: int | None = None,
-        **others: Never,
     ) -> None:
-        if others:
-            to_decoder = (*Options._fields, "prompt_token_ids", "spans", "sections")
-            elsewhere = dict.fromkeys(to_decoder, "pass {} to the decoder or the stream")
-            raise unknown_option(type(self).__name__, next(iter(others)), OPTIONS, elsewhere)
         given = (
             *(stop, stop_token_ids, visible_stop, visible_stop_token_ids),
             *(include_stop_str_in_output, min_tokens, max_tokens, ignore_eos, eos_token_ids),
@@ -329,8 +322,6 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "stop_regex": _in_order,
     "max_match_length": partial(_count, least=1),
 }
-OPTIONS = (*_READ,)
-"""The arguments of StopConditions."""
 
 # For each field: the setter of its slot, its name, its default, and the function that checks any
 # other value. Setting a frozen field through its slot takes half the time of object.__setattr__.
@@ -341,3 +332,36 @@ _READERS = [
 
 NO_CONDITIONS = StopConditions()
 """Nothing ends the stream."""
+
+
+class StopOptions(TypedDict, total=False):
+    """The arguments of StopConditions, wherever these can be given: ``stop="User:"``."""
+
+    stop: Texts
+    stop_token_ids: Ids
+    visible_stop: Texts
+    visible_stop_token_ids: Ids
+    include_stop_str_in_output: bool
+    min_tokens: int
+    max_tokens: int | None
+    ignore_eos: bool
+    eos_token_ids: Ids
+    ignore_stops_between: Pair | Iterable[Pair] | None
+    starts_inside: bool | None
+    stop_regex: Texts
+    max_match_length: int | None
+
+
+def conditions_of(conditions: StopConditions | None, options: StopOptions) -> StopConditions:
+    """Return ``conditions``, or those that ``options`` describe.
+
+    Raises TypeError if both are given, or ``conditions`` is not a StopConditions.
+    """
+    if conditions is None:
+        return StopConditions(**options) if options else NO_CONDITIONS
+    if not isinstance(conditions, StopConditions):
+        raise not_conditions(conditions)
+    if options:
+        names = ", ".join(options)
+        raise TypeError(f"got conditions and {names}: pass one StopConditions, or only its parts")
+    return conditions

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Never, SupportsIndex, final
+from typing import TYPE_CHECKING, SupportsIndex, final
 
 from streamdec.core.byte_table import ByteTable
-from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.endings import end_unfollowed
 from streamdec.core.examining import release
-from streamdec.core.mistakes import unknown_decoder_option
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 
@@ -48,7 +47,6 @@ class DecodeStream(TokenDecoder):
             space before punctuation and English contractions.
         spans: record where each token stands in the text, for ``take_spans()``. Raises ValueError
             with the clean-up, for a tokenizer that replaces text, and on the windowed route.
-        others: not accepted. The TypeError says what to write instead.
 
     Raises:
         ValueError: an option has an unknown value, or one that this tokenizer or another option
@@ -89,14 +87,7 @@ class DecodeStream(TokenDecoder):
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
         spans: bool = False,
-        **others: Never,
     ) -> None:
-        if others:
-            raise unknown_decoder_option("DecodeStream", others, "prompt_token_ids", "spans")
-        if isinstance(prompt_token_ids, StopConditions):
-            raise TypeError(
-                "a DecodeStream has no stops; write StopSequenceDecoder(tokenizer, conditions)"
-            )
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )

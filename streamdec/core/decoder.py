@@ -19,7 +19,7 @@ function without effects, at this speed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Never, Self, SupportsIndex
+from typing import Any, ClassVar, Final, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, FinishReason, StopMatch, TokenSpan
 from streamdec.core import restoring
@@ -29,7 +29,6 @@ from streamdec.core.decode_options import Options, Route
 from streamdec.core.definitions import NO_DEFINITION, Definition
 from streamdec.core.endings import Ending, match_of, unfollowed
 from streamdec.core.masks import ALERT
-from streamdec.core.mistakes import check_restoring
 from streamdec.core.moving import MOST_SINCE, moved_up
 from streamdec.core.reading import CleanPoint, Past, start_of
 from streamdec.core.replay import Since, replay
@@ -414,26 +413,21 @@ class TokenDecoder:
         return restoring.dump(self)
 
     @classmethod
-    def restore(
-        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
-    ) -> Self:
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
         """Return the stream that ``snapshot()`` described.
 
         Args:
             tokenizer: must decode as the tokenizer of the snapshot does.
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
-                anywhere: all of it is checked.
-            others: not accepted. The snapshot has the conditions and the options.
-            expected: options of decoding that the snapshot must have been taken with.
+                anywhere: all of it is checked. It has the conditions and the options.
 
         Raises:
-            SnapshotError: the snapshot is of another tokenizer, class, route or options, is damaged
-                or malformed, or is one that no stream can have.
-            TypeError: the arguments are swapped, or a name in ``expected`` is not an option.
+            SnapshotError: the snapshot is of another tokenizer, class or route, is damaged or
+                malformed, or is one that no stream can have.
+            TypeError: ``tokenizer`` is not a tokenizer.
         """
-        check_restoring(cls.__name__, snapshot, others, expected)
         stream = object.__new__(cls)
-        restoring.load(stream, tokenizer, snapshot, expected)
+        restoring.load(stream, tokenizer, snapshot)
         return stream
 
     def __repr__(self) -> str:

@@ -94,14 +94,9 @@ def _load_place(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
 # --- back
 
 
-def load(
-    decoder: TokenDecoder,
-    tokenizer: Decoder,
-    snapshot: Mapping[str, Any],
-    expected: Mapping[str, object],
-) -> None:
+def load(decoder: TokenDecoder, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> None:
     """Make the empty ``decoder`` what ``snapshot`` describes. Raises SnapshotError."""
-    table, fields = snapshots.load(decoder._kind, tokenizer, snapshot, expected)
+    table, fields = snapshots.load(decoder._kind, tokenizer, snapshot)
     decoder.tokenizer, decoder._table = tokenizer, table
     with snapshots.reading(fields):
         _load_beginning(decoder, fields)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Never, Self, SupportsIndex, final
+from typing import Any, Self, SupportsIndex, final
 
 from streamdec.core import snapshots
 from streamdec.core.decode_options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.mistakes import check_restoring, unknown_decoder_option
 from streamdec.core.step import step_all
 from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import TokenIdError
@@ -34,7 +33,6 @@ class Sequence:
         byte_fallback: as for DecodeStream.
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
-        others: not accepted. The TypeError says what to write instead.
 
     Raises what DecodeStream raises, and for ``token_ids`` what ``feed`` raises.
 
@@ -63,10 +61,7 @@ class Sequence:
         byte_fallback: ByteFallbackMode = "eager",
         unknown_ids: UnknownIds = "skip",
         clean_up_tokenization_spaces: bool = False,
-        **others: Never,
     ) -> None:
-        if others:
-            raise unknown_decoder_option("Sequence", others, "token_ids")
         self._stream = DecodeStream(
             tokenizer,
             skip_special_tokens=skip_special_tokens,
@@ -286,9 +281,7 @@ class Sequence:
         return snapshots.dump("sequence", self.tokenizer, self._stream._table, fields)
 
     @classmethod
-    def restore(
-        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *others: Never, **expected: object
-    ) -> Self:
+    def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
         """Return the sequence that ``snapshot()`` described; its ids are decoded again.
 
         Arguments and errors are as for ``DecodeStream.restore``.
@@ -298,8 +291,7 @@ class Sequence:
         >>> Sequence.restore(MockTokenizer(), sequence.snapshot()).text
         'Hello world'
         """
-        check_restoring(cls.__name__, snapshot, others, expected)
-        table, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
+        table, fields = snapshots.load("sequence", tokenizer, snapshot)
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **table.options._asdict())
             token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)

@@ -131,13 +131,11 @@ class Fields:
         return value
 
 
-def load(
-    machine: str, tokenizer: Decoder, snapshot: Any, expected: Mapping[str, object]
-) -> tuple[Table, Fields]:
+def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields]:
     """Return the table for the options of ``snapshot``, and the machine's own fields.
 
-    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer,
-    another route or other options than ``expected``. Raises TypeError if ``tokenizer`` is not a
+    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
+    route. Raises TypeError if ``tokenizer`` is not a
     tokenizer.
     """
     check_decoder(tokenizer)
@@ -152,12 +150,6 @@ def load(
     route = fields.take("route", "bytes")
     if route != table.route:
         raise _of_another("route", route, table.route)
-    for name, value in expected.items():
-        found = getattr(table.options, name)
-        if found != value:
-            raise SnapshotError(
-                f"the snapshot was taken with {name}={shown(found)}, not {value!r:.80}"
-            )
     return table, fields
 
 
@@ -188,6 +180,7 @@ def check_mapping(snapshot: object) -> None:
     """Raise SnapshotError if ``snapshot`` is not a mapping."""
     if not isinstance(snapshot, Mapping):
         hint = "; write json.loads(snapshot)" if isinstance(snapshot, (str, bytes)) else ""
+        hint = "; the tokenizer comes first" if hasattr(snapshot, "piece") else hint
         hint = "; call its snapshot()" if hasattr(snapshot, "snapshot") else hint
         raise SnapshotError(f"a snapshot must be a dict, not {type(snapshot).__name__}{hint}")
 

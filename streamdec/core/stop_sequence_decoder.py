@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Never, SupportsIndex, final
+from typing import TYPE_CHECKING, SupportsIndex, Unpack, final
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason
-from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
 from streamdec.core.endings import end_unfollowed
 from streamdec.core.examining import release
-from streamdec.core.mistakes import OF_DECODERS, not_conditions, unknown_decoder_option
 from streamdec.core.step import feed_function, step_all, step_function
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 
-__all__ = ["StopSequenceDecoder"]
+__all__ = ["DecoderOptions", "StopSequenceDecoder"]
+
+
+class DecoderOptions(StopOptions, total=False):
+    """The options of StopSequenceDecoder, wherever these can be given."""
+
+    skip_special_tokens: bool
+    byte_fallback: ByteFallbackMode
+    unknown_ids: UnknownIds
+    clean_up_tokenization_spaces: bool
+    spans: bool
+    sections: SectionsOption | None
 
 
 @final
@@ -32,7 +43,8 @@ class StopSequenceDecoder(TokenDecoder):
 
     Args:
         tokenizer: as for DecodeStream.
-        conditions: when the stream ends; without them, at ``flush``.
+        conditions: when the stream ends. Or give their parts as ``stops``. Without either, the
+            stream ends at ``flush``.
         prompt_token_ids: as for DecodeStream. A stop does not begin in the prompt.
         skip_special_tokens: as for DecodeStream.
         byte_fallback: as for DecodeStream.
@@ -45,13 +57,14 @@ class StopSequenceDecoder(TokenDecoder):
             a chunk is the name of its section, or None outside of all sections, and the text of
             markers is not output. A chunk whose text is in several sections has ``split()``. If the
             last marker of the prompt is an opening one, the stream begins in that section.
-        starts_inside: True if the stream begins in the first of ``sections``, False if outside, for
-            any prompt. None: as the conditions say, if ``ignore_stops_between`` has the same
-            markers; otherwise the prompt decides.
-        others: not accepted. The TypeError says what to write instead.
+        stops: the arguments of StopConditions, instead of ``conditions``: ``stop="User:"``.
+            ``starts_inside`` is also for ``sections``: whether the stream begins in the first of
+            them, for any prompt. It may then be given with ``conditions``. None: as the conditions
+            say, if ``ignore_stops_between`` has the same markers; otherwise the prompt decides.
 
-    Raises what DecodeStream raises; TypeError if ``conditions`` is not a StopConditions, or
-    ``sections`` is not such a dict; ValueError if a section has equal markers or no markers, or a
+    Raises what DecodeStream and StopConditions raise; TypeError if ``conditions`` is not a
+    StopConditions, or is given together with ``stops``, or ``sections`` is not such a dict;
+    ValueError if a section has equal markers or no markers, or a
     marker opens two sections.
 
     **Sections.** Stops are matched in the whole text, the markers included, except between the
@@ -68,9 +81,9 @@ class StopSequenceDecoder(TokenDecoder):
 
     **Threads** are as for DecodeStream.
 
-    >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
+    >>> from streamdec import MockTokenizer, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
-    >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
+    >>> decoder = StopSequenceDecoder(tokenizer, stop="\nUser:")
     >>> [decoder.step(token_id).text for token_id in (0, 1)], decoder.jailed
     (['Hi', ''], '\nUs')
     >>> decoder.step(2)
@@ -84,7 +97,7 @@ class StopSequenceDecoder(TokenDecoder):
     def __init__(
         self,
         tokenizer: Decoder,
-        conditions: StopConditions = NO_CONDITIONS,
+        conditions: StopConditions | None = None,
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = True,
@@ -93,18 +106,15 @@ class StopSequenceDecoder(TokenDecoder):
         clean_up_tokenization_spaces: bool = False,
         spans: bool = False,
         sections: SectionsOption | None = None,
-        starts_inside: bool | None = None,
-        **others: Never,
+        **stops: Unpack[StopOptions],
     ) -> None:
-        if others:
-            raise unknown_decoder_option("StopSequenceDecoder", others, *OF_DECODERS)
-        if not isinstance(conditions, StopConditions):
-            raise not_conditions("StopSequenceDecoder", conditions)
         definition = NO_DEFINITION if sections is None else definition_of(sections)
-        if not isinstance(starts_inside, bool | None):
-            raise TypeError(f"starts_inside must be True, False or None, not {starts_inside!r:.40}")
-        if starts_inside is not None and sections is None:
-            raise ValueError("starts_inside needs sections")
+        starts_inside = stops.pop("starts_inside", None)
+        if starts_inside is not None:
+            check_flag("starts_inside", starts_inside)
+            if sections is None or stops.get("ignore_stops_between"):
+                stops["starts_inside"] = starts_inside
+        conditions = conditions_of(conditions, stops)
         options = Options(
             skip_special_tokens, byte_fallback, unknown_ids, clean_up_tokenization_spaces
         )
@@ -115,7 +125,7 @@ class StopSequenceDecoder(TokenDecoder):
             prompt_token_ids,
             spans=spans,
             definition=definition,
-            starts_inside=starts_inside,
+            starts_inside=None if sections is None else starts_inside,
         )
 
     if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Never, Self, final
+from typing import Any, Self, Unpack, final
 
 from streamdec.chunks import (
     NOTHING,
@@ -14,12 +14,16 @@ from streamdec.chunks import (
     chunk_of,
 )
 from streamdec.core import snapshots
-from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
+from streamdec.core.conditions import (
+    NO_CONDITIONS,
+    StopConditions,
+    StopOptions,
+    conditions_of,
+)
 from streamdec.core.sections import Seen
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.stop_sets import text_stop_set_for
 from streamdec.errors import FinishedError
-from streamdec.mistakes import unknown_option
 
 __all__ = ["TextStopDecoder"]
 
@@ -43,18 +47,18 @@ class TextStopDecoder:
     Args:
         conditions: stop strings, patterns, and markers that are texts. Without them the text ends
             at ``flush``. Sections begin outside unless ``starts_inside=True`` was given.
-        more: not accepted, and neither are ``others``. The TypeError says what to write instead.
+        stops: the arguments of StopConditions, instead of ``conditions``: ``stop="User:"``.
 
     Raises:
-        TypeError: ``conditions`` is not a StopConditions.
-        ValueError: ``conditions`` have token ids, ``ignore_eos``, ``min_tokens`` or ``max_tokens``.
+        TypeError: ``conditions`` is not a StopConditions, or is given together with ``stops``.
+        ValueError: the conditions have token ids, ``ignore_eos``, ``min_tokens`` or ``max_tokens``.
 
     **Cost.** A step takes some 40 ns for each character.
     **Memory.** A stream takes some 200 bytes, plus the jailed text.
     **Threads.** Use a stream in one thread at a time.
 
     >>> from streamdec import StopConditions, TextStopDecoder
-    >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
+    >>> decoder = TextStopDecoder(stop="\nUser:")
     >>> decoder.step("Hi\nUs").text, decoder.jailed
     ('Hi', '\nUs')
     >>> decoder.step("er: and more")
@@ -75,19 +79,9 @@ class TextStopDecoder:
     """Of a stopped stream: the last piece, up to the end of the stop."""
 
     def __init__(
-        self, conditions: StopConditions = NO_CONDITIONS, *more: Never, **others: Never
+        self, conditions: StopConditions | None = None, **stops: Unpack[StopOptions]
     ) -> None:
-        if more:
-            told = "a TextStopDecoder reads text, without a tokenizer"
-            raise TypeError(f"{told}; write TextStopDecoder(conditions)")
-        if others:
-            elsewhere = dict.fromkeys(OPTIONS, "write TextStopDecoder(StopConditions({}=...))")
-            raise unknown_option("TextStopDecoder", next(iter(others)), ("conditions",), elsewhere)
-        if not isinstance(conditions, StopConditions):
-            raise TypeError(
-                f"conditions must be StopConditions, not {conditions!r:.80}; write "
-                "TextStopDecoder(StopConditions(stop=...))"
-            )
+        conditions = conditions_of(conditions, stops)
         told = "a TextStopDecoder sees text and no token ids"
         for name in OF_TOKENS:
             if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
@@ -239,21 +233,15 @@ class TextStopDecoder:
         )
 
     @classmethod
-    def restore(cls, snapshot: Mapping[str, Any], *others: Never) -> Self:
+    def restore(cls, snapshot: Mapping[str, Any]) -> Self:
         """Return the stream that ``snapshot()`` described.
 
         Args:
             snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
                 anywhere: all of it is checked.
-            others: not accepted. The snapshot has the conditions, and there is no tokenizer.
 
-        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed;
-        TypeError for ``others``.
+        Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed.
         """
-        if others:
-            raise TypeError(
-                "TextStopDecoder.restore() takes only a snapshot, which has the conditions"
-            )
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):
             stream = cls(StopConditions.from_json(fields.take("conditions", {})))

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from streamdec.chunks import FinishReason
-from streamdec.mistakes import unknown_option
 
 REASONING = "reasoning"
 """The name of the section whose text has its own field in the APIs."""
@@ -34,7 +33,7 @@ def check_options(
     """Raise TypeError if ``what`` got an unknown option or lacks a required one."""
     for name in options:
         if name not in known:
-            raise unknown_option(f"{what}()", name, known)
+            raise TypeError(f"{what}() got an unexpected keyword argument {name!r}")
     missing = [name for name in required if name not in options]
     if missing:
         raise TypeError(f"{what}() needs {', '.join(f'{name}=' for name in missing)}")

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.integrations._tokenizers import decoder_for
-from streamdec.mistakes import unknown_option
-from streamdec.streams.options import DecoderOptions, parted_options
+from streamdec.mistakes import not_conditions
 from streamdec.streams.pool import DecoderPool
 
 
@@ -18,7 +17,6 @@ class Rows:
     """The decoders of the rows of one call of ``generate``.
 
     Args:
-        what: the name of the class that the user made, for errors.
         tokenizer: as for GenerateStreamer.
         conditions: as for GenerateStreamer.
         options: as for GenerateStreamer.
@@ -27,15 +25,15 @@ class Rows:
 
     def __init__(
         self,
-        what: str,
         tokenizer: Any,
         conditions: StopConditions | Sequence[StopConditions] | None,
         options: Mapping[str, Any],
         *,
         return_token_ids: bool = False,
     ) -> None:
-        self._decoding, self._conditions = _sorted_options(what, conditions, options)
+        self._decoding, self._conditions = _parted(conditions, options)
         self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        StopSequenceDecoder(self._pool.tokenizer, **self._decoding)  # raises its errors at once
         self.decoders: list[StopSequenceDecoder] = []
         self.errors: dict[int, Exception] = {}
         self._num_seen = 0
@@ -136,21 +134,19 @@ class Rows:
         )
 
 
-def _sorted_options(
-    what: str, conditions: Any, options: Mapping[str, Any]
+def _parted(
+    conditions: Any, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[StopConditions, ...]]:
-    """Return the decoding options, and the conditions: one for all rows, or several."""
-    for name in options:
-        if name not in DecoderOptions.__annotations__:
-            raise unknown_option(f"{what}()", name, DecoderOptions.__annotations__)
-    decoding, others = parted_options(options)
-    if conditions is None:
-        conditions = StopConditions(**others)
-    elif others:
-        raise TypeError(f"{what}() got conditions, which have their own {[*others]}")
-    found = (conditions,) if isinstance(conditions, StopConditions) else tuple(conditions)
+    """Return the options of decoding, and the conditions: one for all rows, or several."""
+    ending: Any = {name: options[name] for name in StopOptions.__annotations__ if name in options}
+    decoding = {name: value for name, value in options.items() if name not in ending}
+    if decoding.get("sections") is not None and "starts_inside" in ending:
+        decoding["starts_inside"] = ending["starts_inside"]
+        if not ending.get("ignore_stops_between"):
+            del ending["starts_inside"]
+    if ending or conditions is None or isinstance(conditions, StopConditions):
+        return decoding, (conditions_of(conditions, ending),)
+    found = tuple(conditions) if isinstance(conditions, (list, tuple)) else ()
     if not found or not all(isinstance(each, StopConditions) for each in found):
-        raise TypeError(
-            f"conditions must be StopConditions, one or several, not {conditions!r:.60}"
-        )
+        raise not_conditions(conditions)
     return decoding, found

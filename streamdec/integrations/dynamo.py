@@ -15,15 +15,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import Any, Protocol, Self, SupportsIndex, Unpack
+from typing import Any, Protocol, Self, SupportsIndex
 
 from streamdec.chunks import Chunk
-from streamdec.core.conditions import StopConditions
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
 from streamdec.streams.entry import stream
-from streamdec.streams.options import StreamOptions, parted_options, sorted_options
 
 __all__ = ["TextWorker"]
 
@@ -85,10 +83,9 @@ class TextWorker:
             :func:`~streamdec.integrations.requests.from_openai`.
         prompt_token_ids: called with the request; returns the ids of the prompt. Needed if the
             prompt may end inside a character, and for sections that it may have opened.
-        options: of decoding and of the stream, as :func:`streamdec.stream` takes them; also
-            ``sections``.
+        options: all other arguments of :func:`streamdec.stream`, except those of StopConditions.
 
-    Raises TypeError for an option that does not exist, and for one of StopConditions.
+    Raises the errors of ``stream`` for ``options``.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer
@@ -111,20 +108,15 @@ class TextWorker:
         wire: Callable[[Any], Wire] | None = None,
         conditions: Callable[[Any], StopConditions] = from_openai,
         prompt_token_ids: Callable[[Any], Iterable[SupportsIndex]] | None = None,
-        **options: Unpack[StreamOptions],
+        **options: Any,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
         self._wire = wire or (lambda _: _PlainWire())
         self._conditions = conditions
         self._prompt = prompt_token_ids or (lambda _: ())
-        self._reading, decoding = sorted_options("TextWorker()", options)
-        self._decoding, ending = parted_options(decoding)
-        if ending:
-            raise TypeError(
-                "TextWorker() takes the conditions of each request from conditions=; remove "
-                f"{', '.join(ending)}="
-            )
+        self._options = options
+        stream((), tokenizer, conditions=NO_CONDITIONS, **options)  # raises its errors at once
 
     async def generate(self, request: Any, context: Any = None) -> AsyncIterator[Json]:
         """Yield the objects of the answer to ``request``. This is the handler for Dynamo.
@@ -137,19 +129,25 @@ class TextWorker:
         object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
-        decoder = StopSequenceDecoder(self._tokenizer, conditions, prompt, **self._decoding)
         wire = self._wire(request)
-        for each in wire.start():
-            yield each
         source = self._engine(request)
         if inspect.isawaitable(source):
             source = await source
         outputs = _Outputs(source, context)
-        async with stream(outputs, decoder=decoder, **self._reading) as chunks:
+        chunks = stream(
+            outputs,
+            self._tokenizer,
+            conditions=conditions,
+            prompt_token_ids=prompt,
+            **self._options,
+        )
+        async with chunks:
+            for each in wire.start():
+                yield each
             async for chunk in chunks:
                 if outputs.is_stopped:
                     return
-                for each in wire.step(chunk, num_tokens=decoder.num_tokens):
+                for each in wire.step(chunk, num_tokens=chunks.decoder.num_tokens):
                     yield each
         for each in wire.flush():
             yield each

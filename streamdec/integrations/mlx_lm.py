@@ -11,11 +11,11 @@ Tried with mlx-lm 0.32.2 and mlx 0.32.4 on Linux. This module imports neither.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, SupportsIndex, Unpack
+from typing import Any, SupportsIndex
 
+from streamdec.core.decode_options import ByteFallbackMode, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.integrations._tokenizers import decoder_for
-from streamdec.streams.options import NO_PROMPT, DecodingOptions
 
 __all__ = ["StreamingDetokenizer"]
 
@@ -32,7 +32,11 @@ class StreamingDetokenizer:
         tokenizer: a tokenizer of transformers or of streamdec.
         prompt_token_ids: the ids of the prompt, as context. Without them, the text begins like that
             of a full decode: a tokenizer may remove the space before the first word.
-        options: the options of decoding. Special tokens are output by default, as in mlx-lm.
+        skip_special_tokens: as for DecodeStream, but False by default, as in mlx-lm.
+        byte_fallback: as for DecodeStream, and so are ``unknown_ids`` and
+            ``clean_up_tokenization_spaces``.
+        unknown_ids: what to do with unknown ids.
+        clean_up_tokenization_spaces: whether to apply the clean-up of transformers.
 
     Raises the errors of DecodeStream; TypeError for an object that is not a tokenizer.
 
@@ -53,17 +57,26 @@ class StreamingDetokenizer:
     def __init__(
         self,
         tokenizer: Any,
-        prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-        **options: Unpack[DecodingOptions],
+        prompt_token_ids: Iterable[SupportsIndex] = (),
+        *,
+        skip_special_tokens: bool = False,
+        byte_fallback: ByteFallbackMode = "eager",
+        unknown_ids: UnknownIds = "skip",
+        clean_up_tokenization_spaces: bool = False,
     ) -> None:
-        self._decoder = decoder_for(tokenizer)
-        self._prompt = tuple(prompt_token_ids)
-        self._options: DecodingOptions = {"skip_special_tokens": False, **options}
+        self._first = DecodeStream(
+            decoder_for(tokenizer),
+            prompt_token_ids,
+            skip_special_tokens=skip_special_tokens,
+            byte_fallback=byte_fallback,
+            unknown_ids=unknown_ids,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
         self.reset()
 
     def reset(self) -> None:
         """Begin again."""
-        self._stream = DecodeStream(self._decoder, self._prompt, **self._options)
+        self._stream = self._first.fork()
         self.tokens = []
         self._given: list[str] = []
         self._new: list[str] = []

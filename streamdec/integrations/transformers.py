@@ -22,9 +22,9 @@ import anyio
 
 from streamdec.chunks import joined
 from streamdec.core.conditions import StopConditions
+from streamdec.core.stop_sequence_decoder import DecoderOptions
 from streamdec.integrations._generate_rows import Rows
 from streamdec.integrations._row_feed import RowChunk, RowFeed
-from streamdec.streams.options import DecoderOptions
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
 
@@ -97,9 +97,7 @@ class GenerateStreamer:
     ) -> None:
         eos_token_ids = options.pop("eos_token_ids", None)
         self._eos = None if eos_token_ids is None else _eos_ids(eos_token_ids)
-        self._rows = Rows(
-            "GenerateStreamer", tokenizer, conditions, options, return_token_ids=return_token_ids
-        )
+        self._rows = Rows(tokenizer, conditions, options, return_token_ids=return_token_ids)
         self._out = RowFeed()
         self.decoders = self._rows.decoders
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
@@ -390,7 +388,7 @@ class StopSequenceCriteria:
         if prompt_length < 0:
             raise ValueError(f"prompt_length must be 0 or more, not {prompt_length}")
         self._prompt_length = prompt_length
-        self._rows = Rows("StopSequenceCriteria", tokenizer, conditions, options)
+        self._rows = Rows(tokenizer, conditions, options)
         self.decoders = self._rows.decoders
         """The decoder of each row, after the first call: its ``match``, its counts."""
         self.errors = self._rows.errors

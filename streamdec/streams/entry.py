@@ -6,21 +6,15 @@ In: a source of outputs, and a tokenizer or a decoder. Out: the chunks, as an it
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable
-from typing import Any, Never, SupportsIndex, Unpack
+from typing import Any, Final, SupportsIndex, Unpack
 
+from streamdec.chunks import FinishReason
 from streamdec.core.conditions import StopConditions
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stepping import DECODERS, decoder_behind
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
-from streamdec.streams.options import (
-    NO_PROMPT,
-    ONLY_ASYNC,
-    ReadingOptions,
-    StreamOptions,
-    check_reading_options,
-    decoder_of,
-    misplaced,
-    sorted_options,
-)
+from streamdec.streams.options import ChunkBy
 from streamdec.streams.reading import M
 from streamdec.streams.stepper import Machine
 from streamdec.streams.text_iterator import TextIterator
@@ -29,6 +23,94 @@ from streamdec.streams.token_queue import TokenQueue
 
 __all__ = ["iter_chunks", "stream", "wrap"]
 
+NO_PROMPT: Final[tuple[int, ...]] = ()
+
+
+def stream(
+    source: AsyncIterable[Any] | Iterable[Any],
+    tokenizer: Decoder,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+    **options: Unpack[DecoderOptions],
+) -> TextStream[StopSequenceDecoder]:
+    r"""Return the text of ``source`` in chunks, until a stop.
+
+    It makes a StopSequenceDecoder, and calls :func:`~streamdec.wrap`.
+
+    Args:
+        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts; see :func:`~streamdec.wrap`.
+        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
+            DecodeStream accepts.
+        conditions: when the text ends. Or give its parts as ``options``. Without either, the text
+            ends with the source.
+        prompt_token_ids: the ids of the prompt, as context. They are never output.
+        on_stop: as for ``wrap``, and so are ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
+            ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
+        idle_timeout: seconds.
+        ids: a function.
+        cumulative: whether an output has all ids so far.
+        index: the number of a sample.
+        chunk_by: ``"output"`` or ``"token"``.
+        return_token_ids: whether chunks have their ids.
+        finish_reason: of a source that ends without one.
+        options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
+            ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
+
+    Returns:
+        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
+        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
+        read once: a second loop yields nothing.
+
+    Raises the errors of StopSequenceDecoder and of :func:`~streamdec.wrap`; TypeError if
+    ``tokenizer`` is a decoder.
+
+    >>> import anyio
+    >>> from streamdec import MockTokenizer, stream
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> async def engine():
+    ...     for token_id in [0, 1, 2, 3, 0]:
+    ...         yield token_id
+    >>> async def main():
+    ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
+    ...         async for chunk in chunks:
+    ...             print(repr(chunk.text), chunk.finish_reason)
+    >>> anyio.run(main)
+    'Hi' None
+    '!' None
+    '' stop
+    """
+    try:
+        if isinstance(decoder_behind(tokenizer), DECODERS):
+            raise TypeError(
+                "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
+            )
+        decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
+    except BaseException:
+        _give_up(source)
+        raise
+    return wrap(
+        source,
+        decoder,
+        on_stop=on_stop,
+        idle_timeout=idle_timeout,
+        ids=ids,
+        cumulative=cumulative,
+        index=index,
+        chunk_by=chunk_by,
+        return_token_ids=return_token_ids,
+        finish_reason=finish_reason,
+    )
+
 
 def wrap(
     source: AsyncIterable[Any] | Iterable[Any],
@@ -36,14 +118,19 @@ def wrap(
     *,
     on_stop: Callable[[], object] | None = None,
     idle_timeout: float | None = None,
-    **options: Unpack[ReadingOptions],
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
 ) -> TextStream[M]:
     r"""Return a :class:`~streamdec.TextStream` that steps ``decoder`` with ``source``.
 
     Args:
         source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
-            Prefer an asynchronous source: a plain one blocks the event loop while it waits.
+            own objects or dicts (:class:`~streamdec.streams.OutputReader` lists them). Prefer an
+            asynchronous source: a plain one blocks the event loop while it waits.
         decoder: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
             Sequence can always grow, so the bytes that it holds at the end are not output.) Or a
             TextStopDecoder: then an output is a piece of text, None, or a Chunk, whose
@@ -51,14 +138,21 @@ def wrap(
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
             If the reader is cancelled while it waits for the source, the source is cancelled first.
-        idle_timeout: how many seconds the source may take for one output, at most 10**9; None (the
-            default) for no limit. With a limit the source runs in a separate task, which costs
-            about 8 microseconds for each output.
-        options: see :class:`~streamdec.streams.options.ReadingOptions`.
+        idle_timeout: how many seconds the source may take for one output, at most 10**9; None for
+            no limit. With a limit the source runs in a separate task, which costs about 8
+            microseconds for each output.
+        ids: a plain function that returns the ids of an output of another shape.
+        cumulative: whether each output has all ids since the beginning instead of only the new ids.
+        index: the number, from 0, of the sample to read if a request has several (``n > 1``). None:
+            a source with several samples raises SourceError.
+        chunk_by: ``"output"``: one chunk for each output after which there is new text.
+            ``"token"``: one chunk for each token, with or without text.
+        return_token_ids: whether chunks have ``token_ids``.
+        finish_reason: the finish reason if the source ends without one.
 
     Raises:
-        TypeError: at once, for an argument with a wrong type or an option that does not exist.
-        ValueError: at once, for an option with a wrong value, or ``idle_timeout`` with a plain
+        TypeError: at once, for an argument with a wrong type.
+        ValueError: at once, for an argument with a wrong value, or ``idle_timeout`` with a plain
             source.
         RuntimeError: at once, if another stream or pool steps the decoder.
         IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
@@ -77,81 +171,17 @@ def wrap(
     ['caf', 'é', '']
     """
     try:
-        check_reading_options("wrap()", "stream", options)
-        return TextStream(source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **options)
-    except BaseException:
-        _give_up(source)
-        raise
-
-
-def stream(
-    source: AsyncIterable[Any] | Iterable[Any],
-    tokenizer: Decoder | None = None,
-    *others: Never,
-    conditions: StopConditions | None = None,
-    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | Machine | None = None,
-    on_stop: Callable[[], object] | None = None,
-    idle_timeout: float | None = None,
-    **options: Unpack[StreamOptions],
-) -> TextStream[StopSequenceDecoder]:
-    r"""Return the text of ``source`` in chunks, until a stop.
-
-    Args:
-        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts; see :func:`~streamdec.wrap`.
-        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
-            DecodeStream accepts.
-        others: not accepted. Pass all other arguments by name.
-        conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
-            either, the text ends with the source.
-        prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (new, or restored from a snapshot). Then ``tokenizer``,
-            ``conditions``, ``prompt_token_ids`` and the options of decoders must not be given.
-        on_stop: a function that aborts the engine's request. It is called before the source is
-            closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
-            If the reader is cancelled while it waits for the source, the source is cancelled first.
-        idle_timeout: how many seconds an asynchronous source may take for one output; see
-            :func:`~streamdec.wrap`.
-        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` of
-            StopSequenceDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
-            ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
-            ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
-            :class:`~streamdec.streams.options.ReadingOptions`.
-
-    Returns:
-        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
-        read once: a second loop yields nothing.
-
-    Raises TypeError if both a decoder and its parts are given, or neither. Also raises the errors
-    of :func:`~streamdec.wrap`, StopConditions and StopSequenceDecoder.
-
-    >>> import anyio
-    >>> from streamdec import MockTokenizer, stream
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
-    >>> async def engine():
-    ...     for token_id in [0, 1, 2, 3, 0]:
-    ...         yield token_id
-    >>> async def main():
-    ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
-    ...         async for chunk in chunks:
-    ...             print(repr(chunk.text), chunk.finish_reason)
-    >>> anyio.run(main)
-    'Hi' None
-    '!' None
-    '' stop
-    """
-    try:
-        if others:
-            raise misplaced("stream", others[0])
-        reading_options, decoder_options = sorted_options("stream()", options)
-        decoder = decoder_of(
-            "stream()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
-        )
         return TextStream(
-            source, decoder, on_stop=on_stop, idle_timeout=idle_timeout, **reading_options
+            source,
+            decoder,
+            on_stop=on_stop,
+            idle_timeout=idle_timeout,
+            ids=ids,
+            cumulative=cumulative,
+            index=index,
+            chunk_by=chunk_by,
+            return_token_ids=return_token_ids,
+            finish_reason=finish_reason,
         )
     except BaseException:
         _give_up(source)
@@ -160,45 +190,45 @@ def stream(
 
 def iter_chunks(
     source: Iterable[Any],
-    tokenizer: Decoder | None = None,
-    *others: Never,
+    tokenizer_or_decoder: Decoder | Machine | TextStopDecoder,
+    *,
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
-    decoder: StopSequenceDecoder | Machine | None = None,
     on_stop: Callable[[], object] | None = None,
-    **options: Unpack[StreamOptions],
-) -> TextIterator[StopSequenceDecoder]:
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+    **options: Unpack[DecoderOptions],
+) -> TextIterator[Any]:
     r"""Return the text of a plain ``source`` in chunks, until a stop.
 
-    It is :func:`~streamdec.stream` without an event loop.
+    It is :func:`~streamdec.stream`, or with a decoder :func:`~streamdec.wrap`, without an event
+    loop.
 
     Args:
-        source: a plain iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.outputs.OutputReader` lists them).
-        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
-            DecodeStream accepts.
-        others: not accepted. Pass all other arguments by name.
-        conditions: when the text ends. Or pass its parts as options: ``stop="User:"``. Without
-            either, the text ends with the source.
-        prompt_token_ids: the ids of the prompt, as context. They are never output.
-        decoder: a StopSequenceDecoder (new, or restored from a snapshot) instead of the arguments
-            above and the options of decoding.
-        on_stop: a plain function that aborts the engine's request. It is called before the source
-            is closed, unless the engine has ended by itself.
-        options: ``stop``, ``stop_token_ids``, ``eos_token_ids``, ``max_tokens``, ``min_tokens`` and
-            all other arguments of StopConditions; ``sections`` of
-            StopSequenceDecoder; ``skip_special_tokens``, ``byte_fallback``, ``unknown_ids``,
-            ``clean_up_tokenization_spaces`` and ``spans`` of DecodeStream; ``ids``, ``cumulative``,
-            ``index``, ``chunk_by``, ``return_token_ids``, ``finish_reason`` of
-            :class:`~streamdec.streams.options.ReadingOptions`.
+        source: a plain iterable of outputs, as for ``wrap``.
+        tokenizer_or_decoder: a tokenizer, of which a StopSequenceDecoder is made; or a decoder,
+            with which no arguments of decoders must be given.
+        conditions: as for ``stream``, and so are ``prompt_token_ids`` and ``options``.
+        prompt_token_ids: the ids of the prompt.
+        on_stop: as for ``wrap``, but a plain function; ``ids``, ``cumulative``, ``index``,
+            ``chunk_by``, ``return_token_ids`` and ``finish_reason`` are as for ``wrap``, too.
+        ids: a function.
+        cumulative: whether an output has all ids so far.
+        index: the number of a sample.
+        chunk_by: ``"output"`` or ``"token"``.
+        return_token_ids: whether chunks have their ids.
+        finish_reason: of a source that ends without one.
+        options: all other arguments of StopSequenceDecoder, such as ``stop="User:"``.
 
     Returns:
-        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
-        read once: a second loop yields nothing.
+        The chunks, as an iterator and a context manager; see :func:`~streamdec.stream`.
 
-    Raises the errors that :func:`~streamdec.stream` raises. While it is read, it raises
-    SourceError, and all errors of the source and the decoder.
+    Raises the errors that ``stream`` raises. While it is read, it raises SourceError, and all
+    errors of the source and the decoder.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
@@ -208,13 +238,26 @@ def iter_chunks(
     Chunk(text='Hi!')
     Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
     """
-    if others:
-        raise misplaced("iter_chunks", others[0])
-    reading_options, decoder_options = sorted_options("iter_chunks()", options, ONLY_ASYNC)
-    decoder = decoder_of(
-        "iter_chunks()", tokenizer, conditions, prompt_token_ids, decoder, decoder_options
+    decoder: Any = tokenizer_or_decoder
+    if not isinstance(decoder_behind(decoder), DECODERS):
+        decoder = StopSequenceDecoder(decoder, conditions, prompt_token_ids, **options)
+    else:
+        given = [*options]
+        given += ["conditions"] if conditions is not None else []
+        given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
+        if given:
+            raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
+    return TextIterator(
+        source,
+        decoder,
+        on_stop=on_stop,
+        ids=ids,
+        cumulative=cumulative,
+        index=index,
+        chunk_by=chunk_by,
+        return_token_ids=return_token_ids,
+        finish_reason=finish_reason,
     )
-    return TextIterator(source, decoder, on_stop=on_stop, **reading_options)
 
 
 def _give_up(source: object) -> None:

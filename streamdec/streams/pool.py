@@ -9,49 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
+from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
-from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
-from streamdec.core.mistakes import check_order
+from streamdec.core.conditions import StopConditions
 from streamdec.core.shared_tables import check_decoder
 from streamdec.core.snapshots import shown
 from streamdec.core.stepping import has_sections, jailed_chunk
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
-from streamdec.mistakes import check_flag, unknown_option
+from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.streams import pool_snapshots
 from streamdec.streams.attribution import TokenAttribution
 from streamdec.streams.growth import RoundsWatch
-from streamdec.streams.options import DecodingOptions, Sections
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
 from streamdec.streams.sinks import Sender, Sink, refused, sender_of
 from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
-
-_OPTIONS = (
-    *("conditions", "prompt_token_ids", "sections", "starts_inside", "spans"),
-    *DecodingOptions.__annotations__,
-)
-"""The options of ``add``."""
-_ELSEWHERE = {
-    **dict.fromkeys(
-        (name for name in OPTIONS if name not in _OPTIONS),
-        "write add(request_id, StopConditions({}=...))",
-    ),
-    "return_token_ids": "write DecoderPool(tokenizer, return_token_ids=...)",
-    "sink": "call attach(request_id, sink) after add()",
-}
-"""Options that ``add`` does not have, and what to write instead."""
-
-_OF_ADD = {
-    **dict.fromkeys(_OPTIONS, "write add(request_id, {}=...)"),
-    **{name: advice for name, advice in _ELSEWHERE.items() if name in OPTIONS},
-}
-"""Options of ``add``, and what to write instead of passing them to the constructor."""
 
 RequestId = str | int
 
@@ -66,7 +43,6 @@ class DecoderPool:
 
     Args:
         tokenizer: the tokenizer of all requests.
-        more: not accepted, and neither are ``others``: pass conditions and options to ``add``.
         return_token_ids: whether chunks have ``token_ids``.
 
     Raises TypeError if ``tokenizer`` is not a tokenizer.
@@ -77,9 +53,9 @@ class DecoderPool:
     in ``ended``. **Cost.** A round costs little more than the steps of its requests; requests
     without ids cost nothing. **Threads.** One thread at a time.
 
-    >>> from streamdec import DecoderPool, MockTokenizer, StopConditions
+    >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
-    >>> pool.add("a", StopConditions(stop="\nUser:"))
+    >>> pool.add("a", stop="\nUser:")
     >>> pool.add("b")
     >>> [(name, chunk.text) for name, chunk in pool.step({"a": [0, 1], "b": 0}).items()]
     [('a', 'Hi there'), ('b', 'Hi')]
@@ -92,15 +68,9 @@ class DecoderPool:
     def __init__(
         self,
         tokenizer: Decoder,
-        *more: Never,
+        *,
         return_token_ids: bool = False,
-        **others: Never,
     ) -> None:
-        if more:
-            told = "takes only the tokenizer by position; write add(request_id, conditions)"
-            raise TypeError(f"DecoderPool {told}")
-        for name in others:
-            raise unknown_option("DecoderPool", name, ("tokenizer", "return_token_ids"), _OF_ADD)
         check_decoder(tokenizer)
         self.tokenizer = tokenizer
         """The tokenizer of all requests."""
@@ -122,13 +92,9 @@ class DecoderPool:
     def add(
         self,
         request_id: RequestId,
-        conditions: StopConditions = NO_CONDITIONS,
+        conditions: StopConditions | None = None,
         prompt_token_ids: Iterable[SupportsIndex] = (),
-        *,
-        sections: Sections = None,
-        starts_inside: bool | None = None,
-        spans: bool = False,
-        **options: Unpack[DecodingOptions],
+        **options: Unpack[DecoderOptions],
     ) -> None:
         """Add a request, and begin its stream.
 
@@ -136,29 +102,14 @@ class DecoderPool:
             request_id: a string or an integer that names the request.
             conditions: as for StopSequenceDecoder.
             prompt_token_ids: as for StopSequenceDecoder.
-            sections: as for StopSequenceDecoder.
-            starts_inside: as for StopSequenceDecoder, for ``sections``. For
-                ``ignore_stops_between`` pass it to StopConditions.
-            spans: as for StopSequenceDecoder.
-            options: as for StopSequenceDecoder.
+            options: all other arguments of StopSequenceDecoder, such as ``stop="User:"``.
 
-        Raises ValueError if the pool has a request with this ``request_id``, and for options of
-        sections without sections; TypeError if ``request_id`` is neither a string nor an integer;
-        and the errors of the decoder. After an error no request was added.
+        Raises ValueError if the pool has a request with this ``request_id``; TypeError if
+        ``request_id`` is neither a string nor an integer; and the errors of the decoder. After an
+        error no request was added.
         """
         self._check_new(request_id)
-        for name in options:
-            if name not in DecodingOptions.__annotations__:
-                raise unknown_option("DecoderPool.add()", name, _OPTIONS, _ELSEWHERE)
-        decoder = StopSequenceDecoder(
-            self.tokenizer,
-            conditions,
-            prompt_token_ids,
-            sections=sections,
-            starts_inside=starts_inside,
-            spans=spans,
-            **options,
-        )
+        decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._begin(request_id, Stepper(decoder, return_token_ids=self._returns_token_ids))
 
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
@@ -481,7 +432,6 @@ class DecoderPool:
         Raises SnapshotError, which names the request, for another ``tokenizer`` and for an object
         that is not a snapshot of a pool.
         """
-        check_order(cls.__name__, snapshot)
         pool = cls(tokenizer, return_token_ids=return_token_ids)
         for name, data, *waiting in pool_snapshots.requests_in(snapshot):
             try:

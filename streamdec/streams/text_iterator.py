@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 from streamdec.chunks import Chunk
 from streamdec.core.token_ids import check_dimensions
 from streamdec.streams.closing import Closing
-from streamdec.streams.options import (
-    ONLY_ASYNC,
-    ReadingOptions,
-    check_reading_options,
-)
+from streamdec.streams.options import ReadingOptions
 from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
 
@@ -58,7 +54,6 @@ class TextIterator(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
-        check_reading_options("TextIterator", "iter_chunks", options, ONLY_ASYNC)
         super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")

@@ -31,10 +31,7 @@ from streamdec.chunks import Chunk
 from streamdec.core.token_ids import check_dimensions
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.options import (
-    ReadingOptions,
-    check_reading_options,
-)
+from streamdec.streams.options import ReadingOptions
 from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 
@@ -100,7 +97,6 @@ class TextStream(BaseStream[M]):
         idle_timeout: float | None = None,
         **options: Unpack[ReadingOptions],
     ) -> None:
-        check_reading_options("TextStream", "stream", options)
         super().__init__(decoder, **options)
         warn_of_ended(source)
         pulled = _iterator_of(source)

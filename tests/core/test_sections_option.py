@@ -433,21 +433,6 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         StopSequenceDecoder(TOKENIZER, sections=sections)
 
 
-@pytest.mark.parametrize(
-    ("option", "kind", "message"),
-    [
-        ({"sections": ONE, "stop": "a"}, TypeError, r"write StopSequenceDecoder\(tokenizer, Stop"),
-        ({"sections": ONE, "starts_inside": 1}, TypeError, "must be True, False or None, not 1"),
-        ({"starts_inside": True}, ValueError, "starts_inside needs sections"),
-    ],
-)
-def test_the_errors_for_bad_options_say_what_to_write(
-    option: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=message):
-        StopSequenceDecoder(TOKENIZER, **option)
-
-
 PLACE = [None, 0, 1]
 """The clean point of the snapshot below: the state of the table, and the two sections."""
 

@@ -217,9 +217,9 @@ def test_a_snapshot_without_a_field_is_damaged() -> None:
 # --- another one ----------------------------------------------------------------------------------
 
 
-def refused(snapshot: Any, tokenizer: Any = RAW, **expected: Any) -> str:
+def refused(snapshot: Any, tokenizer: Any = RAW) -> str:
     with pytest.raises(SnapshotError) as raised:
-        DecodeStream.restore(tokenizer, snapshot, **expected)
+        DecodeStream.restore(tokenizer, snapshot)
     return str(raised.value)
 
 
@@ -239,12 +239,9 @@ def test_an_equal_tokenizer_is_accepted() -> None:
     assert stream.step(4) == "你"
 
 
-def test_options_come_from_the_snapshot_and_may_be_required() -> None:
+def test_options_come_from_the_snapshot() -> None:
     snapshot = DecodeStream(RAW, unknown_ids="error").snapshot()
-    stream = DecodeStream.restore(RAW, snapshot, unknown_ids="error", skip_special_tokens=True)
-    assert stream.options["unknown_ids"] == "error"
-    with pytest.raises(SnapshotError, match=r"taken with unknown_ids='error', not 'skip'"):
-        DecodeStream.restore(RAW, snapshot, unknown_ids="skip")
+    assert DecodeStream.restore(RAW, snapshot).options["unknown_ids"] == "error"
 
 
 def test_another_class_or_format_is_named() -> None:

@@ -29,21 +29,6 @@ def decoder_of(
     return StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("skip_special_token", "did you mean skip_special_tokens?"),
-        ("span", "did you mean spans?"),
-        ("stop", "write StopSequenceDecoder(tokenizer, StopConditions(stop=...))"),
-    ],
-)
-def test_an_unknown_option_says_what_to_write_instead(name: str, advice: str) -> None:
-    make: Any = StopSequenceDecoder
-    with pytest.raises(TypeError) as caught:
-        make(MockTokenizer(), **{name: True})
-    assert str(caught.value) == f"StopSequenceDecoder has no option {name!r}; {advice}"
-
-
 class Changing:
     """Its ``decode`` changes the text of token 0 if token 1 follows, which may be unfinished."""
 

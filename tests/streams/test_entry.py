@@ -1,0 +1,338 @@
+"""``stream``, ``wrap`` and ``iter_chunks``: their arguments and what these do."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    DecodeStream,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStopDecoder,
+    TextStream,
+    TokenQueue,
+    iter_chunks,
+    stream,
+    wrap,
+)
+from streamdec import Sequence as TokenSequence
+from streamdec.bulk import decode_rollouts
+from streamdec.core.conditions import StopOptions
+from streamdec.core.stop_sequence_decoder import DecoderOptions
+from tests.streams.engines import Engine, PlainEngine, drained
+
+TOKENS = [b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP", b" ."]
+TOKENIZER = MockTokenizer.from_tokens(TOKENS, [0])
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Options are the same on both event loops, which other modules test."""
+    return "asyncio"
+
+
+@pytest.fixture(params=[stream, iter_chunks])
+def open_(request: pytest.FixtureRequest) -> Any:
+    """One of the functions that take a tokenizer."""
+    return request.param
+
+
+async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **options: Any) -> str:
+    engine = (Engine if open_ in (stream, wrap) else PlainEngine)(outputs)
+    chunks = open_(engine, *args, **options)
+    found = [*chunks] if open_ is iter_chunks else await drained(chunks)
+    assert engine.closings == 1
+    return "".join(chunk.text for chunk in found)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def parameters_of(function: Callable[..., Any]) -> set[str]:
+    return {
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY or name in ("stop", "stop_token_ids")
+    }
+
+
+def test_the_options_are_those_of_the_classes() -> None:
+    assert set(StopOptions.__annotations__) == parameters_of(StopConditions)
+    assert set(DecoderOptions.__annotations__) == (
+        parameters_of(StopConditions) | parameters_of(StopSequenceDecoder)
+    )
+
+
+def ended_by_pool(*args: Any, **options: Any) -> str:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a", *args, **options)
+    return pool.step({"a": [1, 2, 1]})["a"].text
+
+
+STOPPED: dict[str, Callable[..., str]] = {
+    "StopSequenceDecoder": lambda *args, **options: (
+        StopSequenceDecoder(TOKENIZER, *args, **options).feed([1, 2, 1]).text
+    ),
+    "TextStopDecoder": lambda *args, **options: TextStopDecoder(*args, **options).step("aba").text,
+    "DecoderPool.add": ended_by_pool,
+    "decode_rollouts": lambda *args, **options: (
+        decode_rollouts([[1, 2, 1]], TOKENIZER, *args, **options)[0].text
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_stops_are_accepted_wherever_conditions_are(name: str) -> None:
+    call = STOPPED[name]
+    assert call() == "aba"
+    assert call(StopConditions("b")) == call(stop="b") == "a"
+    assert call(visible_stop="b") == call(stop="b", include_stop_str_in_output=True) == "ab"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "ab\ufffd"),
+        ({"stop": "b"}, "a"),
+        ({"stop_token_ids": [2]}, "a"),
+        ({"visible_stop": "b"}, "ab"),
+        ({"visible_stop_token_ids": 2}, "ab"),
+        ({"stop": "b", "include_stop_str_in_output": True}, "ab"),
+        ({"stop": "a", "min_tokens": 2}, "ab\ufffd"),
+        ({"max_tokens": 2}, "a"),
+        ({"eos_token_ids": [2]}, "a"),
+        ({"eos_token_ids": [2], "ignore_eos": True}, "ab\ufffd"),
+        ({"stop": "b", "ignore_stops_between": ("a", "c")}, "ab\ufffd"),
+        ({"stop_regex": "[bc]"}, "a"),
+        ({"stop_regex": "[bc]+", "max_match_length": 5}, "a"),
+        ({"sections": {"r": ("a", "b")}}, "\ufffd"),
+        ({"skip_special_tokens": False}, "<s>ab\ufffd"),
+        ({"byte_fallback": "exact"}, "ab\ufffd"),
+        ({"conditions": StopConditions(stop="b")}, "a"),
+        ({"prompt_token_ids": [3]}, "\ufffdab\ufffd"),
+        ({"ids": lambda token_id: [token_id]}, "ab\ufffd"),
+        ({"chunk_by": "token"}, "ab\ufffd"),
+        ({"index": 0}, "ab\ufffd"),
+        ({"return_token_ids": True}, "ab\ufffd"),
+    ],
+    ids=lambda value: next(iter(value), "none") if isinstance(value, dict) else None,
+)
+async def test_each_option_is_accepted_and_has_its_effect_on_the_text(
+    open_: Callable[..., Any], options: dict[str, Any], text: str
+) -> None:
+    assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "a ."),
+        ({"unknown_ids": "replace"}, "a .\ufffd"),
+        ({"clean_up_tokenization_spaces": True}, "a."),
+    ],
+    ids=["none", "unknown_ids", "clean_up_tokenization_spaces"],
+)
+async def test_options_for_unknown_ids_and_spaces_have_their_effect(
+    open_: Callable[..., Any], options: dict[str, Any], text: str
+) -> None:
+    assert await text_of(open_, [1, 6, 99], TOKENIZER, **options) == text
+
+
+def test_conditions_of_none_mean_no_stops() -> None:
+    assert StopSequenceDecoder(TOKENIZER).conditions == StopConditions()
+    assert StopSequenceDecoder(TOKENIZER, stop=None).conditions == StopConditions()
+
+
+def test_starts_inside_is_for_both_kinds_of_sections() -> None:
+    pair = ("a", "b")
+    for options in (
+        {"ignore_stops_between": pair},
+        {"sections": {"r": pair}},
+        {"ignore_stops_between": pair, "sections": {"r": pair}},
+    ):
+        decoder = StopSequenceDecoder(TOKENIZER, stop="STOP", starts_inside=True, **options)  # type: ignore[arg-type]
+        inside = "ignore_stops_between" in options
+        chunks = [decoder.feed([5])]
+        assert chunks[0].finish_reason == (None if inside else "stop")
+        if "sections" in options and inside:
+            assert chunks[0].section == "r"
+
+
+@pytest.mark.anyio
+async def test_a_decoder_in_place_of_a_tokenizer() -> None:
+    def begun() -> StopSequenceDecoder:
+        decoder = StopSequenceDecoder(TOKENIZER, stop="b")
+        decoder.step(1)
+        return StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
+
+    for open_ in (iter_chunks, wrap):
+        decoder = begun()
+        assert await text_of(open_, [1, 2, 1], decoder) == "a"
+        assert decoder.num_tokens == 3
+
+
+def test_a_stream_that_is_entered_twice() -> None:
+    async def main() -> None:
+        chunks = stream([1], TOKENIZER)
+        async with chunks:
+            pass
+        async with chunks:
+            pass
+
+    with pytest.raises(RuntimeError, match="only once; make a new stream"):
+        anyio.run(main)
+    plain = iter_chunks([1], TOKENIZER)
+    with plain:
+        pass
+    with pytest.raises(RuntimeError, match="entered only once"), plain:
+        pass
+
+
+def test_a_plain_stream_is_not_taken_for_an_asynchronous_one() -> None:
+    """Frameworks look for these methods, so a TextIterator must not have them, even for a hint."""
+    chunks = iter_chunks([1], TOKENIZER)
+    assert not isinstance(chunks, (AsyncIterable, Awaitable))
+    assert isinstance(chunks, Iterable)
+
+
+@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
+    chunks = open_([0], TOKENIZER)
+    told = rf"a {type(chunks).__name__} cannot be copied .*StopSequenceDecoder\.restore returns"
+    with pytest.raises(TypeError, match=told):
+        move(chunks)
+
+
+def test_a_wrong_option_is_reported_before_the_source_is_read() -> None:
+    class Untouchable:
+        def __aiter__(self) -> Any:
+            raise AssertionError("touched")
+
+    with pytest.raises(ValueError, match="chunk_by"):
+        stream(Untouchable(), TOKENIZER, chunk_by="word")  # type: ignore[arg-type]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_future_is_not_a_source(is_async: bool) -> None:
+    """Iterating over a future is how old coroutines awaited it: it yields itself."""
+    future: Any = asyncio.get_running_loop().create_future()
+    open_: Any = stream if is_async else iter_chunks
+    with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
+        open_(future, TOKENIZER)
+
+
+# --- columns of data frames -----------------------------------------------------------------------
+
+
+class Column:
+    """The part of a Polars Series that resembles a list."""
+
+    dtype = "Int64"
+
+    def __init__(self, values: list[int]) -> None:
+        self._values = values
+
+    def to_list(self) -> list[int]:
+        return self._values.copy()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._values[place]
+
+
+def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
+    column: Any = Column([1, 2])
+    assert DecodeStream(TOKENIZER, column).step_batch(column) == ["a", "b"]
+    assert StopSequenceDecoder(TOKENIZER).feed(column).text == "ab"
+    assert TokenSequence(TOKENIZER, column).text == "ab"
+    for source in (column, [column]):
+        assert "".join(chunk.text for chunk in iter_chunks(source, TOKENIZER)) == "ab"
+    queue = TokenQueue()
+    queue.put(column)
+    assert queue.num_waiting == 2
+
+
+class LabeledColumn(Column):
+    """The part of a pandas Series that resembles a list. Its indices are labels, here 1 and 0."""
+
+    iloc: Any = None
+
+    def tolist(self) -> list[int]:
+        return self.to_list()
+
+    def __getitem__(self, place: Any) -> Any:
+        return super().__getitem__(1 - place)
+
+
+def test_the_labels_of_a_column_do_not_matter() -> None:
+    column: Any = LabeledColumn([1, 2])
+    assert DecodeStream(TOKENIZER).step_batch(column) == ["a", "b"]
+    assert TokenSequence(TOKENIZER, column).text == "ab"
+    assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "ab"
+
+
+# --- the three machines ---------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_every_kind_of_decoder_returns_chunks() -> None:
+    ids = [1, 3, 4, 3]
+    sequence = TokenSequence(TOKENIZER, [2])
+    machines: dict[TextStream[Any], str] = {
+        wrap(ids, DecodeStream(TOKENIZER)): "aé\ufffd",
+        wrap(ids, StopSequenceDecoder(TOKENIZER, StopConditions())): "aé\ufffd",
+        wrap(ids, sequence): "aé",
+    }
+    for chunks, text in machines.items():
+        found = await drained(chunks)
+        assert "".join(chunk.text for chunk in found) == text
+        assert found[-1].finish_reason == "length"
+        assert not any(chunk.finish_reason for chunk in found[:-1])
+    assert (sequence.text, sequence.token_ids, sequence.held) == ("baé", [2, *ids], b"\xc3")
+    assert sequence.append_token(4) == "é", "a sequence can always grow"
+
+
+@pytest.mark.anyio
+async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
+    ids = [[1, 3], [4, 0], [0], [2, 5]]
+    chunks = await drained(stream(ids, TOKENIZER, stop="STOP", return_token_ids=True))
+    assert chunks == [
+        Chunk("a", token_ids=(1,)),
+        Chunk("é", token_ids=(3, 4, 0)),
+        Chunk("b", "stop", "STOP", token_ids=(0, 2, 5)),
+    ]
+    plain = await drained(stream(ids, TOKENIZER, stop="STOP"))
+    assert plain == [Chunk("a"), Chunk("é"), Chunk("b", "stop", "STOP")]
+
+
+@pytest.mark.anyio
+async def test_ids_of_withheld_text_belong_to_its_later_chunk() -> None:
+    """The beginning of a stop may still turn out to be text."""
+    tokens = MockTokenizer.from_tokens([b"ab", b"c", b"d"])
+    ids = [0, 1, 2, 0]
+    chunks = await drained(stream(ids, tokens, stop="bcx", return_token_ids=True))
+    assert chunks == [
+        Chunk("a"),
+        Chunk("bcd", token_ids=(0, 1, 2)),
+        Chunk("a"),
+        Chunk("b", "length", token_ids=(0,)),
+    ]
