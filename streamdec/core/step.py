@@ -186,8 +186,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-        # On the windowed route a look-up decodes, so each id must be looked up once.
-        if self._stops.labeller is not None or self._table.idle_row is None:
+        if not self._stops.joins_texts:
             whole = _fed(self, ids)
             return whole.text if returns_text else whole
         texts: list[str] = []

@@ -169,6 +169,9 @@ class StopSet:
         if labels:
             self.labeller = Matcher(StopStrings(()), Sections(labels, skipped), gated=False)
             self.marker_ids |= self.labeller.sections.ids
+        self.joins_texts: bool = not (labels or table is None or table.idle_row is None)
+        """Whether the texts of several tokens may be joined to one chunk without sections. Not on
+        the windowed route: a look-up decodes there, so each id must be looked up once."""
         self.names: tuple[str | None, ...] = (None, *definition.names)
         """The name of each section of the labeller."""
         self._named = _named_stops(conditions, skipped)
