@@ -5,7 +5,6 @@ Streams of one table with equal conditions share one stop set.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -16,11 +15,8 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
-from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
-
-logger = logging.getLogger("streamdec")
 
 MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
@@ -158,9 +154,6 @@ def text_stop_set_for(conditions: StopConditions) -> StopSet:
     )
 
 
-_said = WarnOnce()
-
-
 def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the ids of those ``texts`` that are the text of skipped special tokens.
 
@@ -170,17 +163,10 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
     find, token_to_id, is_skipped = (
         getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
     )
-    found: dict[str, tuple[int, ...]] = {}
     if find is not None:
-        found = find(texts)
-    elif token_to_id is not None and is_skipped is not None:
-        ids = {text: token_to_id(text) for text in texts}
-        found = {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
-    for text, ids_of_text in found.items():
-        if _said.first(tokenizer, ids_of_text):
-            logger.info(
-                "%r is the text of a skipped special token; its ids %s are matched too",
-                text,
-                ids_of_text,
-            )
-    return found
+        found: dict[str, tuple[int, ...]] = find(texts)
+        return found
+    if token_to_id is None or is_skipped is None:
+        return {}
+    ids = {text: token_to_id(text) for text in texts}
+    return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
