@@ -247,7 +247,8 @@ class Encoder(Protocol):
     (BOS, ``[CLS]``). ``special`` says how to encode special tokens that the text itself spells
     (:data:`~streamdec.encoding.Special`).
 
-    >>> from streamdec import Encoder, MockTokenizer
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Encoder
     >>> isinstance(MockTokenizer(), Encoder)
     True
     >>> MockTokenizer().encode("Hello world").ids
@@ -285,7 +286,8 @@ class Decoder(Protocol):
     An object with this method is streamed over a window of recent ids. If ``skip_special_tokens``
     is false, special tokens are part of the text.
 
-    >>> from streamdec import Decoder, DecodeStream
+    >>> from streamdec import DecodeStream
+    >>> from streamdec.protocols import Decoder
     >>> class Letters:
     ...     def decode(self, token_ids, *, skip_special_tokens=True):
     ...         return "".join(chr(97 + token_id) for token_id in token_ids)
@@ -301,7 +303,7 @@ class Decoder(Protocol):
         ``skip_special_tokens`` leaves special tokens out. Ids without a token have no text.
         The backends of streamdec raise :class:`~streamdec.TokenIdError` for other integers and for
         values that are not ids, TypeError for an object that is not a list of ids, and
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
         """
         ...
 
@@ -365,7 +367,8 @@ class TableDecoder(Decoder, Protocol):
 class Tokenizer(Encoder, TableDecoder, Protocol):
     """Encodes and decodes. Every backend of streamdec has this interface.
 
-    >>> from streamdec import MockTokenizer, Tokenizer
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.protocols import Tokenizer
     >>> isinstance(MockTokenizer(), Tokenizer)
     True
     """

@@ -310,7 +310,7 @@ def chunks_of(decoder: Any, ids: Sequence[int]) -> list[Chunk]:
     try:
         stream = iter_chunks(iter(ids), decoder, **options)
     except TypeError:  # a decoder has a keyword of its own
-        stream = iter_chunks(iter(ids), decoder=decoder, **options)
+        stream = iter_chunks(iter(ids), decoder, **options)
     with suppress(TokenIdError):
         found.extend(stream)
     return found

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from streamdec import (
     Chunk,
-    EncodeError,
     FinishedError,
     MockTokenizer,
     StopConditions,
@@ -39,6 +38,7 @@ from streamdec import (
     StopSequenceDecoder,
     TokenIdError,
 )
+from streamdec.errors import EncodeError
 from streamdec.protocols import Tokenizer
 
 RELEASE = -1

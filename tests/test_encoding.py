@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import EncodeError, Encoding, MockTokenizer, SpecialTokens
+from streamdec import MockTokenizer
+from streamdec.errors import EncodeError
+from streamdec.tokenizers import Encoding, SpecialTokens
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=40)
 

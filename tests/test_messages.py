@@ -3,6 +3,9 @@
 Hints (``streamdec.mistakes``) are among them.
 """
 
+# mypy: disable-error-code="arg-type, call-arg, list-item, type-var, operator"
+# The calls are wrong on purpose.
+
 from __future__ import annotations
 
 import asyncio
@@ -85,17 +88,17 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ("DecodeStream(stop=)", made(DecodeStream, stop="x"), TypeError, UNEXPECTED + "'stop'"),
     ("StopSequenceDecoder(foo=)", made(StopSequenceDecoder, foo=1), TypeError, UNEXPECTED + "'foo"),
     ("Sequence(foo=)", made(Sequence, foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("TextStopDecoder(foo=)", partial(TextStopDecoder, foo=1), TypeError, UNEXPECTED + "'foo'"),  # type: ignore[call-arg]
-    ("StopConditions(foo=)", partial(StopConditions, foo=1), TypeError, UNEXPECTED + "'foo'"),  # type: ignore[call-arg]
+    ("TextStopDecoder(foo=)", partial(TextStopDecoder, foo=1), TypeError, UNEXPECTED + "'foo'"),
+    ("StopConditions(foo=)", partial(StopConditions, foo=1), TypeError, UNEXPECTED + "'foo'"),
     ("stream(foo=)", opened(foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("wrap(stop=)", partial(wrap, [1], PLAIN, stop="x"), TypeError, UNEXPECTED + "'stop'"),  # type: ignore[call-arg]
+    ("wrap(stop=)", partial(wrap, [1], PLAIN, stop="x"), TypeError, UNEXPECTED + "'stop'"),
     (
         "iter_chunks(idle_timeout=)",
-        partial(iter_chunks, [1], TOKENIZER, idle_timeout=1),  # type: ignore[call-arg]
+        partial(iter_chunks, [1], TOKENIZER, idle_timeout=1),
         TypeError,
         UNEXPECTED + "'idle_timeout'",
     ),
-    ("add(foo=)", partial(DecoderPool(TOKENIZER).add, "a", foo=1), TypeError, UNEXPECTED + "'foo'"),  # type: ignore[call-arg]
+    ("add(foo=)", partial(DecoderPool(TOKENIZER).add, "a", foo=1), TypeError, UNEXPECTED + "'foo'"),
     ("DecoderPool(stop=)", made(DecoderPool, stop="x"), TypeError, UNEXPECTED + "'stop'"),
     # Conditions, and their parts.
     ("text as conditions", made(StopSequenceDecoder, conditions="x"), TypeError, "write stop=..."),
@@ -108,7 +111,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     (
         "conditions, then tokenizer",
-        partial(StopSequenceDecoder, STOPS, TOKENIZER),  # type: ignore[arg-type]
+        partial(StopSequenceDecoder, STOPS, TOKENIZER),
         TypeError,
         "conditions must be StopConditions, not <MockTokenizer",
     ),
@@ -141,10 +144,10 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         TypeError,
         "pass token ids as stop_token_ids",
     ),
-    ("bytes as stops", partial(StopConditions, b"x"), TypeError, "a list of strings, not b'x'"),  # type: ignore[arg-type]
+    ("bytes as stops", partial(StopConditions, b"x"), TypeError, "a list of strings, not b'x'"),
     (
         "a compiled pattern",
-        partial(StopConditions, re.compile("a")),  # type: ignore[arg-type]
+        partial(StopConditions, re.compile("a")),
         TypeError,
         "pass its pattern as stop_regex, with its flags in it, such as (?i)",
     ),
@@ -152,7 +155,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     # Decoders and tokenizers.
     (
         "a decoder for stream",
-        partial(stream, [1], StopSequenceDecoder(TOKENIZER)),  # type: ignore[arg-type]
+        partial(stream, [1], StopSequenceDecoder(TOKENIZER)),
         TypeError,
         "write wrap(source, decoder)",
     ),
@@ -172,11 +175,11 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     (
         "a tokenizer for wrap",
-        partial(wrap, [1], TOKENIZER),  # type: ignore[type-var]
+        partial(wrap, [1], TOKENIZER),
         TypeError,
         "or a TextStopDecoder, not <MockTokenizer",
     ),
-    ("None for wrap", partial(wrap, [1], None), TypeError, "decoder must be a DecodeStream"),  # type: ignore[type-var]
+    ("None for wrap", partial(wrap, [1], None), TypeError, "decoder must be a DecodeStream"),
     (
         "a path for a tokenizer",
         [partial(kind, "path") for kind in (*DECODERS, DecoderPool)],
@@ -191,7 +194,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     (
         "source and tokenizer swapped",
-        [partial(function, TOKENIZER, [1]) for function in (iter_chunks, stream)],  # type: ignore[arg-type]
+        [partial(function, TOKENIZER, [1]) for function in (iter_chunks, stream)],
         TypeError,
         "a tokenizer must have a method decode(token_ids, ...), got [1]",
     ),
@@ -207,10 +210,10 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         lambda: stream(to_be_awaited(), TOKENIZER),
         TypeError,
         "await it, and pass its",
-    ),  # type: ignore[arg-type]
+    ),
     ("a function", opened(source=to_be_awaited), TypeError, "call it, and pass its result"),
     ("an async source", read(engine()), TypeError, "use stream() or wrap() for an asynchronous"),
-    ("a queue", lambda: stream(asyncio.Queue(), TOKENIZER), TypeError, "put the ids into a TokenQ"),  # type: ignore[arg-type]
+    ("a queue", lambda: stream(asyncio.Queue(), TOKENIZER), TypeError, "put the ids into a TokenQ"),
     ("a plain queue", read(queue.Queue()), TypeError, "write iter(queue.get, None)"),
     *(
         (f"the source {source!r}", opened(source=source), TypeError, "iterable of outputs, not")
@@ -248,34 +251,34 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
             "skip_special_tokens": [made(kind, skip_special_tokens="false") for kind in DECODERS],
             "ignore_eos": opened(ignore_eos="false"),
             "starts_inside": opened(starts_inside="false"),
-            "strict": partial(load_tokenizer, "no/model", strict="false"),  # type: ignore[arg-type]
-            "allow_download": partial(load_tokenizer, "no/model", allow_download="false"),  # type: ignore[arg-type]
+            "strict": partial(load_tokenizer, "no/model", strict="false"),
+            "allow_download": partial(load_tokenizer, "no/model", allow_download="false"),
         }.items()
     ),
     # Ids.
     (
         "several ids for step",
-        lambda: DecodeStream(TOKENIZER).step([1]),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).step([1]),
         TokenIdError,
         "token 0 is of type list: [1]; a token id is an integer from 0 to 4294967295",
     ),
     (
         "one id for feed",
-        lambda: DecodeStream(TOKENIZER).feed(1),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).feed(1),
         TypeError,
         "token ids must be a list or an array, not int",
     ),
     (
         "text for ids",
-        lambda: DecodeStream(TOKENIZER).feed("Hi"),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).feed("Hi"),
         TypeError,
         "tokenizer.encode(text).ids returns those of a text",
     ),
     (
         "text for an id",
         [
-            lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),  # type: ignore[arg-type]
-            lambda: DecodeStream(TOKENIZER, ["Hi"]),  # type: ignore[list-item]
+            lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),
+            lambda: DecodeStream(TOKENIZER, ["Hi"]),
             lambda: TOKENIZER.decode(["Hi"]),
         ],
         TokenIdError,
@@ -283,7 +286,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     (
         "a float",
-        lambda: DecodeStream(TOKENIZER).step(np.float32(1)),  # type: ignore[arg-type]
+        lambda: DecodeStream(TOKENIZER).step(np.float32(1)),
         TokenIdError,
         "token 0 is of type float32",
     ),
@@ -324,8 +327,8 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     (
         "a swapped response",
         lambda: EventStreamResponse(
-            stream(engine(), TOKENIZER),  # type: ignore[arg-type]
-            CompletionEncoder(response_id="cmpl-1", model="tiny", created=0),  # type: ignore[arg-type]
+            stream(engine(), TOKENIZER),
+            CompletionEncoder(response_id="cmpl-1", model="tiny", created=0),
         ),
         TypeError,
         "write EventStreamResponse(encoder, stream)",
@@ -410,5 +413,5 @@ def test_a_generator_that_was_read_before_warns() -> None:
     assert [chunk.text for chunk in iter_chunks(source, TOKENIZER)] == ["Hello", ""]
     for function in (iter_chunks, stream):
         with pytest.warns(match="the source is a generator that has ended") as warned:
-            function(source, TOKENIZER)  # type: ignore[operator]
+            function(source, TOKENIZER)
         assert warned[0].filename == __file__

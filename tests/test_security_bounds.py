@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec import StopConditions, TokenizerLoadError, detect_format, load_tokenizer
+from streamdec import StopConditions, TokenizerLoadError, load_tokenizer
 from streamdec.backends.rank_encodings import MAX_TOKEN
 from streamdec.backends.tekken import MAX_SPECIAL, TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
@@ -24,6 +24,7 @@ from streamdec.core.patterns.compile import (
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
+from streamdec.tokenizers import detect_format
 from streamdec.tokenizers._regex_cost import MAX_REGEX
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER

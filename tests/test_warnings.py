@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from streamdec import (
     DecoderPool,
     DecodeStream,
-    HybridTokenizer,
     MockTokenizer,
     StreamdecWarning,
     iter_chunks,
@@ -22,6 +21,7 @@ from streamdec import (
     stream,
 )
 from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.tokenizers import HybridTokenizer
 from tests.cli.running import TOKENIZER
 
 MOCK = MockTokenizer()

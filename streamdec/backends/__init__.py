@@ -1,7 +1,7 @@
 """One tokenizer library per module, each imported only when it is needed.
 
-A backend turns its library into a :class:`~streamdec.Tokenizer`: the library's own ``decode``, and
-the table behind it. Backends do not import the decoders.
+A backend turns its library into a :class:`~streamdec.protocols.Tokenizer`: the library's own
+``decode``, and the table behind it. Backends do not import the decoders.
 
 Modules::
 

@@ -143,8 +143,8 @@ class HuggingFaceEncoder(AddedTokens):
         """Return each token's start and end in the text of ``encoding``, in code points.
 
         They are the library's own; it encodes the text again. Raises
-        :class:`~streamdec.EncodeError` if the encoding has no text or the tokenizer was changed;
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        :class:`~streamdec.errors.EncodeError` if the encoding has no text or the tokenizer was
+        changed; :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
         """
         if encoding.text is None:
             raise EncodeError("an encoding without its text has no offsets")

@@ -1,8 +1,8 @@
 """Tokenizers that are a table of bytes: RWKV's text vocabulary, ByT5 and EvaByte.
 
 In: RWKV's vocabulary file, or a folder whose class encodes each byte separately. Out: a
-:class:`~streamdec.Tokenizer` that encodes and decodes in Python, without a library. Encoding finds
-special tokens first, and then takes the longest token at each place.
+:class:`~streamdec.protocols.Tokenizer` that encodes and decodes in Python, without a library.
+Encoding finds special tokens first, and then takes the longest token at each place.
 
 The references are ``rwkv_tokenizer.py`` of BlinkDL/ChatRWKV, ``tokenization_byt5.py`` of
 transformers 5.24, and ``tokenization_evabyte.py`` of EvaByte. In all of them a character of several

@@ -1,7 +1,7 @@
 """GGUF: a model file's vocabulary, decoded exactly, encoded with best effort.
 
-In: a path. Out: a :class:`~streamdec.Tokenizer`. :mod:`streamdec.backends.gguf_metadata` reads the
-file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
+In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. :mod:`streamdec.backends.gguf_metadata`
+reads the file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
 ``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
 llama.cpp leaves that to its callers.
 
@@ -79,11 +79,11 @@ class GGUFTokenizer(AssembledFastPath):
     ``special=false``.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding
-    raises :class:`~streamdec.EncodeError` if :attr:`encodes` is not ``"best effort"``, and
-    :class:`~streamdec.MissingExtraError` for a file of the kind ``llama`` without sentencepiece. It
-    warns once (:class:`~streamdec.StreamdecWarning`).
+    raises :class:`~streamdec.errors.EncodeError` if :attr:`encodes` is not ``"best effort"``, and
+    :class:`~streamdec.errors.MissingExtraError` for a file of the kind ``llama`` without
+    sentencepiece. It warns once (:class:`~streamdec.StreamdecWarning`).
 
-    >>> from streamdec import GGUFTokenizer
+    >>> from streamdec.tokenizers import GGUFTokenizer
     >>> tokenizer = GGUFTokenizer("path/to/model.gguf")
     >>> tokenizer.encodes, tokenizer.decode([1, 263, 264])
     ('best effort', 'hello ')
@@ -142,7 +142,7 @@ class GGUFTokenizer(AssembledFastPath):
     def begin_fast(self, options: FastOptions) -> None:
         """Build fastokens for a byte-level BPE, and use it if it gives the same ids.
 
-        ``options`` say when to do this. Raises :class:`~streamdec.MissingExtraError` and
+        ``options`` say when to do this. Raises :class:`~streamdec.errors.MissingExtraError` and
         :class:`~streamdec.TokenizerLoadError` if they are strict.
         """
         if self._kind == "gpt2" and self.encodes == "best effort":

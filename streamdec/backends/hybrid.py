@@ -47,10 +47,10 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
 
     Raises ValueError for an invalid option, and the errors of
     :class:`~streamdec.HuggingFaceTokenizer`. With ``strict`` also raises
-    :class:`~streamdec.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`. An invalid
-    value in the environment is ignored with a warning.
+    :class:`~streamdec.errors.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`. An
+    invalid value in the environment is ignored with a warning.
 
-    >>> from streamdec import HybridTokenizer
+    >>> from streamdec.tokenizers import HybridTokenizer
     >>> tokenizer = HybridTokenizer("path/to/model", fast="off")
     >>> tokenizer.report.active, tokenizer.report.reason
     ('huggingface', 'fastokens is switched off')
@@ -210,7 +210,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         """Return huggingface's ids of each of ``texts``, four bytes each.
 
         For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
         """
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         return [bytes(Encoding(ids)) for ids in found]

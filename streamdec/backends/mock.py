@@ -1,8 +1,8 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
-In: nothing, or the bytes of each token. Out: a :class:`~streamdec.Tokenizer` that needs no file.
-Its ``decode`` is an oracle of the tests, so it does not use streamdec's decoder: Python decodes
-bytes, and the decoders of the library ``tokenizers`` do the rest.
+In: nothing, or the bytes of each token. Out: a :class:`~streamdec.protocols.Tokenizer` that needs
+no file. Its ``decode`` is an oracle of the tests, so it does not use streamdec's decoder: Python
+decodes bytes, and the decoders of the library ``tokenizers`` do the rest.
 """
 
 from __future__ import annotations

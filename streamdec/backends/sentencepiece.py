@@ -1,8 +1,8 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by rules.
 
-In: a model file or its content. Out: a :class:`~streamdec.Tokenizer`. The library supplies the
-pieces, their types and the rule for the beginning of a text. For a byte that is not part of a
-character, the library and eager streams output one U+FFFD. ``decode``, and streams with
+In: a model file or its content. Out: a :class:`~streamdec.protocols.Tokenizer`. The library
+supplies the pieces, their types and the rule for the beginning of a text. For a byte that is not
+part of a character, the library and eager streams output one U+FFFD. ``decode``, and streams with
 ``byte_fallback="exact"``, output U+FFFD for each byte of a run if one byte of it is bad, as
 ``tokenizers`` does for such models. All of them agree if every run is valid UTF-8.
 
@@ -66,10 +66,10 @@ class SentencePieceTokenizer(BaseTokenizer):
     encodes the parts separately; ``special="text"`` uses the library alone.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
-    :class:`~streamdec.MissingExtraError` without sentencepiece. Models of more than 16 MiB are
-    rejected; the largest known model has 5 MiB.
+    :class:`~streamdec.errors.MissingExtraError` without sentencepiece. Models of more than 16 MiB
+    are rejected; the largest known model has 5 MiB.
 
-    >>> from streamdec import SentencePieceTokenizer
+    >>> from streamdec.tokenizers import SentencePieceTokenizer
     >>> tokenizer = SentencePieceTokenizer("path/to/model.model")
     >>> encoding = tokenizer.encode("hello world", add_special_tokens=True)
     >>> encoding.tokens[:2], tokenizer.decode(encoding.ids)
@@ -247,7 +247,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         """Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
         If the model normalized the text, they are the library's offsets of whole characters. Raises
-        :class:`~streamdec.EncodeError` if the encoding has no text.
+        :class:`~streamdec.errors.EncodeError` if the encoding has no text.
         """
         try:
             return super().byte_offsets_of(encoding)

@@ -1,9 +1,10 @@
 """Tekken: Mistral's ``tekken.json``, run by the library tiktoken.
 
-In: a file or its content. Out: a :class:`~streamdec.TiktokenTokenizer`. The file has the regex and
-the tokens in base64, with ranks from 0. Some of its tokens are not used. The first ids are special
-tokens, so rank n has the id n + ``default_num_special_tokens``. A special token without a name is
-called ``<SPECIAL_n>``. Up to version 7 a file may omit the names; then twenty fixed names apply.
+In: a file or its content. Out: a :class:`~streamdec.tokenizers.TiktokenTokenizer`. The file has the
+regex and the tokens in base64, with ranks from 0. Some of its tokens are not used. The first ids
+are special tokens, so rank n has the id n + ``default_num_special_tokens``. A special token without
+a name is called ``<SPECIAL_n>``. Up to version 7 a file may omit the names; then twenty fixed names
+apply.
 
 The source is ``mistral_common/tokens/tokenizers/tekken.py`` of mistral-common 1.13.1. That library
 decodes the tokens before and after a special token separately. Here a character may continue after
@@ -47,9 +48,9 @@ class TekkenTokenizer(TiktokenTokenizer):
 
     With ``add_special_tokens`` a text begins with ``<s>``. Raises
     :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
-    :class:`~streamdec.MissingExtraError` without tiktoken.
+    :class:`~streamdec.errors.MissingExtraError` without tiktoken.
 
-    >>> from streamdec import TekkenTokenizer
+    >>> from streamdec.tokenizers import TekkenTokenizer
     >>> tokenizer = TekkenTokenizer("path/to/tekken.json")
     >>> tokenizer.encode("hello[INST]", add_special_tokens=True).tokens
     ('<s>', 'hello', '[INST]')

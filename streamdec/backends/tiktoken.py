@@ -1,8 +1,8 @@
 """tiktoken: OpenAI's encodings, and rank files of Llama 3 and 4, Qwen and Kimi.
 
 In: a rank file, which is recognised by its content; the name of an encoding whose rank file is in a
-cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.Tokenizer` with the library's tokens.
-Nothing is downloaded without ``allow_download=True``.
+cache; or a ``tiktoken.Encoding``. Out: a :class:`~streamdec.protocols.Tokenizer` with the library's
+tokens. Nothing is downloaded without ``allow_download=True``.
 
 A rank file contains neither the regex that splits text nor the special tokens, which are in
 :mod:`streamdec.tokenizers.encodings`. The special tokens of a ``tokenizer_config.json`` beside the
@@ -76,9 +76,9 @@ class TiktokenTokenizer(AssembledFastPath):
     are exact. ``id_to_token`` returns the token's text, with ``<0xFF>`` for an invalid byte.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
-    :class:`~streamdec.MissingExtraError` without tiktoken.
+    :class:`~streamdec.errors.MissingExtraError` without tiktoken.
 
-    >>> from streamdec import TiktokenTokenizer
+    >>> from streamdec.tokenizers import TiktokenTokenizer
     >>> from streamdec.tokenizers import EncodingSpec
     >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
     >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)
@@ -132,7 +132,7 @@ class TiktokenTokenizer(AssembledFastPath):
 
         Raises :class:`~streamdec.TokenizerLoadError`, which says how to supply the file.
 
-        >>> from streamdec import TiktokenTokenizer
+        >>> from streamdec.tokenizers import TiktokenTokenizer
         >>> from streamdec.tokenizers import EncodingSpec
         >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W")
         >>> TiktokenTokenizer.named(spec, "path/to/model.tiktoken")
@@ -197,7 +197,7 @@ class TiktokenTokenizer(AssembledFastPath):
     def begin_fast(self, options: FastOptions) -> None:
         """Build fastokens for these ranks, and use it if it gives the same ids.
 
-        ``options`` say when to do this. Raises :class:`~streamdec.MissingExtraError` and
+        ``options`` say when to do this. Raises :class:`~streamdec.errors.MissingExtraError` and
         :class:`~streamdec.TokenizerLoadError` if they are strict.
         """
         self._file = f"{self.report.reason}: "

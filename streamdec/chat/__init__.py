@@ -1,7 +1,8 @@
 """Chat templates: conversations as prompts, byte for byte as in transformers.
 
-The names here need jinja2, the extra ``chat``. Without it, :class:`~streamdec.MissingExtraError` is
-raised when one of them is asked for; the module itself can be imported.
+The names here need jinja2, the extra ``chat``. Without it,
+:class:`~streamdec.errors.MissingExtraError` is raised when one of them is asked for; the module
+itself can be imported.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def errors_of_input() -> Iterator[None]:
 def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the variables that a request brings.
 
-    Raises :class:`~streamdec.ChatTemplateError` for a name that a request may not set.
+    Raises :class:`~streamdec.errors.ChatTemplateError` for a name that a request may not set.
     """
     if given is not None and not isinstance(given, Mapping):
         raise ChatTemplateError(f"template_kwargs must be a dict, not {type(given).__name__}")

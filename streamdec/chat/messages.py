@@ -28,7 +28,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 def prepared(messages: Any, profile: str) -> list[Any]:
     """Return ``messages`` as a template of ``profile`` sees them.
 
-    Raises :class:`~streamdec.ChatTemplateError` if they are not one conversation.
+    Raises :class:`~streamdec.errors.ChatTemplateError` if they are not one conversation.
     """
     messages = getattr(messages, "messages", messages)
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
@@ -79,8 +79,8 @@ class ContinueFinal:
     def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
         """Mark ``field`` of the last message.
 
-        Raises :class:`~streamdec.ChatTemplateError` if there is no message, or if the message or
-        the template lacks the field.
+        Raises :class:`~streamdec.errors.ChatTemplateError` if there is no message, or if the
+        message or the template lacks the field.
         """
         if not messages:
             raise ChatTemplateError("continue_final_message: the conversation is empty")
@@ -173,10 +173,10 @@ def openai_messages(
     Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
     over them. Other null fields and empty lists of tool calls are dropped.
 
-    Raises :class:`~streamdec.ChatTemplateError` with the index of the message, for tool arguments
-    that are not JSON, for a missing role, for missing or malformed content (an assistant's message
-    may have tool calls instead), and for a part other than text if ``content_format`` is
-    ``"string"``.
+    Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for tool
+    arguments that are not JSON, for a missing role, for missing or malformed content (an
+    assistant's message may have tool calls instead), and for a part other than text if
+    ``content_format`` is ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]

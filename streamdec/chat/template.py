@@ -87,8 +87,8 @@ class ChatTemplate:
         fallback: with ``"simple"``, render a line of role and content for each message if
             ``template`` is None.
 
-    Raises :class:`~streamdec.ChatTemplateError` if ``template`` is not a template, ValueError for
-    an option with a wrong value, and TypeError if ``isolate`` is not a bool.
+    Raises :class:`~streamdec.errors.ChatTemplateError` if ``template`` is not a template,
+    ValueError for an option with a wrong value, and TypeError if ``isolate`` is not a bool.
 
     >>> from streamdec.chat import ChatTemplate
     >>> template = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
@@ -154,9 +154,9 @@ class ChatTemplate:
         the files. ``profile``, ``now``, ``isolate`` and ``fallback`` are those of the class. No
         code of the folder runs.
 
-        Raises :class:`~streamdec.ChatTemplateError` if there is no template (the message lists the
-        files that were searched) or a file cannot be read. Raises ValueError for an option with a
-        wrong value.
+        Raises :class:`~streamdec.errors.ChatTemplateError` if there is no template (the message
+        lists the files that were searched) or a file cannot be read. Raises ValueError for an
+        option with a wrong value.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model", isolate=True)
@@ -230,8 +230,8 @@ class ChatTemplate:
                 of the same name. If one is like an option, and the template does not mention it,
                 there is a warning (StreamdecWarning).
 
-        Raises :class:`~streamdec.ChatTemplateError` for an error in the template, and for messages
-        or options that cannot be rendered. The object can be used again after any error.
+        Raises :class:`~streamdec.errors.ChatTemplateError` for an error in the template, and for
+        messages or options that cannot be rendered. The object can be used again after any error.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model")
@@ -258,7 +258,7 @@ class ChatTemplate:
         between ``{% generation %}`` and ``{% endgeneration %}``; without these, the list is empty.
         ``messages``, the other ``options`` and the errors are those of :meth:`render`. With
         ``continue_final_message`` there are no spans, so it raises
-        :class:`~streamdec.ChatTemplateError`.
+        :class:`~streamdec.errors.ChatTemplateError`.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate(None, fallback="simple")
@@ -392,7 +392,7 @@ class ChatTemplate:
         rendering. ``chat_template`` and ``with_tools`` choose among several templates as
         :meth:`render` does. An isolated template is parsed in a child process.
 
-        Raises :class:`~streamdec.ChatTemplateError` for a template that cannot be parsed.
+        Raises :class:`~streamdec.errors.ChatTemplateError` for a template that cannot be parsed.
 
         >>> from streamdec.chat import ChatTemplate
         >>> ChatTemplate.from_snapshot("path/to/model").content_format()
@@ -426,7 +426,7 @@ class ChatTemplate:
         ``chat_template`` and ``with_tools`` choose among several templates. Pass the result to
         :meth:`render`.
 
-        Raises :class:`~streamdec.ChatTemplateError`, with the number of the message.
+        Raises :class:`~streamdec.errors.ChatTemplateError`, with the number of the message.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model")

@@ -359,10 +359,37 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
     Raises TypeError if both are given, or ``conditions`` is not a StopConditions.
     """
     if conditions is None:
-        return StopConditions(**options) if options else NO_CONDITIONS
+        return _shared(options) if options else NO_CONDITIONS
     if not isinstance(conditions, StopConditions):
         raise not_conditions(conditions)
     if options:
         names = ", ".join(options)
         raise TypeError(f"got conditions and {names}: pass one StopConditions, or only its parts")
     return conditions
+
+
+_MOST_KEPT = 1_024
+_kept: dict[tuple[Any, ...], StopConditions] = {}
+"""The conditions of the last options: requests often have the same, and checking takes time."""
+_PLAIN = frozenset((str, int, bool, type(None)))
+_LISTS = frozenset((list, tuple))
+
+
+def _shared(options: StopOptions) -> StopConditions:
+    """Return the conditions that ``options`` describe, one object for equal plain ones."""
+    key: list[Any] = []
+    given: Any
+    for name, given in options.items():
+        kinds = {type(given)}
+        if kinds <= _LISTS:
+            kinds, given = {*map(type, given)}, (*given,)
+        if len(kinds) > 1 or not kinds <= _PLAIN:
+            return StopConditions(**options)
+        key += name, *kinds, given  # with the type: 1 and True are equal
+    found = _kept.get(tuple(key))
+    if found is None:
+        found = StopConditions(**options)
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        _kept[tuple(key)] = found
+    return found

@@ -55,8 +55,8 @@ class Comparison:
         The text is encoded three times: plainly, with special tokens added around it, and with
         names of special tokens as ordinary text.
 
-        Raises :class:`~streamdec.EncodeError` for a text that cannot be encoded, and
-        :class:`~streamdec.TokenizerLibraryError` if fastokens fails.
+        Raises :class:`~streamdec.errors.EncodeError` for a text that cannot be encoded, and
+        :class:`~streamdec.errors.TokenizerLibraryError` if fastokens fails.
         """
         check_text("parse", text)
         for mode in _MODES:

@@ -65,7 +65,7 @@ class FastOptions:
 
     @classmethod
     def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
-        """Check the options of :class:`~streamdec.HybridTokenizer`.
+        """Check the options of :class:`~streamdec.tokenizers.HybridTokenizer`.
 
         Raises ValueError if an option is not valid; TypeError if ``strict`` is not a bool.
         """
@@ -118,7 +118,7 @@ class FastPath(BaseTokenizer):
         """Return the ids that the other library gives, four bytes each, little-endian.
 
         For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
         """
 
     def begin_fast(self, options: FastOptions) -> None:
@@ -239,7 +239,7 @@ class FastPath(BaseTokenizer):
     ) -> Encoding:
         """Encode the str ``text``; return an Encoding with its ``ids`` and ``offsets``.
 
-        For the arguments and errors see :meth:`streamdec.Tokenizer.encode`.
+        For the arguments and errors see :meth:`streamdec.protocols.Tokenizer.encode`.
         """
         # For a short text, the checks for a batch take longer than the encoding.
         short = self._encode_short

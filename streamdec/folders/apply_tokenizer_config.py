@@ -80,7 +80,7 @@ def apply_config(
     Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares, and
     if the class cannot be followed. Raises :class:`~streamdec.TokenizerLoadError`, which names the
     file, if a file is malformed or contradicts the others; and
-    :class:`~streamdec.TokenizerLibraryError` if the library fails.
+    :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     tokens = (

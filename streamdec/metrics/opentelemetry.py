@@ -32,12 +32,13 @@ class OpenTelemetryMetrics(Recorder):
     1,000 sets of labels; later ones become ``"other"``. Values are kept as long as the provider.
     Remove the hook to stop recording.
 
-    Raises :class:`~streamdec.MissingExtraError` without opentelemetry-api, and ValueError if the
-    provider already has metrics of streamdec.
+    Raises :class:`~streamdec.errors.MissingExtraError` without opentelemetry-api, and ValueError if
+    the provider already has metrics of streamdec.
 
     >>> from opentelemetry.sdk.metrics import MeterProvider
     >>> from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-    >>> from streamdec import MockTokenizer, add_hook
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.metrics import add_hook
     >>> from streamdec.metrics import OpenTelemetryMetrics
     >>> reader = InMemoryMetricReader()
     >>> remove = add_hook(OpenTelemetryMetrics(MeterProvider([reader])))

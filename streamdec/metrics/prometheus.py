@@ -37,11 +37,12 @@ class PrometheusMetrics(Recorder):
     In the multiprocess mode of prometheus_client, metrics of caches and stop sets are left out,
     because they would only describe the process that serves the scrape.
 
-    Raises :class:`~streamdec.MissingExtraError` without prometheus_client, and ValueError if the
-    registry already has metrics with these names. The registry is then unchanged.
+    Raises :class:`~streamdec.errors.MissingExtraError` without prometheus_client, and ValueError if
+    the registry already has metrics with these names. The registry is then unchanged.
 
     >>> from prometheus_client import CollectorRegistry
-    >>> from streamdec import MockTokenizer, add_hook, iter_chunks
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.metrics import add_hook
     >>> from streamdec.metrics import PrometheusMetrics
     >>> registry = CollectorRegistry()
     >>> remove = add_hook(PrometheusMetrics(registry))

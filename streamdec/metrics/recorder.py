@@ -72,20 +72,20 @@ class Recorder(Hook, ABC):
         """
 
     def stream_ended(self, event: StreamEnded) -> None:
-        """Record ``event``; see :class:`~streamdec.Hook`."""
+        """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
         self._record(event)
 
     def called(self, event: Call) -> None:
-        """Counts ``event``; see :class:`~streamdec.Hook`."""
+        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
         self._record(event)
 
     def loaded(self, event: Loaded) -> None:
-        """Counts ``event``; see :class:`~streamdec.Hook`."""
+        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
         # A failed load has no tokenizer label: clients could ask for any number of names.
         self._record(event if event.error_type is None else event._replace(tokenizer=""))
 
     def fell_back(self, event: FellBack) -> None:
-        """Counts ``event``; see :class:`~streamdec.Hook`."""
+        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
         self._record(event)
 
     def _record(self, event: tuple[Any, ...]) -> None:

@@ -87,7 +87,8 @@ def build_chat_template_env(profile: str = "classic", *, now: Clock | None = Non
     The sandbox does not limit time or memory. For untrusted templates use
     :class:`streamdec.chat.ChatTemplate` with ``isolate=True``.
 
-    Raises :class:`~streamdec.MissingExtraError` without jinja2, ValueError for another profile.
+    Raises :class:`~streamdec.errors.MissingExtraError` without jinja2, ValueError for another
+    profile.
 
     >>> from streamdec.preflight import build_chat_template_env
     >>> environment = build_chat_template_env()
@@ -122,7 +123,7 @@ def effective_template_kwargs(
     and SGLang from 0.5.23, reject ``chat_template`` unless ``trust_request_chat_template`` is set.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
-    :class:`~streamdec.MissingExtraError` if jinja2 is needed and missing (only for vLLM),
+    :class:`~streamdec.errors.MissingExtraError` if jinja2 is needed and missing (only for vLLM),
     ValueError for another engine, TypeError if a name in ``kwargs`` is not a string.
 
     >>> from streamdec.preflight import effective_template_kwargs
@@ -325,7 +326,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
 
     The template is rendered, so the list is also empty without a template, or if it fails.
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
-    :class:`~streamdec.MissingExtraError` without jinja2.
+    :class:`~streamdec.errors.MissingExtraError` without jinja2.
 
     >>> from pathlib import Path
     >>> from shutil import copytree

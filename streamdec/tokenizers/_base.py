@@ -1,7 +1,7 @@
 """The base class of all backends: encodings, offsets, batches and async calls.
 
 In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the other methods of
-:class:`~streamdec.Tokenizer`, which documents the ones that each backend implements.
+:class:`~streamdec.protocols.Tokenizer`, which documents the ones that each backend implements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     """Its name in metrics: the library that decodes."""
 
     report: TokenizerReport
-    """How it was loaded. Only a :class:`~streamdec.HybridTokenizer` and a tokenizer of
+    """How it was loaded. Only a :class:`~streamdec.tokenizers.HybridTokenizer` and a tokenizer of
     ``load_tokenizer`` have this attribute."""
 
     inline_chars: int = 4096
@@ -94,13 +94,13 @@ class BaseTokenizer(ChatTokenizer, ABC):
                 ids, ``"text"`` encodes their letters, ``"forbid"`` raises.
 
         Returns:
-            An :class:`~streamdec.Encoding`, which holds the text and the tokenizer.
+            An :class:`~streamdec.tokenizers.Encoding`, which holds the text and the tokenizer.
 
         With an :attr:`encoding_cache`, cached ids cost a look-up.
 
-        Raises :class:`~streamdec.EncodeError` for a lone surrogate and for a forbidden special
-        token; ValueError for another ``special``; TypeError if ``text`` is not a str;
-        :class:`~streamdec.TokenizerLibraryError` if the library fails.
+        Raises :class:`~streamdec.errors.EncodeError` for a lone surrogate and for a forbidden
+        special token; ValueError for another ``special``; TypeError if ``text`` is not a str;
+        :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -293,8 +293,8 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
         ``encoding.byte_offsets`` is the cached result. An added token has an empty span.
 
-        Raises :class:`~streamdec.EncodeError` if the encoding has no text, or if the tokens do not
-        spell it because it was normalized.
+        Raises :class:`~streamdec.errors.EncodeError` if the encoding has no text, or if the tokens
+        do not spell it because it was normalized.
 
         >>> from streamdec import MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

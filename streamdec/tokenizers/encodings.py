@@ -39,10 +39,11 @@ class EncodingSpec:
     r"""An encoding of tiktoken's kind without its ranks.
 
     For an unknown rank file, make one and pass it as ``encoding`` to
-    :func:`~streamdec.load_tokenizer` or :class:`~streamdec.TiktokenTokenizer`, which check it
-    against the file. The known ones are in :data:`streamdec.tokenizers.encodings.ENCODINGS`.
+    :func:`~streamdec.load_tokenizer` or :class:`~streamdec.tokenizers.TiktokenTokenizer`, which
+    check it against the file. The known ones are in
+    :data:`streamdec.tokenizers.encodings.ENCODINGS`.
 
-    >>> from streamdec import TiktokenTokenizer
+    >>> from streamdec.tokenizers import TiktokenTokenizer
     >>> from streamdec.tokenizers import EncodingSpec
     >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W", special_tokens={"<|end|>": 300})
     >>> tokenizer = TiktokenTokenizer("path/to/model.tiktoken", encoding=spec)

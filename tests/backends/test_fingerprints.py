@@ -12,7 +12,7 @@ import pytest
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from streamdec import DecodeStream, MockTokenizer, SnapshotError, Tokenizer
+from streamdec import DecodeStream, MockTokenizer, SnapshotError
 from streamdec.backends._tokenizer_json import vocabulary_hash
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
@@ -20,7 +20,7 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.folders.sentencepiece_proto import model_proto
-from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule
+from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule, Tokenizer
 from streamdec.tokenizers import EncodingSpec
 from tests.support.files import rank_file, small_gguf
 

@@ -19,10 +19,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 
-from streamdec import Hook, StopConditions, StopSequenceDecoder, TokenQueue, add_hook, wrap
+from streamdec import StopConditions, StopSequenceDecoder, TokenQueue, wrap
 from streamdec.bench.clock import in_turns, nanoseconds, per_token
 from streamdec.bench.entrants import OURS
-from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
 from tests.benchmarks.common import Case, Effort, repeated, role_markers, warm
 from tests.benchmarks.entrants import stopping
 from tests.benchmarks.readers import AsyncOpened, engine, per_token_async, read_async

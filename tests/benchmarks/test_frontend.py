@@ -7,7 +7,8 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from streamdec import DecodeStream, Encoding, HybridTokenizer
+from streamdec import DecodeStream
+from streamdec.tokenizers import Encoding, HybridTokenizer
 from tests.benchmarks.__main__ import Suite, main
 from tests.benchmarks.frontend import child, common, first_token
 from tests.benchmarks.frontend.cases import CASES, Effort

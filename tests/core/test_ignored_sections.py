@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from streamdec import (
-    LoadedTokenizer,
     MockTokenizer,
     SnapshotError,
     StopConditions,
@@ -21,6 +20,7 @@ from streamdec import (
     iter_chunks,
     load_tokenizer,
 )
+from streamdec.tokenizers import LoadedTokenizer
 from tests.support.files import shared
 from tests.support.snapshots import resealed
 

@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    RewriteError,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.chunks import TokenSpan
 from streamdec.core.byte_table import ByteTable
+from streamdec.errors import RewriteError
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, DecodingRule, Metaspace, TextRules
 
 Place = tuple[int, int, int, int]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import StopConditions, TokenIdError
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, TokenIdError
 
 
 class Named(enum.IntEnum):
@@ -391,3 +391,20 @@ def test_none_means_no_stops() -> None:
     names = ("stop", "visible_stop", "stop_regex", "stop_token_ids", "visible_stop_token_ids")
     nothing: dict[str, Any] = dict.fromkeys((*names, "eos_token_ids", "ignore_stops_between"))
     assert StopConditions(**nothing) == StopConditions()
+
+
+def test_equal_options_are_checked_each_time() -> None:
+    """Conditions of equal options are shared, but 1 and True are equal, too."""
+    tokenizer = MockTokenizer()
+    for good, bad in (({"max_tokens": 1}, {"max_tokens": True}), ({"stop": "1"}, {"stop": 1})):
+        StopSequenceDecoder(tokenizer, **good)
+        with pytest.raises((TypeError, ValueError)):
+            StopSequenceDecoder(tokenizer, **bad)
+    assert StopSequenceDecoder(tokenizer, stop_token_ids=[1]).conditions.stop_token_ids == (1,)
+    with pytest.raises(TokenIdError):
+        StopSequenceDecoder(tokenizer, stop_token_ids=[True])
+    stops = ["b"]
+    first = StopSequenceDecoder(tokenizer, stop=stops).conditions
+    stops.append("a")
+    second = StopSequenceDecoder(tokenizer, stop=stops).conditions
+    assert (first.stop, second.stop) == (("b",), ("a", "b"))

@@ -12,13 +12,12 @@ import pytest
 from streamdec import (
     Chunk,
     DecodeStream,
-    EncodeError,
     MockTokenizer,
-    RewriteError,
     StopConditions,
     StopSequenceDecoder,
     wrap,
 )
+from streamdec.errors import EncodeError, RewriteError
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
 
 

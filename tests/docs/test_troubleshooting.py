@@ -21,8 +21,6 @@ from streamdec import (
     DecodeStream,
     FinishedError,
     HuggingFaceTokenizer,
-    IdleTimeoutError,
-    MissingExtraError,
     MockTokenizer,
     Sequence,
     SnapshotError,
@@ -35,6 +33,7 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
+from streamdec.errors import IdleTimeoutError, MissingExtraError
 from tests.integrations.vocabularies import byte_fallback
 from tests.support.files import tekken
 from tests.support.pages import Page, make_model_folder

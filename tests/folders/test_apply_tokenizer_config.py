@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import tokenizers
 
-from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec import DecodeStream, load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
+from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_json
 
 GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"

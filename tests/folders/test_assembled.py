@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import HybridTokenizer, SentencePieceTokenizer, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
+from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
 from tests.support.files import sentencepiece, shared, write_json
 
 library = pytest.importorskip("sentencepiece")

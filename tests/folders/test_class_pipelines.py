@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, HybridTokenizer, load_tokenizer
+from streamdec import DecodeStream, load_tokenizer
 from streamdec.errors import StreamdecWarning
 from streamdec.folders.tokenizer_config import ROLES
+from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers._base import BaseTokenizer
 from tests.support.files import write_json
 

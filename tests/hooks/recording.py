@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streamdec import Hook, add_hook
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
+from streamdec.metrics import Hook, add_hook
 
 
 class Recording(Hook):

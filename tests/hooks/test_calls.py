@@ -13,18 +13,16 @@ import pytest
 
 from streamdec import (
     DecodeStream,
-    EncodeError,
     HuggingFaceTokenizer,
-    HybridTokenizer,
     MockTokenizer,
     TokenIdError,
-    TokenizerLibraryError,
     TokenizerLoadError,
     load_tokenizer,
 )
+from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.hooks import FellBack
-from streamdec.tokenizers import EncodingCache
+from streamdec.tokenizers import EncodingCache, HybridTokenizer
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.hooks.recording import recording

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from streamdec import Hook, MockTokenizer, StreamdecWarning, add_hook, hooks, iter_chunks, stream
+from streamdec import MockTokenizer, hooks, iter_chunks, stream
 from streamdec.hooks import StreamEnded
+from streamdec.metrics import Hook, add_hook
 from tests.hooks.recording import Recording, recording
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])
@@ -73,16 +74,6 @@ def test_objects_that_are_not_hooks_and_registered_hooks_are_rejected() -> None:
         add_hook(hook)
 
 
-class Misspelled(Hook):
-    """Its method would never be called."""
-
-    def stream_end(self, event: StreamEnded) -> None:
-        raise AssertionError
-
-    def loaded(self, event: Any) -> None:
-        pass
-
-
 class Renamed(Hook):
     """A hook with only a method that Hook does not have."""
 
@@ -115,12 +106,6 @@ def test_a_hook_must_not_be_asynchronous() -> None:
 
     with pytest.raises(TypeError, match=r"stream_ended\(\) of a Hook must be a plain function"):
         add_hook(Asynchronous())
-
-
-def test_a_method_that_seems_misspelled_is_named() -> None:
-    """The method may be a helper, so this is a warning and not an error."""
-    with pytest.warns(StreamdecWarning, match=r"no method 'stream_end', so .* mean stream_ended\?"):
-        add_hook(Misspelled())()
 
 
 def test_a_hook_may_have_other_methods() -> None:

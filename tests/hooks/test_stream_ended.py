@@ -17,10 +17,10 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
-    TextIterator,
     TokenIdError,
     iter_chunks,
     stream,
+    wrap,
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.hooks import StopKind, StreamEnded
@@ -93,7 +93,7 @@ def told(event: StreamEnded) -> Counted:
 
 
 def read_plain(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
-    for _ in iter_chunks(iter(outputs), decoder=decoder, **options):
+    for _ in iter_chunks(iter(outputs), decoder, **options):
         pass
 
 
@@ -103,7 +103,7 @@ def read_async(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: 
             yield output
 
     async def main() -> None:
-        async with stream(engine(), decoder=decoder, **options) as chunks:
+        async with wrap(engine(), decoder, **options) as chunks:
             async for _ in chunks:
                 pass
 
@@ -162,7 +162,7 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
     ids = [token_id for output in outputs for token_id in output]
     expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs, ends=True)
     with recording() as hook:
-        chunks = [*TextIterator(iter(outputs), DecodeStream(TOKENIZER))]
+        chunks = [*iter_chunks(iter(outputs), DecodeStream(TOKENIZER))]
     (event,) = hook.streams
     assert told(event)[:5] == expected[:5]
     assert event.max_held_bytes == expected.most.held_bytes
@@ -170,7 +170,7 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
     assert (event.stop_kind, event.finish_reason) == (None, "length")
     with recording() as hook:
         sequence = TokenSequence(TOKENIZER, [0, 1])
-        given_out = [*TextIterator(iter(outputs), sequence)]
+        given_out = [*iter_chunks(iter(outputs), sequence)]
     (event,) = hook.streams
     assert event.tokens == len(ids)
     assert event.characters == len("".join(chunk.text for chunk in given_out))
@@ -184,7 +184,7 @@ def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
             DecodeStream(TOKENIZER),
             DecodeStream(TOKENIZER, spans=True),
         ):
-            assert [*TextIterator(iter(ids), machine)]
+            assert [*iter_chunks(iter(ids), machine)]
     plain, *others = hook.streams
     assert (plain.held_tokens, plain.max_held_bytes) == (2, 2)
     assert others == [plain]
@@ -197,7 +197,7 @@ def test_a_stream_over_a_tracer_is_counted_as_one_over_its_decoder() -> None:
             StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")),
             Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))),
         ):
-            assert "".join(chunk.text for chunk in iter_chunks(ids, decoder=machine)) == "a你STOb"
+            assert "".join(chunk.text for chunk in iter_chunks(ids, machine)) == "a你STOb"
     assert hook.streams[0] == hook.streams[1]
 
 
@@ -328,7 +328,7 @@ def test_unknown_ids_are_counted() -> None:
         grown,
     ):
         with recording() as hook:
-            assert "".join(chunk.text for chunk in TextIterator(ids, machine)) == "ab"
+            assert "".join(chunk.text for chunk in iter_chunks(ids, machine)) == "ab"
         (event,) = hook.streams
         assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
 
@@ -338,12 +338,12 @@ def test_a_resumed_stream_reports_only_its_own_part() -> None:
     decoder.step_batch([0, 99, 1, ST])
     with recording() as hook:
         again = StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
-        assert "".join(chunk.text for chunk in iter_chunks([OH, 0, 1], decoder=again)) == "STOab"
+        assert "".join(chunk.text for chunk in iter_chunks([OH, 0, 1], again)) == "STOab"
     (event,) = hook.streams
     assert (event.tokens, event.unknown_tokens, event.characters, event.chunks) == (3, 0, 5, 2)
     ended_already = pytest.warns(StreamdecWarning, match="has already ended")
     with recording() as hook, ended_already:  # the end is not reported twice
-        assert not [chunk for chunk in iter_chunks([0], decoder=again) if chunk.text]
+        assert not [chunk for chunk in iter_chunks([0], again) if chunk.text]
     assert hook.streams == []
 
 
@@ -368,7 +368,7 @@ def test_long_silences_are_counted() -> None:
     outputs = [[EOS]] * 10_000 + [[HALF]] * 10_000
     expected = counted(decoder.fork(), outputs, ends=True)
     with recording() as hook:
-        for _ in iter_chunks(iter(outputs), decoder=decoder):
+        for _ in iter_chunks(iter(outputs), decoder):
             pass
     assert [told(event) for event in hook.streams] == [expected]
 

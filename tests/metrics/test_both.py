@@ -16,9 +16,9 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from streamdec import DecoderPool, Hook, MockTokenizer, StopConditions, hooks, stream
+from streamdec import DecoderPool, MockTokenizer, StopConditions, hooks, stream
 from streamdec.hooks import Call, Loaded
-from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.metrics import INSTRUMENTS, Hook, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
 from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
 from tests.metrics.conftest import Run

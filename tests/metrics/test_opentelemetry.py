@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-from streamdec import MissingExtraError
+from streamdec.errors import MissingExtraError
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics
 from streamdec.metrics.instruments import attribute
 from tests.metrics.activity import Letters, hooked, read

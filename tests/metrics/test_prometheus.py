@@ -13,7 +13,7 @@ import prometheus_client
 import prometheus_client.openmetrics.parser as openmetrics
 import pytest
 
-from streamdec import MissingExtraError
+from streamdec.errors import MissingExtraError
 from streamdec.hooks import Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, PrometheusMetrics
 from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER
@@ -208,7 +208,8 @@ WORKERS = """
 import os, sys
 import prometheus_client
 from prometheus_client import multiprocess
-from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, add_hook, iter_chunks
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, iter_chunks
+from streamdec.metrics import add_hook
 from streamdec.metrics import PrometheusMetrics
 
 add_hook(PrometheusMetrics())

@@ -21,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from streamdec import HybridTokenizer, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.errors import StreamdecError, StreamdecWarning
 from streamdec.preflight import Evidence, Finding, Report, inspect
 from streamdec.preflight.rules import RULES
+from streamdec.tokenizers import HybridTokenizer
 from tests.preflight.changes import CASES, config, entry, file, flag, generation, own, say
 from tests.preflight.making import SPECIAL, Parts, control
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from streamdec import HybridTokenizer, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.chat.sources import special_tokens_of
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
+from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.folders.test_apply_tokenizer_config import DRAWN, folder_of
 from tests.folders.test_class_pipelines import ROWS, drawn

@@ -21,14 +21,15 @@ from streamdec import (
     DecodeStream,
     FinishedError,
     StopSequenceDecoder,
-    TextIterator,
     TextStream,
     TokenIdError,
     TokenQueue,
+    iter_chunks,
     wrap,
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.streams.stepper import Machine
+from streamdec.streams.text_iterator import TextIterator
 from tests.stop_laws import Setup
 from tests.streams.engines import BoomError, Engine, PlainEngine
 
@@ -188,7 +189,7 @@ def plain_as_the_machine(
 ) -> list[Chunk]:
     """The same without waiting."""
     engine = PlainEngine(map(shape, outputs))
-    stream = TextIterator(engine, machine, **options)
+    stream = iter_chunks(engine, machine, **options)
     reader, error = Reader(stream, engine, trail), None
     try:
         for chunk in stream:

@@ -164,7 +164,7 @@ def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
     tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
     conditions = StopConditions("a\ufffd", ignore_stops_between=(0, 1))
     decoder = StopSequenceDecoder(tokenizer, conditions)
-    chunks = iter_chunks([1, 0, 2], decoder=decoder, return_token_ids=True)
+    chunks = iter_chunks([1, 0, 2], decoder, return_token_ids=True)
     assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [
         ("a", ()),
         ("中", (1, 0, 2)),

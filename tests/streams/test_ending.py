@@ -16,12 +16,9 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import (
     DecodeStream,
-    IdleTimeoutError,
     MockTokenizer,
-    RewriteError,
     StopConditions,
     StopSequenceDecoder,
-    TextIterator,
     TextStopDecoder,
     TextStream,
     TokenIdError,
@@ -30,6 +27,7 @@ from streamdec import (
     wrap,
 )
 from streamdec import Sequence as Sequence_
+from streamdec.errors import IdleTimeoutError, RewriteError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.trace import Tracer
 from tests.streams.engines import (
@@ -590,7 +588,7 @@ async def test_a_stream_has_the_finish_reason_and_the_match_of_its_decoder(kind:
 
 @pytest.mark.parametrize("make", [DecodeStream, Sequence_])
 def test_a_stream_without_stops_has_a_finish_reason_too(make: Any) -> None:
-    with TextIterator([A], make(TOKENIZER), finish_reason="stop") as chunks:
+    with iter_chunks([A], make(TOKENIZER), finish_reason="stop") as chunks:
         assert [chunk.text for chunk in chunks] == ["a", ""]
     assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", None, None)
 

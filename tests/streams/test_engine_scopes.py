@@ -15,7 +15,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import IdleTimeoutError, MockTokenizer, SourceError, stream
+from streamdec import MockTokenizer, SourceError, stream
+from streamdec.errors import IdleTimeoutError
 from tests.streams.engines import drained
 
 pytestmark = pytest.mark.anyio

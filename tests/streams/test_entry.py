@@ -158,12 +158,13 @@ def test_conditions_of_none_mean_no_stops() -> None:
 
 def test_starts_inside_is_for_both_kinds_of_sections() -> None:
     pair = ("a", "b")
+    options: Any
     for options in (
         {"ignore_stops_between": pair},
         {"sections": {"r": pair}},
         {"ignore_stops_between": pair, "sections": {"r": pair}},
     ):
-        decoder = StopSequenceDecoder(TOKENIZER, stop="STOP", starts_inside=True, **options)  # type: ignore[arg-type]
+        decoder = StopSequenceDecoder(TOKENIZER, stop="STOP", starts_inside=True, **options)
         inside = "ignore_stops_between" in options
         chunks = [decoder.feed([5])]
         assert chunks[0].finish_reason == (None if inside else "stop")

@@ -14,7 +14,6 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
-    TextIterator,
     TokenIdError,
     iter_chunks,
 )
@@ -149,7 +148,7 @@ def test_an_engine_that_raises_anywhere_is_resumed(place: int) -> None:
     assert engine.closings == 1
     assert chunks.pending_text == ["", "a", "ab", "ab\ufffd"][place]
     rest = StopSequenceDecoder.restore(TOKENIZER, chunks.snapshot())
-    text += "".join(chunk.text for chunk in iter_chunks(ids[place:], decoder=rest))
+    text += "".join(chunk.text for chunk in iter_chunks(ids[place:], rest))
     assert text == "ab\ufffd"
 
 
@@ -192,7 +191,7 @@ def test_a_finished_decoder_returns_its_finish_again() -> None:
     decoder.step(A)
     engine = PlainEngine([A])
     with pytest.warns(StreamdecWarning, match="has already ended"):
-        assert [*iter_chunks(engine, decoder=decoder)] == [Chunk("", "stop", "a")]
+        assert [*iter_chunks(engine, decoder)] == [Chunk("", "stop", "a")]
     assert (engine.pulls, engine.closings) == (0, 1)
 
 
@@ -204,6 +203,6 @@ def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
 
 
 def test_the_repr_of_a_text_iterator_has_its_state() -> None:
-    chunks = TextIterator([A], DecodeStream(TOKENIZER))
+    chunks = iter_chunks([A], DecodeStream(TOKENIZER))
     assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
     assert chunks.engine_finish_reason is None

@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
-    Hook,
-    IdleTimeoutError,
     SourceError,
     StopConditions,
     StreamdecWarning,
-    TextIterator,
     TextStopDecoder,
     TextStream,
-    add_hook,
-    stream,
+    iter_chunks,
     wrap,
 )
+from streamdec.errors import IdleTimeoutError
+from streamdec.metrics import Hook, add_hook
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from streamdec.streams.text_iterator import TextIterator
 from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
 
 CONDITIONS = StopConditions(stop="\nUser:")
@@ -70,7 +69,7 @@ async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> N
 
 def test_a_plain_source_is_closed_at_the_stop() -> None:
     source = PlainEngine(PIECES)
-    assert shown([*TextIterator(source, decoder())]) == ENDED
+    assert shown([*iter_chunks(source, decoder())]) == ENDED
     assert source.closings == 1
 
 
@@ -103,7 +102,7 @@ def test_the_result_does_not_depend_on_how_the_text_was_cut(cuts: list[str]) -> 
     judge = TextStopDecoder(StopConditions(stop="a\nb"))
     whole = judge.step("".join(cuts))
     expected = whole.text + ("" if judge.finished else judge.flush().text)
-    chunks = [*TextIterator(cuts, TextStopDecoder(StopConditions(stop="a\nb")))]
+    chunks = [*iter_chunks(cuts, TextStopDecoder(StopConditions(stop="a\nb")))]
     assert "".join(chunk.text for chunk in chunks) == expected
     assert chunks[-1].stop_reason == whole.stop_reason
     assert all(chunk.text or chunk.finish_reason for chunk in chunks)
@@ -190,7 +189,7 @@ def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
 def test_stream_takes_only_decoders_of_ids() -> None:
     ended: Any = decoder()
     with pytest.raises(TypeError, match=r"wrap\(source, decoder\)"):
-        stream([], decoder=ended)
+        wrap([], ended)
 
 
 def test_hooks_are_not_called_for_text_without_tokens() -> None:
@@ -201,7 +200,7 @@ def test_hooks_are_not_called_for_text_without_tokens() -> None:
     events: list[Any] = []
     remove = add_hook(Ends())
     try:
-        assert shown([*TextIterator(["Hi"], decoder())]) == [("Hi", None), ("", "length")]
+        assert shown([*iter_chunks(["Hi"], decoder())]) == [("Hi", None), ("", "length")]
     finally:
         remove()
     assert events == []

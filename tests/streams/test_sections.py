@@ -45,7 +45,7 @@ def test_each_chunk_of_an_iterator_is_in_one_section() -> None:
 
 def test_a_traced_decoder_is_split_too() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
-    assert shown(iter_chunks(IDS, decoder=Tracer(decoder))) == EXPECTED
+    assert shown(iter_chunks(IDS, Tracer(decoder))) == EXPECTED
 
 
 @pytest.mark.anyio

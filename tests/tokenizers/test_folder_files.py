@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streamdec import ChatTemplateError, TokenizerLoadError
+from streamdec import TokenizerLoadError
 from streamdec.chat.sources import from_snapshot
+from streamdec.errors import ChatTemplateError
 from streamdec.folders.tokenizer_config import read_object
 from streamdec.preflight import inspect
 from streamdec.tokenizers import folder_files

@@ -20,9 +20,7 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    TextIterator,
     iter_chunks,
-    stream,
     wrap,
 )
 from streamdec.errors import FinishedError, TokenIdError
@@ -265,9 +263,9 @@ def chunks_of(chunks: Any) -> list[Chunk]:
 WAYS: dict[str, Callable[[Any], Any]] = {
     "wrap": lambda machine: wrap(OUTPUTS, machine),
     "wrap, with ids": lambda machine: wrap(OUTPUTS, machine, return_token_ids=True),
-    "TextIterator": lambda machine: TextIterator(OUTPUTS, machine),
-    "stream": lambda machine: stream(OUTPUTS, decoder=machine),
-    "iter_chunks": lambda machine: iter_chunks(OUTPUTS, decoder=machine),
+    "TextIterator": lambda machine: iter_chunks(OUTPUTS, machine),
+    "stream": lambda machine: wrap(OUTPUTS, machine),
+    "iter_chunks": lambda machine: iter_chunks(OUTPUTS, machine),
 }
 
 
@@ -298,13 +296,6 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
     trace = tracer.trace()
     cut = replace(trace, tokens=trace.tokens[:1])
     assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
-
-
-def test_a_stream_takes_only_tracers_of_stop_decoders() -> None:
-    with pytest.raises(TypeError, match="must be a StopSequenceDecoder, not <Tracer of <DecodeS"):
-        stream([0], decoder=Tracer(DecodeStream(tokenizer())))
-    with pytest.raises(TypeError, match="got a decoder and tokenizer; remove one"):
-        stream([0], tokenizer(), decoder=Tracer(StopSequenceDecoder(tokenizer(), STOPS)))
 
 
 def test_a_stream_of_a_tracer_continues_from_its_snapshot() -> None:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
-from streamdec import HybridTokenizer, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError
+from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.benchmarks.frontend.prompts import TEXTS, Reel
 from tests.benchmarks.subjects import Subject

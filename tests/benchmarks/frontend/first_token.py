@@ -16,8 +16,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 from tokenizers.decoders import DecodeStream as LibraryDecodeStream
 
-from streamdec import HybridTokenizer, stream
+from streamdec import stream
 from streamdec.bench.clock import Samples
+from streamdec.tokenizers import HybridTokenizer
 from tests.benchmarks.frontend.common import Case, Effort
 from tests.benchmarks.frontend.encoders import HUGGINGFACE, HYBRID, Frontend
 from tests.benchmarks.frontend.prompts import PROMPTS

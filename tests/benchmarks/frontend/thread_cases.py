@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from streamdec import Encoding
 from streamdec.bench.clock import Samples, fresh
 from streamdec.bench.entrants import Entrant, text_of
+from streamdec.tokenizers import Encoding
 from tests.benchmarks.frontend import child
 from tests.benchmarks.frontend.common import Case, Effort, Timed
 from tests.benchmarks.frontend.encoders import HUGGINGFACE, HYBRID, Frontend

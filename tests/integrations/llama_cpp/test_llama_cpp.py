@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamdec import LoadedTokenizer, iter_chunks, load_tokenizer
+from streamdec import iter_chunks, load_tokenizer
+from streamdec.tokenizers import LoadedTokenizer
 from tests.integrations.llama_cpp.scripted import KINDS, loaded, scripted, write_model
 from tests.integrations.vocabularies import PAD, VOCABULARIES, id_of, spelled
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, stream
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, wrap
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
@@ -120,7 +120,7 @@ class Server:
     ) -> TextStream[Any]:
         decoder: Any = StopSequenceDecoder(TOKENIZER, conditions, PROMPT)
         if not logprobs:
-            return stream(engine.run(), decoder=decoder)
+            return wrap(engine.run(), decoder)
         tracker = LogprobTracker(decoder, PROMPT)
 
         def ids(output: dict[str, Any]) -> list[int]:
@@ -128,7 +128,7 @@ class Server:
             found: list[int] = output["token_ids"]
             return found
 
-        return stream(engine.run(), decoder=tracker, ids=ids)
+        return wrap(engine.run(), tracker, ids=ids)
 
     async def _openai(self, request: Request, *, chat: bool) -> Response | EventStreamResponse:
         body = await request.json()

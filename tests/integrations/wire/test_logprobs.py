@@ -351,7 +351,7 @@ def test_a_tracker_before_a_tracer() -> None:
     tracer = Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="\nUser:")))
     tracker = LogprobTracker(tracer)
     tracker.put(TokenLogprob(each, -1.0) for each in (256, 258))
-    chunks = list(iter_chunks([[256, 258, 65]], decoder=tracker))
+    chunks = list(iter_chunks([[256, 258, 65]], tracker))
     assert [(chunk.text, chunk.unread_tokens) for chunk in chunks] == [("Hello", 1)]
     assert [each.token for each in tracker.take()] == ["Hello"]
     assert [token.token_id for token in tracer.trace().tokens] == [256, 258]
