@@ -180,8 +180,8 @@ MUTANTS = (
     _core(
         "8: a stop that is a skipped special is looked for as text only",
         "stop_sets",
-        "found = find(texts)",
-        "found = {}",
+        "found: dict[str, tuple[int, ...]] = find(texts)",
+        "found: dict[str, tuple[int, ...]] = {}",
         (*STOP_LAWS, *CORE_TESTS),
     ),
     _core(
