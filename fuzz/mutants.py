@@ -122,14 +122,14 @@ MUTANTS = (
     ),
     _core(
         "3: the end does not match the text that it releases",
-        "decoder",
-        "self._stops.read(state, text, ignore=ignore, release=True)",
-        "self._stops.read(state, text, ignore=True, release=True)",
+        "endings",
+        "stops.read(state, text, ignore=ignore, release=True)",
+        "stops.read(state, text, ignore=True, release=True)",
         STOP_LAWS,
     ),
     _core(
         "3: what was jailed is lost at the end",
-        "decoder",
+        "endings",
         "if state.is_settled and not text:",
         "if not text:",
         STOP_LAWS,
@@ -180,8 +180,8 @@ MUTANTS = (
     _core(
         "8: a stop that is a skipped special is looked for as text only",
         "stop_sets",
-        "found = find(texts)",
-        "found = {}",
+        "found: dict[str, tuple[int, ...]] = find(texts)",
+        "found: dict[str, tuple[int, ...]] = {}",
         (*STOP_LAWS, *CORE_TESTS),
     ),
     _core(
@@ -257,7 +257,7 @@ MUTANTS = (
     ),
     _core(
         "11: the last of the first min_tokens tokens may complete a stop",
-        "decoder",
+        "examining",
         "is_early = index < stops.conditions.min_tokens",
         "is_early = index < stops.conditions.min_tokens - 1",
         STOP_LAWS,
@@ -299,18 +299,18 @@ MUTANTS = (
     ),
     _core(
         "14: a stream with stops goes on after its end",
-        "decoder",
-        "self._row, self._alert = ENDED, ALERT",
-        "self._alert = ALERT",
+        "endings",
+        "stream._row, stream._alert = ENDED, ALERT",
+        "stream._alert = ALERT",
         STOP_LAWS,
     ),
     _core(
         "14: a stream goes on after its end",
-        "decoder",
-        '''        """Look at any token: all cases, and all errors."""
-        self._check_running()
+        "examining",
+        '''    """Look at any token: all cases, and all errors."""
+    stream._check_running()
 ''',
-        '''        """Look at any token: all cases, and all errors."""
+        '''    """Look at any token: all cases, and all errors."""
 ''',
     ),
     _core(
@@ -354,8 +354,8 @@ MUTANTS = (
     ),
     _core(
         "16: a token that could not be taken is counted",
-        "decoder",
-        "self._become(before)  #",
+        "examining",
+        "stream._become(before)  #",
         "pass  #",
         ("tests/core/test_stop_sequence_decoder.py",),
     ),
@@ -388,8 +388,8 @@ MUTANTS = (
     ),
     _core(
         "19: text before a marker id is in the section that the id begins",
-        "decoder",
-        "is_careful = bool(text or self._row.waits or row.waits or state.jailed)",
+        "examining",
+        "is_careful = bool(text or stream._row.waits or row.waits or state.jailed)",
         "is_careful = False",
         SECTION_LAWS,
     ),

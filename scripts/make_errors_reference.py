@@ -535,12 +535,6 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
             "Otherwise model and tokenizer do not match.",
             WRONG_MODEL,
         ),
-        Message(
-            "log INFO",
-            "'<eos>' is the text of a skipped special token; its ids (999,) are matched too",
-            "Logged once for each stop: a skipped special token has no text to match.",
-            LAWS,
-        ),
     ),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from streamdec import MockTokenizer
-from streamdec.core import decoder, step
+from streamdec.core import decoder, moving, step
 from tests.stop_model import (
     RELEASE,
     Conditions,
@@ -60,7 +61,9 @@ def test_decoder_does_what_the_model_says_wherever_the_clean_point_moves(
 ) -> None:
     """It moves as early as possible; usually not within so few tokens."""
     case = draw_case(rng, draw_table(rng), releases=True)
-    with patch.object(decoder, "MOST_SINCE", 0), patch.object(step, "MOST_SINCE", 0):
+    with ExitStack() as stack:
+        for module in (decoder, moving, step):
+            stack.enter_context(patch.object(module, "MOST_SINCE", 0))
         if difference_of(case) is not None:
             pytest.fail(shown(*smallest(case)), pytrace=False)
 

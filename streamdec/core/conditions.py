@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -196,7 +196,8 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
     """Each once, in the caller's order: the first of equal matches wins."""
     texts = _listed(given)
     for text in texts:
-        _check_text(name, text)
+        if type(text) is not str or not text or not text.isascii():
+            _check_text(name, text)
     # Plain strings: those of NumPy and other subclasses may compare in their own way.
     return tuple(dict.fromkeys(map(str.__str__, texts)))
 
@@ -239,8 +240,10 @@ def _ids(name: str, given: Ids) -> tuple[int, ...]:
         raise TokenIdError(told, error.token_id, None) from None
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(given: Any) -> Sequence[Any]:
     """Return ``given`` as a list: one value as a list of one, None as an empty list."""
+    if isinstance(given, (list, tuple)):  # the usual case
+        return given
     if given is None:
         return []
     return [*given] if _is_list(given) else [given]
@@ -248,8 +251,6 @@ def _listed(given: Any) -> list[Any]:
 
 def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
     """Whether ``given`` is a list: a text is one value, and a mapping is a mistake."""
-    if isinstance(given, (list, tuple)):  # the usual case
-        return True
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 

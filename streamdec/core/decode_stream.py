@@ -9,6 +9,8 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
+from streamdec.core.endings import end_unfollowed
+from streamdec.core.examining import release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 
@@ -127,7 +129,7 @@ class DecodeStream(TokenDecoder):
         An unfinished character becomes U+FFFD, one for each maximal part. A second ``flush``
         returns "". Raises RewriteError as ``step`` does.
         """
-        return "" if self.finished else self._finish_unfollowed("length").text
+        return "" if self.finished else end_unfollowed(self, "length").text
 
     def release(self) -> str:
         r"""Return the text of the held bytes; the stream continues.
@@ -140,7 +142,7 @@ class DecodeStream(TokenDecoder):
         >>> stream.step_batch([0, 1]), stream.release(), stream.step(0)
         (['caf', ''], '\ufffd', 'caf')
         """
-        return self._release().text
+        return release(self).text
 
     # --- bytes
 

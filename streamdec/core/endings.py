@@ -10,13 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os.path import commonprefix
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from streamdec.chunks import Chunk, StopMatch, StopReason
-from streamdec.core.counting import code_points_in, sizes_in
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    StopReason,
+    chunk_of,
+    joined,
+    of_parts,
+)
+from streamdec.core.counting import TOKEN, code_points_in, size_of, sizes_in
+from streamdec.core.masks import ALERT
 from streamdec.core.reading import Past, Reading, read_cells
-from streamdec.core.replay import Cell, text_of
+from streamdec.core.replay import Cell, Since, text_of
+from streamdec.core.stop_set import Effect
 from streamdec.core.strings import Hit
+from streamdec.core.table import ENDED
+
+if TYPE_CHECKING:
+    from streamdec.core.decoder import TokenDecoder
 
 
 class Ending(NamedTuple):
@@ -32,15 +47,58 @@ class Ending(NamedTuple):
     """How many code points come before the end of the hit."""
 
 
-def ending_of(reading: Reading, output: int) -> Ending:
-    """Return the end by the stop in ``reading``.
+def ending_at(effect: Effect, count: int) -> Ending:
+    """Return the end by a stop that a text completes.
+
+    Args:
+        effect: of the text.
+        count: the count of the stream before the text.
+    """
+    chunk, _, hit = effect
+    assert hit is not None
+    assert chunk is not None
+    end = code_points_in(count) + hit.end
+    return Ending(chunk, end - hit.hidden, hit, end)
+
+
+def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
+    """Return the end of ``stream`` if no token follows.
+
+    Args:
+        stream: the stream.
+        last: the finish of the last chunk, unless what is held completes a stop.
+        decided_by: the token that counts as deciding what is held.
+    """
+    if stream._is_careful:
+        past = stream._past()
+        return ending_of(past.read(decided_by), stream._num_output(past), last)
+    stops, state, row = stream._stops, stream._state, stream._row
+    text = stream._table.flush(row.state) if row.waits else ""
+    code_points = code_points_in(stream._count)
+    if state.is_settled and not text:
+        if state.section:
+            last = of_parts([(stops.names[state.section], "")], last)
+        return Ending(last, code_points)
+    ignore = decided_by < stops.conditions.min_tokens > 0
+    out, after, _ = effect = stops.read(state, text, ignore=ignore, release=True)
+    if after is None:
+        return ending_at(effect, stream._count)
+    output = code_points + len(text)
+    chunk = chunk_of(text) if out is None else out
+    if chunk is NOTHING:
+        return Ending(of_parts([(stops.names[after.section], "")], last), output)
+    return Ending(joined(chunk, last), output)
+
+
+def ending_of(reading: Reading, output: int, last: Chunk = NOTHING) -> Ending:
+    """Return the end by the stop in ``reading``, or with ``last`` if it has none.
 
     ``output`` code points after the clean point were output.
     """
-    hit = reading.hit
-    assert hit is not None
+    hit, before, size = reading.hit, code_points_in(reading.past.counted), len(reading.found.cells)
+    if hit is None:
+        return Ending(reading.chunk(output, size, last), before + size)
     cut = hit.end - hit.hidden
-    before = code_points_in(reading.past.counted)
     chunk = reading.chunk(output, max(output, cut), Chunk("", "stop", hit.stop))
     return Ending(chunk, before + cut, hit, before + hit.end)
 
@@ -113,3 +171,86 @@ def _match(
     start, end = code_points + start, code_points + len(cells)
     at = index if index >= 0 else None
     return StopMatch(reason, visible, start, end, byte_start, byte_end, at, tokens_before)
+
+
+# --- ending a stream
+
+
+def end_unfollowed(stream: TokenDecoder, reason: FinishReason, before: Chunk = NOTHING) -> Chunk:
+    """End ``stream`` where no token follows.
+
+    ``before`` is text that the last token has already released.
+    """
+    tokens = stream.num_tokens
+    ending = unfollowed(stream, Chunk("", reason), tokens - 1)
+    if before is not NOTHING:
+        ending = ending._replace(chunk=joined(before, ending.chunk))
+    is_out = stream._row.waits and bool(stream._table.flush(stream._row.state))
+    return _finish(stream, ending, stream._since, tokens, is_out=is_out)
+
+
+def end_at_text(stream: TokenDecoder, token_id: int, effect: Effect) -> Chunk:
+    """End ``stream`` at ``token_id``, whose text completes a stop and has this effect."""
+    ending = ending_at(effect, stream._count)
+    return _finish(stream, ending, [*stream._since, token_id], stream.num_tokens + 1)
+
+
+def end_at_reading(stream: TokenDecoder, reading: Reading, tokens: int) -> Chunk:
+    """End ``stream`` after ``tokens`` tokens by the stop that ``reading`` found."""
+    ending = ending_of(reading, stream._num_output(reading.past))
+    return _finish(stream, ending, reading.past.since, tokens)
+
+
+def end_at_id(stream: TokenDecoder, token_id: int, reason: StopReason, *, hidden: bool) -> Chunk:
+    """End ``stream`` at ``token_id``, which is a stop."""
+    index, past = stream.num_tokens, stream._past()
+    whole = [*past.since, token_id]
+    match: StopMatch | None
+    if hidden and not stream.conditions.include_stop_str_in_output:
+        ending = unfollowed(stream, Chunk("", "stop", reason), index)
+        held = stream._table.flush(stream._row.state) if stream._row.waits else ""
+        at, byte_at = sizes_in(stream._count + size_of(held))
+        match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
+    else:
+        output = stream._num_output(past)
+        ending, match = visible_ending(past, token_id, reason, index, output)
+        past = past._replace(since=whole)
+    if ending.hit is not None:
+        match = match_of(past, ending, index + 1)
+    cells = [] if stream._spans is None else past.replay(index).cells
+    chunk = _finish(stream, ending, whole, index + 1, cells=cells)
+    stream._match = match
+    return chunk
+
+
+def _finish(
+    stream: TokenDecoder,
+    ending: Ending,
+    since: Since,
+    tokens: int,
+    *,
+    is_out: bool = True,
+    cells: list[Cell] | None = None,
+) -> Chunk:
+    """End ``stream`` after ``tokens`` tokens.
+
+    Args:
+        stream: the stream.
+        ending: its end.
+        since: the entries since the clean point, up to the end.
+        tokens: how many tokens the stream has.
+        is_out: whether text of what was held was output.
+        cells: the code points since the clean point, for spans; None: those of ``since``.
+    """
+    prefix, read = stream._offsets(tokens if is_out else 0)
+    stream._clean, stream._since = stream._clean_point(), since
+    stream._end, stream._match = ending, None
+    if stream._spans is not None:
+        past = stream._past()
+        if cells is None:
+            cells = past.replay(tokens - 1).cells
+        stream._spans.note(cells, range(past.base, tokens), past.counted, ending.output)
+    stream._row, stream._alert = ENDED, ALERT
+    stream._count = (tokens - stream._limit) * TOKEN
+    stream._set_offsets(prefix, read)
+    return ending.chunk

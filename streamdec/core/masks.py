@@ -30,6 +30,8 @@ NAMED = 1 << 29
 """The token must be examined: the conditions of some stream name its id, or it is an error."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
+ALERT = -1
+"""The bits that a stream compares with those of a token if no token is plain."""
 # CPython handles integers of 30 bits fastest.
 assert 1 << len(_CLASSES) <= MOVES < UNKNOWN < NAMED < 2**30
 

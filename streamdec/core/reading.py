@@ -44,6 +44,17 @@ class CleanPoint(NamedTuple):
     """Code points that begin in this token are the text of a marker."""
 
 
+def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
+    """Return the clean point after a prompt, which led to ``row`` and ``state``.
+
+    What the prompt decided is in no stop; the rest of its unfinished character may be.
+    """
+    shield = NEVER
+    if row.waits:
+        shield = -2 if replay(row.table, row.state, (), 0).held == -1 else -1
+    return CleanPoint(row, state, counted, shield)
+
+
 class Past(NamedTuple):
     """What a stream remembers."""
 
@@ -114,6 +125,13 @@ class Reading(NamedTuple):
         The chunk has the finish of ``last``.
         """
         return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether text may come after it whose tokens matter."""
+        is_waited_for = self.found.waits <= max(self.shield, self.marker)
+        is_labelled = self.past.stops.labeller is not None
+        return self.has_ids or is_waited_for or (is_labelled and self.kept > 0)
 
     def leads_where(self, other: Reading) -> bool:
         """Whether this reading leads to the state to which ``other`` leads."""

@@ -14,7 +14,9 @@ from streamdec.core import snapshots
 from streamdec.core.conditions import StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
 from streamdec.core.definitions import NO_DEFINITION, definition_of
-from streamdec.core.reading import NEVER
+from streamdec.core.endings import end_unfollowed
+from streamdec.core.examining import release
+from streamdec.core.reading import NEVER, CleanPoint
 from streamdec.core.replay import RELEASE
 from streamdec.core.sections import Seen
 from streamdec.core.snapshots import Fields, shown
@@ -123,12 +125,8 @@ def _load_clean_point(decoder: TokenDecoder, fields: Fields) -> None:
     row, state = _load_place(decoder, fields.take("clean", None))
     shield, marker = care = fields.take("care", [NEVER, NEVER])
     snapshots.numbers(care, NEVER, counts[0] - 1)
-    decoder._row, decoder._state = row, state
-    decoder._count = count_of(*counts) - decoder._limit * TOKEN
-    decoder._clean = row, state, decoder._count, shield, marker
-    decoder._is_careful = False
-    if row.waits:
-        decoder._is_careful = decoder._past().replay().waits <= max(shield, marker)
+    counted = count_of(*counts) - decoder._limit * TOKEN
+    decoder._go_to(CleanPoint(row, state, counted, shield, marker))
     decoder._set_alert(is_silent=True)
     if decoder._spans is not None:
         decoder._spans = _span_log(fields.take("spans", None), counts[0])
@@ -164,17 +162,11 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
         if decoder._end is not None or decoder._count >= 0:
             raise ValueError("the ids since the clean point go on after the end")
         if entry is RELEASE:
-            decoder._release()
+            release(decoder)
         elif entry >= 0:
             decoder._step(entry)
         else:
-            if not decoder._since and not decoder._is_careful:
-                decoder._clean = decoder._row, decoder._state, decoder._count, NEVER, NEVER
-            decoder._since = [*decoder._since, entry]
-            decoder._count -= entry * TOKEN
-            state = decoder._table.later(decoder._row.state, -entry)
-            if state is not decoder._row.state:
-                decoder._row = decoder._table.row(state)
+            decoder._pass(-entry)
 
 
 def _load_end(decoder: TokenDecoder, fields: Fields) -> None:
@@ -182,7 +174,7 @@ def _load_end(decoder: TokenDecoder, fields: Fields) -> None:
     reason = fields.take("end", None)
     if reason is not None and not decoder.finished:
         check_finish_reason(reason)
-        decoder._finish_unfollowed(reason)
+        end_unfollowed(decoder, reason)
     if reason is None and decoder.finished:
         raise ValueError("the ids since the clean point end the stream")
     if decoder.finish_reason != reason:

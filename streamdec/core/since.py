@@ -1,4 +1,4 @@
-"""The entries since a clean point, and how the clean point moves.
+"""The entries since a clean point, of which there are few.
 
 Tokens without bytes may come without end: a million skipped ids inside a character. If they lead
 back to an earlier state, the state has forgotten them, and so may ``since``. Markers by id are the
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamdec.chunks import NOTHING
 from streamdec.core.replay import RELEASE, Since, num_tokens
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Row
@@ -117,36 +116,6 @@ def silenced(since: Since) -> list[int | None]:
     if last is not RELEASE and last < 0:
         return [*since[:-1], last - 1]
     return [*since, -1]
-
-
-def moved_up(row: Row, since: Since, reach: int) -> tuple[Row, Since, str]:
-    """Return how far a clean point can move in a stream without sections.
-
-    The result is the row of the table there, the entries before it, and the text that these
-    decided. With a release among the entries, it cannot move: no entry comes before it.
-
-    Args:
-        row: of the table's state at the clean point now.
-        since: the entries since then.
-        reach: how many of the last code points may be part of a later stop or marker.
-    """
-    rows, texts = [row], list[str]()
-    for entry in since:
-        chunk = NOTHING
-        if entry is RELEASE:
-            return rows[0], (), ""
-        if entry >= 0:
-            chunk, _, _, row = row[entry]
-        rows.append(row)
-        texts.append(chunk.text)
-    size = len(texts)
-    while size and reach > 0:
-        size -= 1
-        reach -= len(texts[size])
-    # A windowed table knows how old the text is that it holds.
-    while size and row.table.route == "bytes" and not rows[size].is_clean_after(texts[size - 1]):
-        size -= 1
-    return rows[size], since[:size], "".join(texts[:size])
 
 
 def is_released(since: Since) -> bool:

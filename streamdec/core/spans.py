@@ -22,11 +22,11 @@ taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from streamdec.chunks import TokenSpan
 from streamdec.core.counting import sizes_in
-from streamdec.core.replay import Cell
+from streamdec.core.replay import Cell, Replay
 
 
 def spans_of(
@@ -58,6 +58,22 @@ def spans_of(
             TokenSpan(token, code_points + start, code_points + end, sizes[start], sizes[end])
         )
     return found
+
+
+def final_spans(found: Replay, tokens: range, count: int, output: int) -> list[TokenSpan]:
+    """Return the spans of the first of ``tokens`` that can no longer change.
+
+    Args:
+        found: what all tokens since a clean point gave.
+        tokens: their indices.
+        count: of the text before the clean point.
+        output: how many code points were output.
+    """
+
+    def is_final(span: TokenSpan) -> bool:
+        return span.token_index < found.waits and span.end <= output
+
+    return [*takewhile(is_final, spans_of(found.cells, tokens, count))]
 
 
 class SpanLog:

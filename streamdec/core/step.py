@@ -8,8 +8,8 @@
 5. Note whether the stream is clean after it: the ids since the clean point, or none.
 6. Move to the next row, and note the offsets.
 
-What is rare is examined by the decoder (:mod:`streamdec.core.decoder`): ids that are stops or
-markers, unknown ids, the first ``min_tokens`` tokens, spans, and errors.
+What is rare is examined (:mod:`streamdec.core.examining`): ids that are stops or markers, unknown
+ids, the first ``min_tokens`` tokens, spans, and errors.
 
 What is ugly and stays: points 1 to 6 are one function, and ``feed`` repeats points 1 to 3. A call
 of a Python function takes as long as points 1 to 3.
@@ -19,34 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
-from streamdec.core.masks import MOVES, NAMED, UNKNOWN
+from streamdec.core.endings import end_at_text
+from streamdec.core.examining import Examined, Step, end_if_last, examine
+from streamdec.core.masks import ALERT, MOVES, NAMED, UNKNOWN
+from streamdec.core.moving import MOST_SINCE
 from streamdec.core.reading import NEVER
 from streamdec.core.since import silenced
 from streamdec.core.stop_set import StopState
-from streamdec.core.table import Row
 from streamdec.core.token_ids import as_sequence
 
 if TYPE_CHECKING:
     from streamdec.core.decoder import TokenDecoder
-
-MOST_SINCE: Final = 16
-"""Entries since a clean point at which a stream first tries to move it."""
-ALERT: Final = -1
-"""The alert for which no token is plain."""
-
-
-class Step(NamedTuple):
-    """What a token does to the text."""
-
-    chunk: Chunk
-    mask: int
-    count: int  # type: ignore[assignment]
-    """The count of the stream after it."""
-    row: Row
 
 
 def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
@@ -96,13 +83,13 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         after: StopState | None = state
         if mask >= NAMED or count >= 0 or self._is_rare:
             step = Step(chunk, mask, count, row)
-            examined = self._examine(token_id, step)
+            examined = examine(self, token_id, step)
             chunk, after = examined.chunk, examined.state
         elif mask & state.letters:
             effect = state[text]
             if effect is not None:
                 out, after, _ = effect
-                chunk = self._stopped(token_id, effect) if after is None else out or chunk
+                chunk = end_at_text(self, token_id, effect) if after is None else out or chunk
             elif mask < MOVES and state.is_settled and self._alert >= 0:  # plain after all
                 self._count = count
                 return chunk.text if returns_text else chunk
@@ -112,8 +99,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         # Is the stream clean after it?
         since = self._since
-        is_clean = (text and row.is_cut) if row.holds else (text or not row.waits)
-        if state.is_settled and is_clean and not (self._spans and (row.holds or row.waits)):
+        is_clean = row.is_fresh if text and self._spans is None else not row.waits
+        if is_clean and state.is_settled:
             if since:
                 self._since, self._clean = (), self._start  # nothing of its own to keep alive
         elif not since:
@@ -139,7 +126,7 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         # After tokens without text, the next one with text must note the offsets.
         self._alert = state.alert if text else ALERT
         if examined is not None:
-            chunk = self._after(chunk, step, examined.before)
+            chunk = end_if_last(self, chunk, step, examined.before)
         return chunk.text if returns_text else chunk
 
     out = "str" if returns_text else "Chunk"  # what help() and signatures show
@@ -175,17 +162,6 @@ def step_all(step: Callable[[Any], Out], token_ids: Iterable[SupportsIndex]) -> 
     return taken
 
 
-class Examined(NamedTuple):
-    """What was found out about a token."""
-
-    chunk: Chunk
-    """What is output."""
-    state: StopState | None
-    """The state of the stops after it; None if the token was taken already."""
-    before: TokenDecoder | None = None
-    """The stream before it, if it is the last token that may come."""
-
-
 def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsIndex]], Any]:
     """Return the method ``feed``, whose source is written once for both kinds."""
 
@@ -210,8 +186,7 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
-        # On the windowed route a look-up decodes, so each id must be looked up once.
-        if self._stops.labeller is not None or self._table.idle_row is None:
+        if not self._stops.joins_texts:
             whole = _fed(self, ids)
             return whole.text if returns_text else whole
         texts: list[str] = []

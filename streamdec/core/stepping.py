@@ -8,6 +8,7 @@ from typing import Any, SupportsIndex
 from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of, in_section
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.decoder import TokenDecoder
+from streamdec.core.endings import end_unfollowed
 from streamdec.core.sequence import Sequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
@@ -38,7 +39,7 @@ def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
     if isinstance(behind, Sequence):
         return Chunk("", reason)
     if decoder is behind and isinstance(decoder, DecodeStream) and not decoder.finished:
-        return decoder._finish_unfollowed(reason)
+        return end_unfollowed(decoder, reason)
     if isinstance(behind, DecodeStream):
         return Chunk(decoder.flush(), reason)
     last: Chunk = decoder.flush(reason)

@@ -10,6 +10,8 @@ from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
 from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
+from streamdec.core.endings import end_unfollowed
+from streamdec.core.examining import release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
@@ -175,8 +177,9 @@ class StopSequenceDecoder(TokenDecoder):
         """
         check_finish_reason(finish_reason)
         if self._end is not None:
-            return Chunk("", self._end.finish_reason, self._end.stop_reason)
-        return self._finish_unfollowed(finish_reason)
+            last = self._end.chunk
+            return Chunk("", last.finish_reason, last.stop_reason)
+        return end_unfollowed(self, finish_reason)
 
     def release(self) -> Chunk:
         r"""Return a chunk with what is held and jailed; the stream continues.
@@ -191,7 +194,7 @@ class StopSequenceDecoder(TokenDecoder):
         >>> decoder.feed([0, 1]).text, decoder.release().text, decoder.step(2).text
         ('Hi', '\nUs', 'er:')
         """
-        return self._release()
+        return release(self)
 
     @property
     def _section(self) -> str | None:

@@ -117,6 +117,9 @@ class StopState(dict[str, "Effect | None"]):
         self.alert: int = self.letters | stops.alert
         """A token whose mask has none of these bits is output, and the state stays."""
 
+    __eq__ = object.__eq__  # a state is compared as an object, not as a dict
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
     def __missing__(self, text: str) -> Effect | None:
         return self._stops.learn(self, text)
 
@@ -166,6 +169,9 @@ class StopSet:
         if labels:
             self.labeller = Matcher(StopStrings(()), Sections(labels, skipped), gated=False)
             self.marker_ids |= self.labeller.sections.ids
+        self.joins_texts: bool = not (labels or table is None or table.idle_row is None)
+        """Whether the texts of several tokens may be joined to one chunk without sections. Not on
+        the windowed route: a look-up decodes there, so each id must be looked up once."""
         self.names: tuple[str | None, ...] = (None, *definition.names)
         """The name of each section of the labeller."""
         self._named = _named_stops(conditions, skipped)
@@ -271,16 +277,23 @@ class StopSet:
             self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
             for known in [*states.values(), self.first]:
                 known.clear()
-        for each in (state, None if effect is None else effect[1]):
-            if each is not None and each is not self.first:
-                self._states.setdefault((each.seen, each.section, each.jailed), each)
+        if not len(state):
+            self._keep(state)
         state[text] = effect
+        after = None if effect is None else effect[1]
+        if after is not None and not len(after):
+            self._keep(after)
         self.num_stored += 1
         if self.num_stored >= self._weigh_at:
             self._weigh_at += self._weigh_at // 4
             if self.note_growth is not None:
                 self.note_growth(self)
         return effect
+
+    def _keep(self, state: StopState) -> None:
+        """Let streams that come to ``state``, which has no texts yet, share it."""
+        if state is not self.first:
+            self._states.setdefault((state.seen, state.section, state.jailed), state)
 
     # --- text
 
@@ -296,8 +309,10 @@ class StopSet:
             release: whether all text is output and forgotten; stops and markers begin after it.
         """
         matcher, place = self.matcher, 0
-        decided = state.jailed + text
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
+        if seen is state.seen and state.is_settled and not (outcome or release or self.labeller):
+            return None, state, None  # as most texts do
+        decided = state.jailed + text
         while isinstance(outcome, Turn):
             place += outcome.end
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)

@@ -5,25 +5,26 @@ Streams of one table with equal conditions share one stop set.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streamdec.core.conditions import StopConditions
 from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
-from streamdec.core.warn_once import WarnOnce
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
-
-logger = logging.getLogger("streamdec")
 
 MAX_SETS = 4_096
 """Stop sets that are kept for one table."""
 MAX_SETS_SIZE = 2**25
 """Bytes that they may take together, as ``StopSet.size`` estimates them."""
+
+
+_values_of = attrgetter(*(each.name for each in fields(StopConditions)))
 
 
 class StopSetStatistics(NamedTuple):
@@ -43,11 +44,13 @@ class StopSets:
     The least recently used ones are dropped first.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_sets", "_size")
+    __slots__ = ("__weakref__", "_last", "_lock", "_sets", "_size")
 
     def __init__(self) -> None:
         _all.add(self)
-        self._sets: dict[tuple[StopConditions, Definition], StopSet] = {}
+        self._sets: dict[tuple[tuple[Any, ...], Definition], StopSet] = {}
+        self._last: StopSet | None = None
+        """The one that was used last."""
         self._size = 0
         self._lock = Lock()
 
@@ -58,18 +61,19 @@ class StopSets:
 
         If it is not kept, ``make`` makes it.
         """
-        key = conditions, definition
+        # A hash of plain tuples takes a quarter of that of the conditions.
+        key = _values_of(conditions), definition
         found = self._sets.get(key)
         if found is None:
             made = make()
             with self._lock:
-                found = self._sets.setdefault(key, made)
+                found = self._last = self._sets.setdefault(key, made)
                 found.note_growth = self.reweigh
                 self._weigh(found)
-        elif len(self._sets) > 1:
-            with self._lock:  # to the end: it is used now
+        elif found is not self._last:
+            with self._lock.inner:  # to the end: it is used now
                 if self._sets.pop(key, None) is not None:
-                    self._sets[key] = found
+                    self._sets[key] = self._last = found
         return found
 
     def reweigh(self, stops: StopSet) -> None:
@@ -150,9 +154,6 @@ def text_stop_set_for(conditions: StopConditions) -> StopSet:
     )
 
 
-_said = WarnOnce()
-
-
 def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the ids of those ``texts`` that are the text of skipped special tokens.
 
@@ -162,17 +163,10 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
     find, token_to_id, is_skipped = (
         getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
     )
-    found: dict[str, tuple[int, ...]] = {}
     if find is not None:
-        found = find(texts)
-    elif token_to_id is not None and is_skipped is not None:
-        ids = {text: token_to_id(text) for text in texts}
-        found = {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
-    for text, ids_of_text in found.items():
-        if _said.first(tokenizer, ids_of_text):
-            logger.info(
-                "%r is the text of a skipped special token; its ids %s are matched too",
-                text,
-                ids_of_text,
-            )
-    return found
+        found: dict[str, tuple[int, ...]] = find(texts)
+        return found
+    if token_to_id is None or is_skipped is None:
+        return {}
+    ids = {text: token_to_id(text) for text in texts}
+    return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}

@@ -153,8 +153,10 @@ class StopStrings:
 
     def _complete(self, text: str) -> str | None:
         """Return the longest stop that ``text`` ends in."""
-        ends = (text[-length:] for length in self._lengths)
-        return next((end for end in ends if end in self._stops), None)
+        for length in self._lengths:
+            if text[-length:] in self._stops:
+                return text[-length:]
+        return None
 
     def skip(self, tail: str, text: str) -> str:
         """Return the tail after ``text``, no part of which can be in a stop."""

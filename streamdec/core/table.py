@@ -86,7 +86,7 @@ class Row(dict[int, Transition]):
     and what the tokenizer's ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_cut", "is_kept", "state", "table", "waits")
+    __slots__ = ("holds", "is_fresh", "is_kept", "state", "table", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -96,18 +96,17 @@ class Row(dict[int, Transition]):
         """Whether the row is stored: there are few states like this one."""
         self.holds: bool = table.holds(state)
         """Whether bytes or text are held."""
-        self.is_cut: bool = self.holds and table.is_cut(state)
-        """Whether only the beginning of a character is held. If a token with text leads to such a
-        state, this beginning is all of that token: text is decided up to it."""
         self.waits: bool = self.holds or table.owes(state)
         """Whether earlier tokens may still give text, such as a space before another token."""
+        self.is_fresh: bool = not self.holds or table.is_cut(state)
+        """Whether all that waits is of the last token, if that token had text. Of what is held,
+        that is true if it is only the beginning of a character."""
+
+    __eq__ = object.__eq__  # a row is compared as an object, not as a dict
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __missing__(self, token_id: int) -> Transition:
         return self.table.learn(self, token_id)
-
-    def is_clean_after(self, text: str) -> bool:
-        """Whether all that is held or owed is of the last token, which gave ``text``."""
-        return bool((text and self.is_cut) if self.holds else (text or not self.waits))
 
 
 class _EndedRow(Row):

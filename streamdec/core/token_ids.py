@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import operator
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any, SupportsIndex
 
-from streamdec.core.warn_once import WarnOnce
 from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder
 
@@ -164,14 +165,19 @@ def unknown_id(token_id: int, index: int) -> TokenIdError:
     )
 
 
-_warned = WarnOnce()
+_warned: set[int] = set()
+"""The ``id`` of each tokenizer that was warned about, as long as it lives."""
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Log that ``tokenizer`` does not have ``token_id``: once, for all unknown ids."""
-    if _warned.first(tokenizer):
-        logger.warning(
-            "%.200r has no id %d; unknown ids are counted in unknown_tokens, and not logged again",
-            tokenizer,
-            token_id,
-        )
+    if id(tokenizer) in _warned:
+        return
+    with suppress(TypeError):  # no weak references to it: it is warned about for each stream
+        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
+        _warned.add(id(tokenizer))
+    logger.warning(
+        "%.200r has no id %d; unknown ids are counted in unknown_tokens, and not logged again",
+        tokenizer,
+        token_id,
+    )

@@ -670,16 +670,17 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
     machine = compile_rule(tokenizer, skip_special_tokens=False, byte_fallback="eager")
     assert machine is not None
     middle = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "x")
+    x = machine.elements[middle]
     for token_id in range(tokenizer.vocab_size):
         if tokenizer.piece(token_id) is None:
             assert tokenizer.token_bytes(token_id) is None
             continue
-        _, state = machine.step(machine.start, middle)
-        before = machine.step(state, middle)[0]
-        whole, state = machine.step(state, token_id)
+        _, state = machine.advance(machine.start, x)
+        before = machine.advance(state, x)[0]
+        whole, state = machine.advance(state, machine.elements[token_id])
         data = tokenizer.token_bytes(token_id)
         assert data is not None
-        assert data in whole + machine.step(state, middle)[0] + before
+        assert data in whole + machine.advance(state, x)[0] + before
 
 
 def test_a_batch_is_decoded_row_by_row() -> None:

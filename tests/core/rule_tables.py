@@ -40,11 +40,16 @@ class Table:
         self.machine: TokenRule = machine
         self.ids = [self.pieces.index(piece) for piece in pieces]
 
+    def step(self, state: State, token_id: int) -> tuple[bytes, State]:
+        """The bytes that a token outputs, and the state after it."""
+        element = self.machine.elements[token_id]
+        return (b"", state) if element is None else self.machine.advance(state, element)
+
     def steps(self) -> Iterator[tuple[bytes, State]]:
         """The text that each piece in turn completes, and the state after it."""
         state = self.machine.start
         for token_id in self.ids:
-            data, state = self.machine.step(state, token_id)
+            data, state = self.step(state, token_id)
             yield data, state
 
     def outputs(self) -> list[bytes]:

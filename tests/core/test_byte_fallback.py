@@ -103,7 +103,7 @@ def test_older_states_of_a_run_do_not_change() -> None:
 def test_a_replaced_unknown_id_closes_a_run() -> None:
     table = Table(ByteFallback(), *pieces_of(b"\xe4"))
     machine = table.machine
-    _, state = machine.step(machine.start, 0)
+    _, state = table.step(machine.start, 0)
     assert machine.advance(state, machine.replacement) == (BAD * 2, None)
 
 

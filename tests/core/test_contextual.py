@@ -54,7 +54,7 @@ def test_a_replaced_unknown_id_counts_as_a_token() -> None:
     table = Table(Metaspace(), "▁a")
     data, state = table.machine.advance(table.machine.start, table.machine.replacement)
     assert data.decode() == "\ufffd"
-    assert table.machine.step(state, 0)[0] == b" a"
+    assert table.step(state, 0)[0] == b" a"
 
 
 # --- the last token -------------------------------------------------------------------------------

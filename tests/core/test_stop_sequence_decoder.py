@@ -174,14 +174,6 @@ def test_the_tokens_before_a_stop_in_a_run_whose_first_space_was_removed() -> No
     assert (decoder.match.token_index, decoder.match.tokens_before) == (4, 1)
 
 
-def test_a_special_token_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"a", b"<s>"], [1])
-    with caplog.at_level("INFO", logger="streamdec"):
-        for number in range(5):
-            StopSequenceDecoder(tokenizer, StopConditions(["<s>", f"{number}"]))
-    assert len([record for record in caplog.records if "'<s>'" in record.getMessage()]) == 1
-
-
 def test_a_marker_that_cannot_be_encoded_is_not_found_by_its_id_in_a_prompt() -> None:
     """It has an id, but the tokenizer makes it of no text: two special tokens have this text."""
     tokenizer = MockTokenizer.from_tokens([b"a", b"#", b"#", b"x", b"y"], special_ids=[1, 2])

@@ -165,6 +165,13 @@ def test_a_transition_is_the_same_from_each_row_of_a_state() -> None:
     assert row[MIDDLE][3][LAST][0].text == "你"
 
 
+def test_rows_are_compared_as_objects() -> None:
+    """Not as dicts: two empty rows are different, and a full one is compared at once."""
+    tokenizer = tokenizer_of()
+    table = table_of(tokenizer)
+    assert len({table.row(table.step(table.idle, LEAD)[1]), table.idle_row}) == 2
+
+
 @pytest.mark.parametrize("token_id", [99, 2**32 - 1, -1, 2**32])
 def test_a_look_up_of_an_unknown_id_does_not_raise(token_id: int) -> None:
     tokenizer = tokenizer_of()

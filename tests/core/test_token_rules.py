@@ -77,7 +77,7 @@ def test_the_piece_of_an_id_is_read_once() -> None:
     assert machine is not None
     assert tokenizer.asked == []
     for _ in range(3):
-        machine.step(None, 1)
+        machine.elements[1]
     assert tokenizer.asked == [1]
 
 
@@ -85,7 +85,7 @@ def test_unknown_ids_are_key_errors() -> None:
     table = Table(RawBytes(), b"a")
     for token_id in range(1, 1000):
         with pytest.raises(KeyError):
-            table.machine.step(None, token_id)
+            table.step(None, token_id)
 
 
 def test_a_special_token_is_skipped_only_if_asked_for() -> None:

@@ -1,15 +1,13 @@
-"""Warnings that an object causes only once."""
+"""Unknown ids are logged once for each tokenizer."""
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Sequence
 
 import pytest
 
-from streamdec import DecodeStream
-from streamdec.core.warn_once import WarnOnce
+from streamdec import DecodeStream, MockTokenizer
 
 
 class Bare:
@@ -24,39 +22,6 @@ class Bare:
         return "abc"[token_id] if token_id < 3 else None
 
 
-class Equal:
-    """Equal to all others of its kind, and without a hash."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Equal)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize("kind", [Bare, Equal])
-def test_each_message_is_logged_once_for_each_object(kind: type) -> None:
-    once, one, other = WarnOnce(), kind(), kind()
-    assert [once.first(one, "a"), once.first(one, "a"), once.first(one, "b")] == [True, False, True]
-    assert [once.first(other, "a"), once.first(other, "a")] == [True, False]
-
-
-@pytest.mark.parametrize("kind", [Bare, Equal])
-def test_a_freed_object_is_not_mistaken_for_another(kind: type) -> None:
-    """Each may have the ``id`` of the one before."""
-    once = WarnOnce()
-    assert all(once.first(kind()) for _ in range(100))
-    gc.collect()
-    assert len(once) <= 8
-
-
-def test_few_objects_without_weak_references_are_kept() -> None:
-    once, objects = WarnOnce(most_kept=2), [Bare() for _ in range(3)]
-    assert all(once.first(each) for each in objects)
-    assert [once.first(each) for each in objects[1:]] == [False, False]
-    assert once.first(objects[0]), "said again rather than not at all"
-    assert len(once) == 2
-
-
 class Lines(logging.Handler):
     """Keeps the messages, but not the records, which would keep the tokenizer alive."""
 
@@ -68,15 +33,31 @@ class Lines(logging.Handler):
         self.said.append(record.getMessage())
 
 
-def test_every_tokenizer_that_lacks_an_id_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages in the log."""
     lines, logger = Lines(), logging.getLogger("streamdec")
     monkeypatch.setattr(logger, "propagate", False)
     monkeypatch.setattr(logger, "handlers", [lines])
+    return lines.said
+
+
+@pytest.mark.parametrize("kind", [Bare, MockTokenizer])
+def test_every_tokenizer_that_lacks_an_id_is_named(kind: type, said: list[str]) -> None:
+    """Each may have the ``id`` of the one before."""
     for number in range(1, 20):
-        stream = DecodeStream(Bare())
-        assert stream.step_batch([0, 7, 1, 8]) == ["a", "", "b", ""]
-        assert len(lines.said) == number
-        assert lines.said[-1].endswith(
-            "has no id 7; unknown ids are counted in unknown_tokens, and not logged again"
+        stream = DecodeStream(kind())
+        stream.step_batch([70_000, 1, 70_001])
+        assert stream.unknown_tokens == 2
+        assert len(said) == number
+        assert said[-1].endswith(
+            "has no id 70000; unknown ids are counted in unknown_tokens, and not logged again"
         )
         del stream
+
+
+def test_a_tokenizer_is_named_once(said: list[str]) -> None:
+    tokenizer = MockTokenizer()
+    for _ in range(3):
+        DecodeStream(tokenizer).step_batch([70_000, 1, 70_001])
+    assert len(said) == 1

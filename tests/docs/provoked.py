@@ -561,8 +561,3 @@ def _(folder: Path) -> Any:
 @gives("… has no id 12345; unknown ids are counted in unknown_tokens, and not logged again")
 def _(_: Path) -> Any:
     DecodeStream(MockTokenizer()).step(12345)
-
-
-@gives("'<eos>' is the text of a skipped special token; its ids (999,) are matched too")
-def _(_: Path) -> Any:
-    StopSequenceDecoder(MockTokenizer(), StopConditions(stop="<eos>"))

@@ -99,14 +99,6 @@ class TokenRule(ABC):
     def __init__(self, prepare: Prepare) -> None:
         self.prepare: Prepare = prepare
 
-    def step(self, state: State, token_id: int) -> tuple[bytes, State]:
-        """Return the bytes that ``token_id`` outputs, and the state after it.
-
-        Raises UnknownTokenError for an unknown id.
-        """
-        element = self.elements[token_id]
-        return (b"", state) if element is None else self.advance(state, element)
-
     @abstractmethod
     def advance(self, state: State, element: Element) -> tuple[bytes, State]:
         """Return the bytes that a contributing token outputs, and the state after it."""
