@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import struct
 import unicodedata
 import warnings
@@ -12,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 
-from streamdec import load_tokenizer
+from streamdec import DecodeStream, load_tokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
+from streamdec.protocols import Tokenizer as TokenizerProtocol
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf
 
+IDS = {text: i for i, (text, _, _) in enumerate(LLAMA_TOKENS)}
 BYTE_LEVEL = {
     "model": "gpt2",
     "pre": "gpt-2",
@@ -39,6 +42,32 @@ def made(tmp_path: Path, **changes: Any) -> GGUFTokenizer:
 
 
 # --- decoding -------------------------------------------------------------------------------------
+
+
+def bytes_of(token_id: int) -> bytes:
+    text, kind, _ = LLAMA_TOKENS[token_id]
+    if kind in (2, 3, 5):
+        return b""
+    return bytes([int(text[3:5], 16)]) if kind == 6 else text.replace("\u2581", " ").encode()
+
+
+@given(st.lists(st.integers(0, len(LLAMA_TOKENS) + 3)))
+def test_all_bytes_are_decoded_at_once(tmp_path: Path, ids: list[int]) -> None:
+    ours = made(tmp_path)
+    data = b"".join(bytes_of(i) for i in ids if i < len(LLAMA_TOKENS))
+    expected = data.decode("utf-8", "replace").removeprefix(" ")
+    assert ours.decode(ids) == expected
+    stream = DecodeStream(ours)
+    assert "".join(stream.step_batch(ids)) + stream.flush() == expected
+
+
+def test_special_tokens_are_skipped_unless_they_are_asked_for(tmp_path: Path) -> None:
+    ours = made(tmp_path)
+    ids = [IDS[text] for text in ("<s>", "▁hello", "<unk>", "<tool>", "<unused>", "</s>")]
+    assert ours.decode(ids) == "hello<tool>"
+    assert ours.decode(ids, skip_special_tokens=False) == "<s> hello<unk><tool></s>"
+    assert ours.special_tokens.all == ("<s>", "</s>", "<unk>")
+    assert made(tmp_path, add_space_prefix=False).decode(ids) == " hello<tool>"
 
 
 def test_letters_of_added_tokens_are_letters(tmp_path: Path) -> None:
@@ -81,6 +110,16 @@ def test_a_model_of_bert_encodes(tmp_path: Path) -> None:
         ours.encode("hello[SEP]", special="forbid")
     cased = BERT | {"tokens": [*BERT["tokens"][:5], "▁There", "▁!", "<tool>"]}
     assert made(tmp_path, **cased).encode("There there").ids == (5, 0)
+
+
+def test_it_is_compiled_and_can_be_pickled(tmp_path: Path) -> None:
+    for changes in ({}, BYTE_LEVEL):
+        ours = made(tmp_path, **changes)
+        assert route_of(ours) == "bytes"
+        assert isinstance(ours, TokenizerProtocol)
+        copy = pickle.loads(pickle.dumps(ours))
+        assert copy.fingerprint == ours.fingerprint
+        assert (copy.vocab_size, copy.encodes) == (ours.vocab_size, "best effort")
 
 
 # --- encoding -------------------------------------------------------------------------------------

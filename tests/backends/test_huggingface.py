@@ -121,6 +121,15 @@ def test_real_files_decode_as_their_tables_say(real_file: Path) -> None:
         check_table(tokenizer, draw.choices(range(tokenizer.vocab_size + 9), k=length))
 
 
+@pytest.mark.parametrize("name", ZOO)
+@given(data=st.data())
+def test_skipping_is_leaving_out_the_skipped_ids(name: str, data: st.DataObject) -> None:
+    tokenizer = wrapped(name)
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size)))
+    left = [i for i in ids if not tokenizer.is_skipped(i)]
+    assert tokenizer.decode(ids) == tokenizer.decode(left, skip_special_tokens=False)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_decode_is_the_librarys(name: str) -> None:
     ours, theirs = wrapped(name), ALL[name]()
@@ -240,6 +249,15 @@ def test_the_old_spelling_of_metaspace(old: dict[str, object], rules: Metaspace)
         words().to_str().replace('"decoder":null', f'"decoder":{json.dumps(old)}')
     )
     assert tokenizer.rules == TextRules(rules)
+
+
+def test_an_id_without_a_token_has_no_piece() -> None:
+    tokenizer = wrapped("byte_fallback_strip")
+    hole = next(i for i in range(tokenizer.vocab_size) if tokenizer.id_to_token(i) is None)
+    for token_id in (hole, tokenizer.vocab_size, 2**32 - 1, 2**32, -1):
+        assert tokenizer.piece(token_id) is None
+        assert tokenizer.id_to_token(token_id) is None
+        assert not tokenizer.is_skipped(token_id)
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -433,6 +451,11 @@ def test_truncation_that_is_turned_on_later_is_off_too() -> None:
     assert ours.encode("a b c").ids == (1, 2, 3)
     given.enable_truncation(2)
     assert ours.encode("a b c").ids == (1, 2, 3)
+
+
+def test_truncation_and_padding_of_a_file_are_off(tmp_path: Path) -> None:
+    limited().save(str(tmp_path / "tokenizer.json"))
+    assert HuggingFaceTokenizer(tmp_path).encode("a b c").ids == (1, 2, 3)
 
 
 def brackets() -> Tokenizer:
@@ -752,6 +775,11 @@ def test_a_panic_becomes_an_ordinary_error() -> None:
         tokenizer.decode([])
     assert caught.value.__cause__ is not None
     assert not isinstance(caught.value.__cause__, Exception)
+
+
+def test_special_tokens_are_found_for_a_decoder_that_strips_both_ends() -> None:
+    tokenizer = wrapped("strip_stop")
+    assert {"<s>", "</s>", "<pad>"} <= {*skipped_tokens(tokenizer)}
 
 
 def test_an_error_of_a_decoder_written_in_python_is_reported() -> None:

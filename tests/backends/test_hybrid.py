@@ -24,6 +24,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.encoding import Special
 from streamdec.errors import (
+    EncodeError,
     MissingExtraError,
     StreamdecWarning,
     TokenizerLibraryError,
@@ -100,6 +101,15 @@ def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
             assert ours.encode(text, **options) == theirs.encode(text, **options)
 
     alike()
+
+
+@needs_fastokens
+def test_a_forbidden_special_token_is_named() -> None:
+    assert hybrid().encode("the", special="forbid") == slow().encode("the")
+    with pytest.raises(EncodeError, match="<eos>"):
+        hybrid().encode("the <eos>", special="forbid")
+    with pytest.raises(EncodeError, match="surrogate"):
+        hybrid().encode("\ud800")
 
 
 # --- which one is asked for -----------------------------------------------------------------------

@@ -67,6 +67,11 @@ def test_until_version_7_twenty_names_are_fixed() -> None:
     assert [tokenizer.id_to_token(i) for i in (19, 20)] == ["[TOOL_CONTENT]", "<SPECIAL_20>"]
 
 
+def test_a_skipped_special_token_interrupts_no_character() -> None:
+    first, second = (10 + byte for byte in "é".encode())
+    assert OURS.decode([first, 3, second]) == "é"
+
+
 def entry(rank: Any, token: str) -> dict[str, Any]:
     return {"rank": rank, "token_bytes": token, "token_str": None}
 

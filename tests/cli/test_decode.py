@@ -265,6 +265,12 @@ def test_every_bad_id_is_named_and_left_out(decode: Decoding) -> None:
     assert result.status == 1
 
 
+def test_a_stream_of_bad_ids_has_no_text(decode: Decoding) -> None:
+    result = decode("hello world\n")
+    assert result.out == ""
+    assert result.status == 1
+
+
 def test_jsonl_out_has_an_object_for_each_line_that_brought_out_text(decode: Decoding) -> None:
     first, *rest = OWL
     result = decode(
@@ -419,3 +425,11 @@ def test_a_folder_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
     assert result.stderr.startswith(b"Error: ")
     assert str(tmp_path).encode() in result.stderr
     assert result.stderr.count(b"\n") == 1
+
+
+def test_output_is_utf_8_in_any_environment(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(jsonl(*ROWS))
+    environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    result = run_process("decode", "--tokenizer", TOKENIZER, path, environment=environment)
+    assert result.stdout == "".join(f"{text}\n" for text in TEXTS).encode()

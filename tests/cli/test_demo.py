@@ -59,6 +59,11 @@ def test_a_pipe_gets_only_the_text_before_the_stop() -> None:
     assert result.returncode == 0
 
 
+def test_a_variable_for_colours_changes_nothing_in_a_pipe() -> None:
+    result = run_process("demo", "--rate", "0", environment={"FORCE_COLOR": "1"})
+    assert result.stdout.decode() == f"{SHOWN}\n"
+
+
 def test_each_piece_is_flushed_and_has_whole_characters() -> None:
     """Every read ends between two characters, and the first comes long before the end."""
     process = subprocess.Popen(command("demo", "--rate", "2000"), cwd=ROOT, stdout=subprocess.PIPE)
@@ -144,6 +149,10 @@ def test_no_row_ends_in_a_joiner() -> None:
     seen = everything_shown(written_to_terminal(100))
     assert "\N{ZERO WIDTH JOINER}\N{WOMAN}" in seen
     assert "\N{ZERO WIDTH JOINER}\r" not in seen
+
+
+def test_on_a_terminal_that_cannot_redraw_there_is_plain_text() -> None:
+    assert written_to_terminal(100, term="dumb").replace("\r\n", "\n") == f"{SHOWN}\n"
 
 
 @pytest.mark.thorough

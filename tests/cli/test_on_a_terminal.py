@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import LIBRARY, ROOT, TOKENIZER, jsonl
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, jsonl, run_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 
@@ -106,3 +107,14 @@ def test_text_is_utf_8_in_any_locale() -> None:
     assert "\U0001f44b" in told
     assert "Ended by the stop" in told
     assert "Error" not in told
+
+
+def test_info_breaks_its_lines_between_words() -> None:
+    told = written("info", TOKENIZER, environment={"COLUMNS": "40"}, out=True)
+    rows = told.replace("\r\n", "\n").splitlines()
+    chosen = {"STREAMDEC_FAST": "off"}
+    plain = run_process("info", TOKENIZER, environment=chosen).stdout.decode()
+    assert len(rows) > len(plain.splitlines())
+    seconds = re.compile(r"huggingface [0-9.]+")
+    assert seconds.sub("", told).split() == seconds.sub("", plain).split()
+    assert all(len(row) <= 40 or " " not in row.strip() for row in rows if row.startswith(" "))

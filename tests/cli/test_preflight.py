@@ -24,7 +24,7 @@ from streamdec.cli.preflight_sarif import line_of_pointer, sarif_log
 from streamdec.cli.preflight_text import as_sentence, printable, text_report
 from streamdec.preflight import Evidence, Finding, Reference, Report, inspect
 from tests.cli.running import ROOT, Run, command, run, run_process
-from tests.cli.terminal import rows_of
+from tests.cli.terminal import everything_shown, rows_of
 from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.incidents import INCIDENTS
 from tests.preflight.making import Parts, control, shared_snapshots
@@ -494,6 +494,13 @@ def test_on_a_terminal_without_colours(folder: Folder) -> None:
     assert "\x1b[1;31m" not in out
     _, out, _ = on_terminal(path, TERM="dumb")
     assert "\x1b" not in out
+
+
+def test_several_folders_have_a_bar_on_stderr_and_a_table_in_the_end(folder: Folder) -> None:
+    _, out, err = on_terminal(folder("a"), folder("bb", errs), folder("c", informs))
+    assert "1/3" in everything_shown(err)
+    assert rows_of(out)[-3:] == ["a   no findings", "bb  1 error", "c   1 info"]
+    assert "/3" not in everything_shown(out)
 
 
 # --- real snapshots -------------------------------------------------------------------------------

@@ -327,6 +327,18 @@ def test_a_stream_without_a_stop_has_no_reason_and_outputs_the_withheld_text(
     ]
 
 
+def test_a_stream_of_bad_ids_has_no_text_with_stops_too(decode: Decoding) -> None:
+    result = decode("hello\n", "--stop=x", "--output=jsonl")
+    assert (result.out, result.status) == ("", 1)
+
+
+def test_a_mistake_before_the_stop_still_makes_status_1(decode: Decoding) -> None:
+    result = decode(f"x {words(IDS)}", r"--stop=\nUser:")
+    assert result.out == f"{BEFORE}\n"
+    assert "'x' is not a token id" in result.err
+    assert result.status == 1
+
+
 def test_the_file_is_named(decode: Decoding, tmp_path: Path) -> None:
     path = tmp_path / "ids"
     path.write_text(words(IDS))
