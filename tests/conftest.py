@@ -35,16 +35,18 @@ os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 LAWS = ("test_laws.py", "test_stop_laws.py", "test_stop_model.py", "test_stop_patterns.py")
 """What runs first."""
+LONG = ("test_checks.py", "test_how_to.py")
+"""Files that take long when they are thorough. At the end, one worker would wait for the other."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests on real tokenizers as thorough, and puts the laws first."""
+    """Marks tests on real tokenizers as thorough, and puts the laws first, then long files."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         if callspec and any(map(is_shared, callspec.params.values())):
             item.add_marker("thorough")
-    items.sort(key=lambda item: item.path.name not in LAWS)
+    items.sort(key=lambda item: (item.path.name not in LAWS, item.path.name not in LONG))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -122,16 +122,6 @@ def test_it_is_compiled_and_can_be_pickled(tmp_path: Path) -> None:
         assert (copy.vocab_size, copy.encodes) == (ours.vocab_size, "best effort")
 
 
-def test_names_go_both_ways(tmp_path: Path) -> None:
-    ours = made(tmp_path)
-    for text, token_id in IDS.items():
-        assert (ours.id_to_token(token_id), ours.token_to_id(text)) == (text, token_id)
-    assert [ours.id_to_token(-1), ours.id_to_token(len(IDS)), ours.token_to_id("none")] == [
-        None
-    ] * 3
-    assert ours.token_bytes(IDS["<0xE4>"]) == b"\xe4"
-
-
 # --- encoding -------------------------------------------------------------------------------------
 
 

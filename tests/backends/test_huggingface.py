@@ -6,7 +6,6 @@ import pickle
 import random
 import sys
 import warnings
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,9 +37,6 @@ from streamdec.protocols import (
     Metaspace,
     TextRules,
     WordPiece,
-)
-from streamdec.protocols import (
-    Tokenizer as TokenizerProtocol,
 )
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
@@ -255,9 +251,6 @@ def test_the_old_spelling_of_metaspace(old: dict[str, object], rules: Metaspace)
     assert tokenizer.rules == TextRules(rules)
 
 
-# --- pieces ---------------------------------------------------------------------------------------
-
-
 def test_an_id_without_a_token_has_no_piece() -> None:
     tokenizer = wrapped("byte_fallback_strip")
     hole = next(i for i in range(tokenizer.vocab_size) if tokenizer.id_to_token(i) is None)
@@ -265,6 +258,9 @@ def test_an_id_without_a_token_has_no_piece() -> None:
         assert tokenizer.piece(token_id) is None
         assert tokenizer.id_to_token(token_id) is None
         assert not tokenizer.is_skipped(token_id)
+
+
+# --- pieces ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -359,20 +355,6 @@ def test_fingerprints_tell_all_tables_apart() -> None:
     assert all(wrapped(a).fingerprint == wrapped(b).fingerprint for a, b in same.items())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda tokenizer: tokenizer.add_tokens(["new"]),
-        lambda tokenizer: tokenizer.add_special_tokens(["a"]),
-        lambda tokenizer: setattr(tokenizer, "decoder", decoders.Fuse()),
-    ],
-)
-def test_the_fingerprint_depends_on(change: Callable[[Tokenizer], object]) -> None:
-    changed = words()
-    change(changed)
-    assert HuggingFaceTokenizer(changed).fingerprint != HuggingFaceTokenizer(words()).fingerprint
-
-
 def test_the_fingerprint_does_not_change_with_releases() -> None:
     """A snapshot of an old release names the tokenizer by these digits."""
     assert HuggingFaceTokenizer(words()).fingerprint == "ab247ea9dd8213f0"
@@ -434,14 +416,6 @@ def test_an_empty_tokenizer() -> None:
     assert len(tokenizer.fingerprint) == 16
 
 
-def test_tokens_by_name() -> None:
-    tokenizer = HuggingFaceTokenizer(words())
-    assert tokenizer.token_to_id("b") == 2
-    assert tokenizer.id_to_token(2) == "b"
-    assert tokenizer.token_to_id("z") is None
-    assert tokenizer.token_to_id("\ud800") is None
-
-
 # --- encoding -------------------------------------------------------------------------------------
 
 
@@ -484,16 +458,6 @@ def test_truncation_and_padding_of_a_file_are_off(tmp_path: Path) -> None:
     assert HuggingFaceTokenizer(tmp_path).encode("a b c").ids == (1, 2, 3)
 
 
-def test_a_lone_surrogate_is_named() -> None:
-    with pytest.raises(EncodeError, match=r"surrogate.*U\+D83D at index 2"):
-        HuggingFaceTokenizer(words()).encode("a \ud83d b")
-
-
-def test_encode_rejects_objects_that_are_not_text() -> None:
-    with pytest.raises(TypeError, match="str, not bytes"):
-        HuggingFaceTokenizer(words()).encode(b"a")  # type: ignore[arg-type]
-
-
 def brackets() -> Tokenizer:
     """Words in brackets: <s> begins a text and is special, <x> is added and is not."""
     tokenizer = words()
@@ -517,10 +481,6 @@ def test_special_tokens_in_a_text_are_parsed_or_text_or_forbidden() -> None:
         ours.encode("strange <s>", special="forbid")
     with pytest.raises(ValueError, match="'maybe'"):
         ours.encode("a", special="maybe")  # type: ignore[arg-type]
-
-
-def test_a_special_token_for_what_is_unknown_is_not_forbidden() -> None:
-    assert HuggingFaceTokenizer(brackets()).encode("strange", special="forbid").ids == (0,)
 
 
 def test_a_special_token_that_is_a_word_of_the_model_as_well() -> None:
@@ -623,17 +583,6 @@ def test_size_and_ids_of_real_files_are_the_librarys(real_file: Path) -> None:
 BOM = "\ufeff".encode()
 
 
-@pytest.mark.asyncio
-async def test_encoding_in_threads_gives_the_same() -> None:
-    ours = HuggingFaceTokenizer(words())
-    texts = ["a b c " * size for size in (1, 1000, 0, 200)]
-    assert [await ours.aencode(text) for text in texts] == ours.encode_batch(texts)
-    assert await ours.aencode_batch(texts) == ours.encode_batch(texts)
-    assert await ours.aencode_batch([]) == []
-    with pytest.raises(EncodeError, match="surrogate"):
-        await ours.aencode_batch([*texts, "\ud800"])
-
-
 def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
     text = moving().to_str()
     with pytest.warns(StreamdecWarning, match=r"JSON text: 1 added .*'<new>' is 2, not 5"):
@@ -683,11 +632,6 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
         assert data in whole + machine.advance(state, x)[0] + before
 
 
-def test_a_batch_is_decoded_row_by_row() -> None:
-    tokenizer = HuggingFaceTokenizer(words())
-    assert tokenizer.decode_batch([[1, 2], []]) == ["a b", ""]
-
-
 # --- opening --------------------------------------------------------------------------------------
 
 
@@ -698,11 +642,6 @@ def test_a_file_of_any_name(name: str, kind: type[str | Path], tmp_path: Path) -
     tokenizer = HuggingFaceTokenizer(kind(tmp_path / name))
     assert tokenizer.decode([1, 2]) == "a b"
     assert repr(str(tmp_path / name)) in repr(tokenizer)
-
-
-def test_a_folder_is_loaded_by_its_tokenizer_json(tmp_path: Path) -> None:
-    words().save(str(tmp_path / "tokenizer.json"))
-    assert HuggingFaceTokenizer(str(tmp_path)).decode([1, 2]) == "a b"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
@@ -825,15 +764,6 @@ def test_other_parts_for_encoding_than_the_given_ones_are_rejected(
     monkeypatch.setattr(HuggingFaceTokenizer, "_as_added", lambda *_: [])
     with pytest.raises(TokenizerLibraryError, match="other added tokens"):
         HuggingFaceTokenizer(moving()).encode("a", special="text")
-
-
-def test_it_is_a_tokenizer() -> None:
-    assert isinstance(wrapped("byte_level"), TokenizerProtocol)
-
-
-def test_the_repr_names_the_source() -> None:
-    assert repr(wrapped("ctc")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', CTC)"
-    assert repr(wrapped("strip_stop")) == "HuggingFaceTokenizer('tokenizers.Tokenizer', windowed)"
 
 
 # --- when the library fails -----------------------------------------------------------------------

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec import DecodeStream, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.encoding import Special
@@ -33,7 +33,6 @@ from streamdec.errors import (
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.fastpath.comparison import Comparison, smallest
 from streamdec.fastpath.fast_path import VARIABLE
-from streamdec.protocols import Tokenizer as TokenizerProtocol
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -86,17 +85,14 @@ def test_ids_are_those_of_the_slow_encoder(text: str, add: bool, special: Specia
 
 
 @needs_fastokens
-@given(st.lists(TEXTS, max_size=5))
-def test_batches_are_those_of_the_slow_encoder(texts: list[str]) -> None:
-    assert hybrid().encode_batch(texts) == slow().encode_batch(texts)
-
-
-@needs_fastokens
 @pytest.mark.parametrize(
     "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 )
 def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
-    ours, theirs = HybridTokenizer(path, fast="now"), HuggingFaceTokenizer(path)
+    ours = HybridTokenizer(path, fast="now")
+    if ours.report.active != "fastokens":
+        return
+    theirs = HuggingFaceTokenizer(path)
 
     @given(TEXTS)
     def alike(text: str) -> None:
@@ -104,8 +100,7 @@ def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
         for options in more:
             assert ours.encode(text, **options) == theirs.encode(text, **options)
 
-    if ours.report.active == "fastokens":
-        alike()
+    alike()
 
 
 @needs_fastokens
@@ -115,14 +110,6 @@ def test_a_forbidden_special_token_is_named() -> None:
         hybrid().encode("the <eos>", special="forbid")
     with pytest.raises(EncodeError, match="surrogate"):
         hybrid().encode("\ud800")
-
-
-@needs_fastokens
-@pytest.mark.asyncio
-async def test_encoding_in_threads_gives_the_same() -> None:
-    texts = ["the quick Größe " * 5_000, "x", ""]
-    assert await hybrid().aencode_batch(texts) == slow().encode_batch(texts)
-    assert await hybrid().aencode(texts[0]) == slow().encode(texts[0])
 
 
 # --- which one is asked for -----------------------------------------------------------------------
@@ -513,13 +500,6 @@ def test_an_error_to_start_a_thread_is_not_raised(
 
 
 @needs_fastokens
-@given(TEXTS)
-def test_a_trusted_file_has_no_difference(text: str) -> None:
-    comparison = Comparison(hybrid(), FastEncoder(byte_level()))
-    assert comparison.difference(text) is None
-
-
-@needs_fastokens
 @given(TEXTS, st.text(st.sampled_from("abck fe"), min_size=1), TEXTS)
 def test_the_smallest_difference_contains_no_smaller_one(
     before: str, between: str, after: str
@@ -563,15 +543,6 @@ def test_a_path_with_a_mark_at_its_beginning(tmp_path: Path) -> None:
         assert tokenizer.fingerprint == slow().fingerprint
     with pytest.raises(TokenizerLoadError, match="No such file"):
         HybridTokenizer(tmp_path / "none")
-
-
-def test_it_is_a_tokenizer_that_streams() -> None:
-    tokenizer = HybridTokenizer(byte_level(), fast="now")
-    assert isinstance(tokenizer, TokenizerProtocol)
-    stream = DecodeStream(tokenizer)
-    ids = tokenizer.encode("Größe 😀").ids
-    assert "".join(stream.step_batch(ids)) + stream.flush() == "Größe 😀"
-    assert Tokenizer.from_str(byte_level()).encode("Größe 😀").ids == [*ids]
 
 
 @pytest.mark.parametrize("fast", ["off", "now", "background"])

@@ -187,18 +187,6 @@ def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
         tokenizer.encode("abcab")
 
 
-@given(st.text(max_size=20))
-def test_encoded_text_decodes_to_itself(text: str) -> None:
-    single = [bytes([byte]) for byte in range(256)]
-    tokenizer = MockTokenizer.from_tokens([*single, "你".encode(), b"ab"])
-    assert tokenizer.decode(tokenizer.encode(text).ids) == text
-
-
-def test_a_lone_surrogate_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="surrogate"):
-        MockTokenizer.from_tokens([b"a"]).encode("\ud800")
-
-
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
@@ -221,22 +209,6 @@ def test_an_empty_table() -> None:
     assert tokenizer.decode([0]) == ""
     assert tokenizer.encode("").ids == ()
     assert tokenizer.vocab_size == 0
-
-
-def test_fingerprints_tell_tables_apart() -> None:
-    make = MockTokenizer.from_tokens
-    all_ = [
-        MockTokenizer(),
-        make([]),
-        make([b"a", b"b"]),
-        make([b"ab", b""]),
-        make([b"a", b"b"], [1]),
-        make([b"a", b"b"], decoder="byte_fallback"),
-        make([b"a", b"b"], decoder=Concatenation()),
-        make([b"a", b"b"], decoder=TextRules(Concatenation(), (" ", 1))),
-    ]
-    assert len({tokenizer.fingerprint for tokenizer in all_}) == len(all_)
-    assert make([b"a", b"b"]).fingerprint == make([b"a", b"b"]).fingerprint
 
 
 @pytest.mark.parametrize(

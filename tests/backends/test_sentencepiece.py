@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from functools import cache
@@ -12,10 +11,7 @@ from hypothesis import strategies as st
 
 from streamdec import DecodeStream
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.core.shared_tables import route_of
-from streamdec.encoding import Special
 from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
-from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests import reference
 from tests.support.files import sentencepiece, shared
 
@@ -130,12 +126,6 @@ def test_a_surface_of_the_unknown_piece() -> None:
     assert ours.decode([word, 0]) == theirs.DecodeIds([word, 0]) == "the[UNK]"
 
 
-def test_it_is_compiled(name: str) -> None:
-    ours, _ = both(name)
-    assert route_of(ours) == "bytes"
-    assert isinstance(ours, TokenizerProtocol)
-
-
 # --- encoding -------------------------------------------------------------------------------------
 
 
@@ -149,12 +139,6 @@ def test_special_tokens_in_a_text() -> None:
         ours.encode(text, special="forbid")
     assert ours.encode("the", special="forbid") == ours.encode("the")
     assert list(ours.encode("the", add_special_tokens=True)) == [1, *theirs.EncodeAsIds("the")]
-
-
-@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_not_text(special: Special) -> None:
-    with pytest.raises(EncodeError, match="DC00"):
-        both("llama")[0].encode("a\udc00", special=special)
 
 
 def test_offsets_do_not_count_the_space_that_the_model_adds() -> None:
@@ -192,17 +176,6 @@ def test_offsets_count_special_tokens_and_those_that_are_added() -> None:
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
-def test_names_go_both_ways(name: str) -> None:
-    ours, theirs = both(name)
-    for token_id in range(0, ours.vocab_size, max(ours.vocab_size // 500, 1)):
-        piece = theirs.IdToPiece(token_id)
-        assert ours.id_to_token(token_id) == piece
-        assert ours.token_to_id(piece) == token_id
-    assert ours.token_to_id("no such piece") is None
-    assert ours.token_to_id("\ud800") is None
-    assert ours.id_to_token(ours.vocab_size) is None
-
-
 def test_roles_are_those_of_the_model() -> None:
     llama, surface = both("llama")[0].special_tokens, both("surface")[0].special_tokens
     assert (llama.bos_token, llama.eos_token, llama.unk_token) == ("<s>", "</s>", "<unk>")
@@ -216,13 +189,6 @@ def test_bytes_of_a_token() -> None:
     assert ours.token_bytes(theirs.PieceToId("▁the")) == b" the"
     assert both("unigram")[0].token_bytes(both("unigram")[1].PieceToId("▁")) == b" "
     assert ours.token_bytes(-1) is None
-
-
-def test_pickling_keeps_everything(name: str) -> None:
-    ours, _ = both(name)
-    copy = pickle.loads(pickle.dumps(ours))
-    assert copy.fingerprint == ours.fingerprint
-    assert copy.encode("the dog").ids == ours.encode("the dog").ids
 
 
 def test_fingerprints_tell_models_apart() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import json
 import lzma
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.core.shared_tables import route_of
 from streamdec.errors import TokenizerLoadError
-from streamdec.protocols import Tokenizer as TokenizerProtocol
-from tests.support.files import MERGED, shared, tekken, write_json
+from tests.support.files import MERGED, shared, tekken
 
 tiktoken = pytest.importorskip("tiktoken")
 
@@ -73,16 +70,6 @@ def test_until_version_7_twenty_names_are_fixed() -> None:
 def test_a_skipped_special_token_interrupts_no_character() -> None:
     first, second = (10 + byte for byte in "é".encode())
     assert OURS.decode([first, 3, second]) == "é"
-
-
-def test_it_streams_byte_by_byte_and_can_be_pickled(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "tekken.json", tekken(None, NAMES, 10))
-    tokenizer = TekkenTokenizer(path)
-    assert route_of(tokenizer) == "bytes"
-    assert isinstance(tokenizer, TokenizerProtocol)
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy.fingerprint == tokenizer.fingerprint == OURS.fingerprint
-    assert repr(tokenizer) == f"TekkenTokenizer({str(path)!r}, tekken)"
 
 
 def entry(rank: Any, token: str) -> dict[str, Any]:

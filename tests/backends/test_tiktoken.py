@@ -11,22 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-from streamdec import DecodeStream
 from streamdec.backends import rank_encodings, rank_files
 from streamdec.backends import tiktoken as backend
 from streamdec.backends.rank_encodings import spec_of
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.core.shared_tables import route_of
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.encoding import SpecialTokens
 from streamdec.errors import (
     EncodeError,
     MissingExtraError,
-    TokenIdError,
     TokenizerLoadError,
 )
 from streamdec.folders.folder_tokens import FolderTokens, resolve
-from streamdec.protocols import Tokenizer as TokenizerProtocol
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
@@ -53,7 +49,6 @@ def library(special: dict[str, int] | None = None) -> Any:
 
 OURS, THEIRS = small(), library()
 KNOWN = [*range(272), *SPECIAL.values()]
-IDS = st.lists(st.sampled_from([*KNOWN, *KNOWN[33:], 273, 279, 282, 10**6, 2**32 - 1]))
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -66,32 +61,12 @@ def test_decode_is_the_librarys(ids: list[int]) -> None:
     assert OURS.decode(ids) == THEIRS.decode(without)
 
 
-@given(IDS)
-def test_unknown_ids_contribute_nothing(ids: list[int]) -> None:
-    known = [token_id for token_id in ids if token_id in KNOWN]
-    assert OURS.decode(ids) == OURS.decode(known)
-
-
 def test_pieces_are_the_bytes_of_the_library() -> None:
     for token_id in KNOWN:
         assert OURS.piece(token_id) == THEIRS.decode_single_token_bytes(token_id)
     for token_id in (-1, 273, 2**32, 2**70):
         assert OURS.piece(token_id) is None
         assert not OURS.is_skipped(token_id)
-
-
-@pytest.mark.parametrize("ids", [[-1], [2**32], ["a"], [1.5]])
-def test_an_object_that_is_not_an_id_raises_token_id_error(ids: list[Any]) -> None:
-    with pytest.raises(TokenIdError):
-        OURS.decode(ids)
-
-
-def test_it_streams_byte_by_byte() -> None:
-    assert route_of(OURS) == "bytes"
-    assert isinstance(OURS, TokenizerProtocol)
-    stream = DecodeStream(OURS)
-    texts = [stream.step(token_id) for token_id in OURS.encode("é你😀").ids]
-    assert "".join(texts) + stream.flush() == "é你😀"
 
 
 def test_the_sample_has_bytes_and_special_tokens() -> None:
@@ -127,12 +102,6 @@ def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
             OURS.encode(text, special="forbid")
     else:
         assert OURS.encode(text, special="forbid") == OURS.encode(text)
-
-
-@pytest.mark.parametrize("special", ["parse", "text", "forbid"])
-def test_a_lone_surrogate_is_not_text(special: Special) -> None:
-    with pytest.raises(EncodeError, match="D800"):
-        OURS.encode("a\ud800", special=special)
 
 
 def test_special_tokens_are_added_if_the_encoding_adds_them() -> None:
@@ -226,16 +195,6 @@ def test_two_names_of_one_id() -> None:
 def declared(tokens: dict[int, str], *, special: bool = True) -> FolderTokens:
     by_id = {i: AddedToken(text, special=special) for i, text in tokens.items()}
     return resolve({}, {}, by_id, {}, {}, {}, is_byte_level=False)
-
-
-def test_fingerprints_tell_tables_apart() -> None:
-    others = [
-        OURS,
-        small(special_tokens={}),
-        small(special_tokens={"<a>": 272}),
-        TiktokenTokenizer.from_content(rank_file(small_ranks() | {b"hel": 400}), "x", SPEC),
-    ]
-    assert len({other.fingerprint for other in others}) == len(others)
 
 
 def test_pickling_keeps_everything() -> None:

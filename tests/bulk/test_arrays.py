@@ -21,7 +21,6 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    load_tokenizer,
 )
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import BulkDecoder, arrays, column, decode_arrow, gather
@@ -409,11 +408,6 @@ def test_the_error_says_how_to_make_an_array(name: str, given: Any) -> None:
     assert decode_arrow(array, TOKENIZER).to_pylist() == [TOKENIZER.decode([1])]
 
 
-def test_the_error_for_text_says_only_what_it_is() -> None:
-    with pytest.raises(TypeError, match=r"or ChunkedArray, not str$"):
-        decode_arrow("text", TOKENIZER)
-
-
 def test_an_object_that_is_not_an_array_is_reported() -> None:
     with pytest.raises(TypeError, match=r"array must be .*, not MockTokenizer"):
         decode_arrow(TOKENIZER, pa.array([[1]]))
@@ -718,11 +712,3 @@ def test_tables_go_with_their_tokenizer() -> None:
     del tokenizer
     __import__("gc").collect()
     assert len(gather._gathers) == before - 1
-
-
-def test_a_loaded_tokenizer_gives_the_same_texts(tmp_path: Any) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_text(ZOO["byte_level_trained"]().to_str())
-    tokenizer = load_tokenizer(path, fast="off")
-    ids = [*tokenizer.encode("The quick brown fox 😀").ids]
-    assert texts(pa.array([ids]), tokenizer) == ["The quick brown fox 😀"]

@@ -99,13 +99,6 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     assert BulkDecoder(TOKENIZER, to="said", prefix="a.").columns == ["a.said"]
 
 
-def test_special_tokens_are_shown_if_asked_for() -> None:
-    ids = pa.table({"token_ids": [LIBRARY.encode("a<|im_end|>").ids]})
-    shown = BulkDecoder(TOKENIZER, skip_special_tokens=False)(ids)
-    assert shown.column("text").to_pylist() == ["a<|im_end|>"]
-    assert BulkDecoder(TOKENIZER)(ids).column("text").to_pylist() == ["a"]
-
-
 # --- what is wrong --------------------------------------------------------------------------------
 
 

@@ -49,13 +49,6 @@ def objects(path: str) -> list[Any]:
     return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
 
 
-def test_one_file_becomes_one_file(bulk: Bulk) -> None:
-    result = bulk("in.parquet", "out.jsonl")
-    assert (result.status, result.err) == (0, "")
-    assert result.out.startswith("36 rows of 1 file in ")
-    assert objects("out.jsonl") == EXPECTED
-
-
 def test_columns_and_special_tokens_are_chosen(bulk: Bulk) -> None:
     Path("ids.jsonl").write_text(jsonl({"ids": IDS[3]}), "utf-8")
     done = bulk("ids.jsonl", "out.jsonl", "--column=ids", "--to=said", "--keep-special-tokens")
@@ -252,20 +245,6 @@ def test_formats_can_be_given_for_files_without_suffixes(bulk: Bulk) -> None:
     assert objects("out") == EXPECTED
 
 
-def test_existing_outputs_are_not_overwritten_by_default(bulk: Bulk) -> None:
-    Path("out.jsonl").write_text("mine")
-    refused = bulk("in.jsonl", "out.jsonl")
-    assert (refused.status, refused.out) == (2, "")
-    assert (
-        refused.err
-        == "Error: out.jsonl: the file exists; pass --overwrite or --resume, or choose another "
-        "name\n"
-    )
-    assert Path("out.jsonl").read_text() == "mine"
-    assert bulk("in.jsonl", "out.jsonl", "--overwrite").status == 0
-    assert objects("out.jsonl") == EXPECTED
-
-
 def test_no_output_is_begun_if_one_of_several_exists(bulk: Bulk) -> None:
     Path("out").mkdir()
     Path("out/in.parquet").write_text("mine")
@@ -424,23 +403,6 @@ def test_an_error_is_reported_and_no_output_is_left(
     assert sorted(Path().iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["in.jsonl", "out.jsonl", "--column=ids"], "'token_ids'; choose one with --column\n"),
-        (["in.parquet", "out.jsonl", "--column=ids"], "'token_ids'; choose one with --column\n"),
-        (["in.parquet", "out.jsonl", "--to=id"], "in.parquet: there is a column 'id' already; "),
-    ],
-)
-def test_rows_without_the_column_have_the_status_of_bad_rows(
-    bulk: Bulk, arguments: list[str], told: str
-) -> None:
-    result = bulk(*arguments)
-    assert (result.status, result.out) == (1, "")
-    assert told in result.err
-    assert not Path("out.jsonl").exists()
-
-
 def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None:
     np.save("ids.npy", np.array([IDS[0], IDS[0]]))
     refused = bulk("ids.npy", "out.jsonl")
@@ -449,11 +411,6 @@ def test_the_error_for_a_numpy_file_says_how_to_make_parquet(bulk: Bulk) -> None
     exec(f"import numpy, pyarrow.parquet; {code}")
     assert bulk("ids.parquet", "out.jsonl").status == 0
     assert [row["text"] for row in objects("out.jsonl")] == [SAID[0]] * 2
-
-
-def test_a_file_named_minus_can_be_written(bulk: Bulk) -> None:
-    assert bulk("in.jsonl", "./-", "--output-format=jsonl").status == 0
-    assert bulk("./-", "out.jsonl", "--input-format=jsonl", "--to=again").status == 0
 
 
 UNKNOWN = [IDS[0], [*IDS[2][:3], 77_777_777, *IDS[2][3:]], [88_888_888]]

@@ -241,14 +241,6 @@ def test_a_row_begins_in_the_section_that_its_prompt_opened() -> None:
     assert [each.text for each in found] == ["Hi youHi", "Hi", "Hi", "Hi"]
 
 
-@both_ways
-def test_conditions_may_differ_from_row_to_row() -> None:
-    conditions = [StopConditions(" you"), StopConditions(max_tokens=1), StopConditions(" you")]
-    found = decode_rollouts([[0, 1]] * 3, TOKENIZER, conditions)
-    assert [each.stop_reason for each in found] == [" you", None, " you"]
-    assert [each.finish_reason for each in found] == ["stop", "length", "stop"]
-
-
 # --- what is cut alike ----------------------------------------------------------------------------
 
 

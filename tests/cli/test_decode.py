@@ -33,7 +33,6 @@ from tests.support.zoo import byte_fallback_strip
 TEXTS = ["Hello! 👋", "नमस्ते, 世界", "two\nlines", ""]
 ROWS = [LIBRARY.encode(text).ids for text in TEXTS]
 OWL = LIBRARY.encode("🦉").ids
-END = LIBRARY.token_to_id("<|im_end|>")
 UNKNOWN = 40_000
 
 
@@ -48,15 +47,6 @@ def test_nothing_is_built_that_only_encodes(
 
 
 # --- rows -----------------------------------------------------------------------------------------
-
-
-def test_each_row_gives_its_text_and_a_newline(decode: Decoding) -> None:
-    assert decode.rows(jsonl(*ROWS)) == Run(0, "".join(f"{text}\n" for text in TEXTS), "")
-
-
-def test_objects_have_their_ids_in_token_ids(decode: Decoding) -> None:
-    rows = [{"token_ids": ids} for ids in ROWS]
-    assert decode.rows(jsonl(*rows)) == decode.rows(jsonl(*ROWS))
 
 
 def test_jsonl_out_has_the_line_the_text_and_the_other_fields(decode: Decoding) -> None:
@@ -126,11 +116,6 @@ def test_the_output_of_encode_keeps_its_line_numbers(
     ]
 
 
-def test_a_kept_field_with_a_lone_surrogate_stays_as_it_is(decode: Decoding) -> None:
-    result = decode.rows(jsonl({"token_ids": ROWS[1], "note": "\ud800"}), "--output=jsonl")
-    assert objects(result) == [{"line": 1, "text": TEXTS[1], "note": "\ud800"}]
-
-
 def test_rows_are_those_of_streams(decode: Decoding) -> None:
     """A row has the text of the tokenizer's ``decode``, for any ids."""
     draw = random.Random(7)
@@ -164,17 +149,6 @@ def test_a_bad_run_of_byte_tokens_is_that_of_a_stream(
     assert run(monkeypatch, *given, stdin=jsonl(ids).encode()).out == f"{eager}\n"
     exact = run(monkeypatch, *given, "--byte-fallback=exact", stdin=jsonl(ids).encode()).out
     assert exact == f"{tokenizer.decode(ids)}\n"
-
-
-def test_a_boolean_is_not_a_token_id(decode: Decoding) -> None:
-    result = decode.rows("[true]\n[0]\n")
-    assert (result.status, result.out.count("\n")) == (1, 1)
-    assert "line 1" in result.err or ":1:" in result.err
-
-
-def test_an_unfinished_character_ends_as_one_replacement_character(decode: Decoding) -> None:
-    assert len(OWL) > 1
-    assert decode.rows(jsonl(OWL[:-1], OWL)).out == "\ufffd\n🦉\n"
 
 
 @pytest.mark.parametrize(
@@ -360,13 +334,6 @@ def peak_kilobytes(path: Path) -> int:
 
 
 # --- options --------------------------------------------------------------------------------------
-
-
-def test_special_tokens_are_left_out_or_kept(decode: Decoding) -> None:
-    given = jsonl([*ROWS[0], END])
-    assert decode.rows(given).out == f"{TEXTS[0]}\n"
-    assert decode.rows(given, "--skip-special-tokens").out == f"{TEXTS[0]}\n"
-    assert decode.rows(given, "--keep-special-tokens").out == f"{TEXTS[0]}<|im_end|>\n"
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "ids"])

@@ -83,10 +83,6 @@ def test_a_tokenizer_in_place_of_file_gets_a_hint(
     assert result.status == 2
 
 
-def test_a_byte_order_mark_at_the_beginning_is_not_text(encode: Encoding) -> None:
-    assert plain_ids(encode("\ufeff" + TEXT)) == [ids_of(TEXT)]
-
-
 def test_a_file_of_jsonl_is_known_by_its_name(encode: Encoding, tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text(jsonl("one\r", "", "two words"), "utf-8")
@@ -122,12 +118,6 @@ def test_bad_rows_are_named_and_left_out(encode: Encoding) -> None:
     ]
 
 
-def test_text_that_is_not_utf_8_is_named(encode: Encoding) -> None:
-    result = encode(b"ab\xe4b")
-    assert (result.status, result.out) == (1, "")
-    assert "line 1: not UTF-8: byte 0xe4 at position 3" in result.err
-
-
 def test_special_tokens_are_parsed_or_text_or_forbidden(encode: Encoding) -> None:
     end = LIBRARY.token_to_id("<|im_end|>")
     assert end in ids_of(TEXT)
@@ -159,12 +149,6 @@ def test_the_encoder_is_printed(
     (tmp_path / "a.gguf").write_bytes(small_gguf())
     result = run(monkeypatch, *("encode", "--tokenizer", tmp_path, "--fast=now"), stdin=b"a")
     assert "gguf encodes: " in result.err
-
-
-def test_an_unknown_mode_is_wrong_usage(encode: Encoding) -> None:
-    result = encode("a", "--fast=rust")
-    assert (result.status, result.out) == (2, "")
-    assert "'rust' is not one of" in result.err
 
 
 def test_decode_accepts_the_output_of_encode() -> None:

@@ -126,16 +126,6 @@ def test_a_caveat_is_printed_once_with_its_consequence(
     assert [caveat["tokens"] for caveat in facts["caveats"]] == [{"üÿ": size}] * 2
 
 
-def test_an_unsupported_format_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "x.zip").write_bytes(b"PK\x03\x04")
-    result = run(monkeypatch, "info", tmp_path / "x.zip")
-    assert (result.status, result.out) == (2, "")
-    assert (
-        "found a zip archive (unpack it with unzip); supported: a Hugging Face tokenizer.json"
-        in result.err
-    )
-
-
 @pytest.mark.thorough
 def test_an_id_of_the_hub_in_the_cache(tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")

@@ -150,12 +150,6 @@ def test_untrusted_text_cannot_control_the_terminal(folder: Folder, preflight: C
     assert printable("a\x1b\u202eä｜😀") == "a\\x1b\\u202eä｜😀"
 
 
-def test_help_has_the_engines(preflight: Command) -> None:
-    assert "vllm, sglang, transformers, dynamo, smg, mlx-lm" in " ".join(
-        preflight("--help").out.split()
-    )
-
-
 def test_long_evidence_is_cut_with_a_note() -> None:
     many = [Evidence("config.json", f"/{i}") for i in range(9)]
     first = Evidence(value="v" * 500, ids={i: f" {i}" for i in range(10)}, note="seen")

@@ -23,8 +23,6 @@ from streamdec.cli.rows import (
     MOST_COMPLAINTS,
     BadInputError,
     Input,
-    InputFormat,
-    decode_text,
     numbered_lines,
     numbered_words,
     parse_id,
@@ -40,48 +38,6 @@ IDS = ("token_ids", list)
 TEXTS = ("text", str)
 
 reads = st.lists(st.binary(max_size=6) | st.sampled_from([b"12", b"\n", b", ", b"\r\n", BOM, b"["]))
-
-
-@pytest.mark.parametrize(
-    ("name", "said", "expected"),
-    [
-        ("rows.jsonl", None, "jsonl"),
-        ("rows.ndjson", None, "jsonl"),
-        ("rows.json", None, "ids"),
-        ("rows", None, "ids"),
-        ("rows", "jsonl", "jsonl"),
-        ("rows.jsonl", "ids", "ids"),
-    ],
-)
-def test_the_format_is_given_or_in_the_name(
-    tmp_path: Path, name: str, said: InputFormat | None, expected: str
-) -> None:
-    (tmp_path / name).write_bytes(BOM + b"[1]\n")
-    with (tmp_path / name).open("rb") as file:
-        found = Input(file, said, "ids")
-        assert (found.name, found.format) == (str(tmp_path / name), expected)
-        assert b"".join(found.chunks) == b"[1]\n"
-
-
-def test_stdin_is_plain_text_for_any_first_bytes() -> None:
-    found = Input(io.BufferedReader(io.BytesIO(b"[1]")), None, "text")
-    assert (found.name, found.format) == ("<stdin>", "text")
-
-
-@pytest.mark.parametrize(
-    ("input_format", "rows", "value"),
-    [
-        ("jsonl", [(1, b'{"text": "a"}'), (3, b'"b"')], "a"),
-        ("text", [(1, b'{"text": "a"}\n\n"b"')], '{"text": "a"}\n\n"b"'),
-    ],
-)
-def test_rows_are_lines_of_jsonl_or_one_text(
-    input_format: InputFormat, rows: list[tuple[int, bytes]], value: str
-) -> None:
-    content = BOM + b'{"text": "a"}\n\n"b"'
-    found = Input(io.BufferedReader(io.BytesIO(content)), input_format, "text")
-    assert [*found.rows()] == rows
-    assert found.parse_row(rows[0][1], *TEXTS) == value
 
 
 @given(reads)
@@ -106,12 +62,6 @@ def test_a_byte_order_mark_is_left_out_at_the_beginning_only(chunks: list[bytes]
     assert b"".join(without_bom(plain)) == b"".join(plain)
 
 
-@pytest.mark.parametrize("head", [b"", BOM[:1], BOM[:2], b"\xef\xbbx", BOM])
-def test_less_than_a_byte_order_mark_is_kept(head: bytes) -> None:
-    cut = [head[place : place + 1] for place in range(len(head))]
-    assert b"".join(without_bom(cut)) == head.removeprefix(BOM)
-
-
 def test_words_are_yielded_as_soon_as_they_are_complete() -> None:
     taken = []
 
@@ -134,32 +84,12 @@ def test_an_endless_word_takes_bounded_memory() -> None:
     assert word == b"7" * LONGEST_WORD
 
 
-@pytest.mark.parametrize(("word", "token_id"), [(b"0", 0), (b"007", 7), (b"-3", -3)])
-def test_an_id_is_an_integer(word: bytes, token_id: int) -> None:
-    assert parse_id(word) == token_id
-
-
 @pytest.mark.parametrize(
     "word", [b"x", b"1.0", b"+1", b"1_000", b"--1", b"0x10", b"\xff", "\u0663".encode(), b"1" * 65]
 )
 def test_a_word_that_is_not_an_integer_is_quoted(word: bytes) -> None:
     with pytest.raises(BadInputError, match=r"^'.*' is not a token id; expected an integer"):
         parse_id(word)
-
-
-def test_a_text_that_is_not_utf_8_is_bad() -> None:
-    assert decode_text("Größe\n".encode()) == "Größe\n"
-    with pytest.raises(BadInputError, match="not UTF-8: byte 0xff at position 2"):
-        decode_text(b"a\xff")
-
-
-def test_a_row_is_a_value_or_an_object_with_other_fields() -> None:
-    assert parse_row(b" [1, 2]\r", *IDS) == [1, 2]
-    assert parse_row(b'{"id": "a", "token_ids": [3], "n": null}', *IDS) == [3]
-    assert parse_row(b'{"token_ids": []}', *IDS) == []
-    assert parse_row(b'{"token_ids": null}', *IDS) is None
-    assert parse_row(b'"a"', *TEXTS) == "a"
-    assert parse_row(b'{"text": "a", "n": 1}', *TEXTS) == "a"
 
 
 @given(
@@ -180,9 +110,6 @@ def test_fields_are_spelled_as_they_were(row: dict[str, Any], indent: int, ascii
     row.pop("token_ids", None)
     assert {name: json.loads(value) for name, value in found.items()} == row
     assert all(value in text for value in found.values())
-
-
-NO_LIST = "'token_ids' must be a list of token ids or null"
 
 
 @pytest.mark.parametrize(
@@ -304,13 +231,6 @@ def test_encode_rejects_a_parquet_file(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert result.err.splitlines()[-1] == told
     assert result.status == 2
-
-
-@pytest.mark.parametrize("text", ["PAR1", "PAR1 is a mark", "ARROW", "ARROW1", "PK", "\u0093NUMPY"])
-def test_a_text_may_begin_as_a_file_of_another_format(text: str) -> None:
-    for size in (1, 100):
-        given = Input(io.BufferedReader(io.BytesIO(text.encode()), size), "text", "text")
-        assert [*given.rows()] == [(1, text.encode())]
 
 
 def test_the_command_that_converts_a_numpy_file_works(

@@ -202,12 +202,6 @@ def test_an_output_that_is_full_is_one_line() -> None:
     assert done.returncode == statuses.CANNOT_BEGIN
 
 
-def test_help_lists_the_statuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = " ".join(run(monkeypatch, "--help").out.split())
-    assert statuses.STATUS_LINE in told
-    assert all(f"{status} " in statuses.STATUS_LINE for status in statuses.STATUSES)
-
-
 @pytest.mark.parametrize("name", ["info", "bench"])
 def test_a_tokenizer_given_as_an_option_is_an_argument(
     monkeypatch: pytest.MonkeyPatch, name: str

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.cli.stop_options import parse_stop
 from tests.cli.running import (
     DEMO_TEXT,
@@ -100,12 +101,6 @@ def test_a_lone_surrogate_is_rejected(spelled: str) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_the_text_of_a_row_ends_before_its_stop(decode: Decoding) -> None:
-    other = LIBRARY.encode("no stop\nUse").ids
-    result = decode.rows(jsonl(IDS, other, IDS), r"--stop=\nUser:")
-    assert result == Run(0, f"{BEFORE}\nno stop\nUse\n{BEFORE}\n", "")
-
-
 def test_jsonl_out_says_why_each_row_ended(decode: Decoding) -> None:
     row = {"token_ids": IDS, "id": 7}
     other = LIBRARY.encode("no stop\nUse").ids
@@ -180,39 +175,48 @@ def ends(decode: Decoding, ids: list[int], *options: str) -> tuple[object, ...]:
     return row["text"], row["finish_reason"], row["stop_reason"], row["unread_tokens"]
 
 
-def test_the_first_complete_of_several_stops_ends_the_text(decode: Decoding) -> None:
-    options = [r"--stop=\nUser:", "--stop=!", "--stop=zz"]
-    assert ends(decode, IDS, *options)[:3] == ("One. 🦉\nUse it,\nUsers", "stop", "!")
-
-
-def test_a_stop_id_ends_the_text_before_its_own(decode: Decoding) -> None:
-    ids = [*IDS, QUESTION, END]
-    expected = (TEXT.removesuffix("?"), "stop", QUESTION, 2)
-    assert ends(decode, ids, f"--stop-id={QUESTION}", f"--stop-id={END}") == expected
-    assert ends(decode, ids, f"--stop-id={END}") == (f"{TEXT}?", "stop", END, 0)
-
-
-def test_an_end_of_sequence_id_is_a_stop_without_a_reason(decode: Decoding) -> None:
-    ids = [*IDS, END, *IDS]
-    expected = (TEXT, "stop", None, len(IDS))
-    assert ends(decode, ids, f"--eos-id={END}", "--eos-id=77777") == expected
-
-
-def test_the_text_of_a_special_token_may_be_a_stop(decode: Decoding) -> None:
-    ids = [*IDS, END, *IDS]
-    expected = (TEXT, "stop", "<|im_end|>", len(IDS))
-    assert ends(decode, ids, "--stop=<|im_end|>") == expected
-    assert ends(decode, ids, "--stop=<|im_end|>", "--keep-special-tokens") == expected
+@pytest.mark.parametrize(
+    ("options", "conditions"),
+    [
+        ([r"--stop=\nUser:", "--stop=!", "--stop=zz"], {"stop": ["\nUser:", "!", "zz"]}),
+        ([f"--stop-id={QUESTION}", f"--stop-id={END}"], {"stop_token_ids": [QUESTION, END]}),
+        ([f"--stop-id={END}"], {"stop_token_ids": END}),
+        ([f"--eos-id={END}", "--eos-id=77777"], {"eos_token_ids": [END, 77777]}),
+        (["--stop=<|im_end|>"], {"stop": "<|im_end|>"}),
+        ([r"--visible-stop=\nUser:"], {"visible_stop": "\nUser:"}),
+        (["--stop=!", "--include-stop"], {"stop": "!", "include_stop_str_in_output": True}),
+        (["--max-tokens=5"], {"max_tokens": 5}),
+        (
+            ["--min-tokens=4", "--max-tokens=4", "--stop=O"],
+            {"min_tokens": 4, "max_tokens": 4, "stop": "O"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("skip", [True, False])
+def test_the_options_are_the_conditions_of_a_decoder(
+    decode: Decoding, options: list[str], conditions: dict[str, Any], skip: bool
+) -> None:
+    ids = [*IDS, QUESTION, END, *IDS]
+    decoder = StopSequenceDecoder(
+        load_tokenizer(TOKENIZER, fast="off"),
+        StopConditions(**conditions),
+        skip_special_tokens=skip,
+    )
+    chunks = decoder.step_batch(ids)
+    last = chunks[-1]
+    assert last.finish_reason is not None
+    kept = [] if skip else ["--keep-special-tokens"]
+    assert ends(decode, ids, *options, *kept) == (
+        "".join(chunk.text for chunk in chunks),
+        last.finish_reason,
+        last.stop_reason,
+        len(ids) - len(chunks),
+    )
 
 
 def test_a_pattern_is_a_stop(decode: Decoding) -> None:
     expected = (BEFORE, "stop", r"\nU[a-z]+:")
     assert ends(decode, IDS, r"--stop-regex=\nU[a-z]+:", "--max-match-length=9")[:3] == expected
-
-
-def test_a_visible_stop_is_shown(decode: Decoding) -> None:
-    expected = (f"{BEFORE}\nUser:", "stop", "\nUser:")
-    assert ends(decode, IDS, r"--visible-stop=\nUser:")[:3] == expected
 
 
 def test_stops_are_ignored_between_markers(decode: Decoding) -> None:
@@ -221,28 +225,6 @@ def test_stops_are_ignored_between_markers(decode: Decoding) -> None:
     inside = ("--ignore-stops-between", "*", "it,", "--starts-inside")
     assert ends(decode, IDS, "--stop=Use", *inside)[:2] == ("One. 🦉\nUse it,\n", "stop")
     assert ends(decode, IDS, "--stop=Use", *inside[:3])[:2] == ("One. 🦉\n", "stop")
-
-
-@pytest.mark.parametrize(
-    ("stop", "shown"),
-    [(r"--stop=\nUser:", f"{BEFORE}\nUser:"), (f"--stop-id={QUESTION}", TEXT)],
-)
-def test_include_stop_shows_it(decode: Decoding, stop: str, shown: str) -> None:
-    hidden, *why = ends(decode, IDS, stop)
-    assert hidden != shown
-    assert ends(decode, IDS, stop, "--include-stop") == (shown, *why)
-
-
-def test_include_stop_shows_the_end_of_sequence_of_kept_specials(decode: Decoding) -> None:
-    options = [f"--eos-id={END}", "--include-stop", "--keep-special-tokens"]
-    assert ends(decode, [*IDS, END], *options) == (f"{TEXT}<|im_end|>", "stop", None, 0)
-
-
-def test_max_tokens_ends_the_text(decode: Decoding) -> None:
-    expected = (LIBRARY.decode(IDS[:5]), "length", None, len(IDS) - 5)
-    assert ends(decode, IDS, "--max-tokens=5") == expected
-    assert ends(decode, IDS, f"--max-tokens={len(IDS)}") == (TEXT, "length", None, 0)
-    assert ends(decode, IDS, f"--max-tokens={len(IDS) + 1}") == (TEXT, None, None, 0)
 
 
 def test_stops_within_min_tokens_are_text(decode: Decoding) -> None:
@@ -297,11 +279,6 @@ def test_bad_conditions_are_wrong_usage_and_name_the_option(
     assert result.err.splitlines()[-1].startswith(f"Error: {complaint}")
     assert result.out == ""
     assert result.status == 2
-
-
-def test_min_tokens_may_equal_max_tokens(decode: Decoding) -> None:
-    got = ends(decode, IDS, "--min-tokens=4", "--max-tokens=4", "--stop=O")
-    assert got == (LIBRARY.decode(IDS[:4]), "length", None, len(IDS) - 4)
 
 
 # --- one stream of ids ----------------------------------------------------------------------------
@@ -415,12 +392,3 @@ def test_a_live_stream_continues_until_the_stop_is_complete() -> None:
         assert process.wait(timeout=60) == 0
         told = r"<stdin>: ended by the stop '\nUser:'; later ids are not read"
         assert process.stdout.read().decode() == f"\n{told}\n"
-
-
-def test_an_endless_producer_is_ended_by_the_stop() -> None:
-    decode = shlex.join(command("decode", "--tokenizer", TOKENIZER, "--stop", "!!"))
-    bang = LIBRARY.encode("!").ids[0]
-    result = subprocess.run(
-        f"yes {bang} | {decode}", shell=True, cwd=ROOT, capture_output=True, timeout=60, check=True
-    )
-    assert result.stdout == b"\n"

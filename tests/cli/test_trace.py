@@ -16,7 +16,7 @@ import pytest
 
 from streamdec.cli.trace import _cells
 from streamdec.trace import TokenRecord
-from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run, run_process
+from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run
 from tests.cli.terminal import everything_shown
 
 Tracing = Callable[..., Run]
@@ -65,18 +65,6 @@ def test_a_row_for_each_token(trace: Tracing) -> None:
     assert above["stops"] == r'{"stop": ["\nUser:"]}'
     assert (above["route"], above["tokens"]) == ("bytes", str(len(rows)))
     assert len(above["fingerprint"]) == 33
-
-
-def test_ids_are_read_as_decode_reads_them(trace: Tracing, tmp_path: Path) -> None:
-    expected = table(trace(WORDS))
-    file = tmp_path / "ids.jsonl"
-    file.write_text(jsonl({"token_ids": IDS, "more": 1}))
-    for result in (
-        trace("", file),
-        trace(jsonl(IDS), JSONL, "-"),
-        trace(WORDS.replace(" ", ",\n")),
-    ):
-        assert (result.status, table(result)) == (0, expected)
 
 
 def test_one_row_of_several(trace: Tracing) -> None:
@@ -136,13 +124,6 @@ def test_the_last_row_has_the_flushed_text(trace: Tracing) -> None:
     owl = LIBRARY.encode("🦉").ids
     rows = table(trace(" ".join(map(str, owl[:-1]))))
     assert (rows[-1]["token"], rows[-1]["output"], rows[-1]["finish"]) == ("end", "'\ufffd'", "")
-
-
-def test_ids_in_utf_16(trace: Tracing, tmp_path: Path) -> None:
-    (tmp_path / "ids.txt").write_bytes("\ufeff1 2\n".encode("utf-16-le"))
-    result = trace("", tmp_path / "ids.txt")
-    assert (result.status, result.out) == (2, "")
-    assert "ids.txt: the file is UTF-16, which > of Windows PowerShell writes" in result.err
 
 
 def test_a_word_that_is_not_an_id_is_named_and_skipped(trace: Tracing) -> None:
@@ -261,9 +242,3 @@ def test_a_closed_pipe_ends_the_trace_silently() -> None:
         process.stdin.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 141
-
-
-def test_a_bad_tokenizer_is_wrong_usage() -> None:
-    missing = run_process("trace", "--tokenizer", ROOT / "missing")
-    assert missing.returncode == 2
-    assert missing.stderr.startswith(b"Error: ")

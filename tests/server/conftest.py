@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from openai import OpenAI
 
 from streamdec.server import ServerLimits, create_app
 from tests.server.serving import EchoEngine, served, tokenizer_in, until
+from tests.support.clients import openai_at
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 LIMITS = ServerLimits(
     body_bytes=100_000,
@@ -64,5 +67,5 @@ def server(running: Served) -> Iterator[Served]:
 
 @pytest.fixture(scope="package")
 def client(running: Served) -> Iterator[OpenAI]:
-    with OpenAI(api_key="none", base_url=f"{running.url}/v1", max_retries=0) as found:
+    with openai_at(running.url) as found:
         yield found

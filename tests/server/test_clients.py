@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import Anthropic, BadRequestError
-from openai import AsyncOpenAI, OpenAI
-from openai.types.chat import ChatCompletionMessageParam
 
 from tests.server.conftest import Served
+from tests.support.clients import anthropic_at, async_openai_at
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAI
+    from openai.types.chat import ChatCompletionMessageParam
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say 你好 🦉"}]
 RENDERED = "<|im_start|>user: Say 你好 🦉<|im_end|><|im_start|>assistant: "
@@ -138,10 +140,12 @@ def test_log_probabilities(server: Served, client: OpenAI, is_plain: bool) -> No
 
 
 def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
+    from anthropic import BadRequestError
+
     tool: Any = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
     hi: Any = [{"role": "user", "content": "Hi"}]
     options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi, "tools": [tool]}
-    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
+    with anthropic_at(server.url) as client:
         (block,) = client.messages.create(**options).content
         assert "[look]" in block.text
         (block,) = client.messages.create(tool_choice={"type": "none"}, **options).content
@@ -159,7 +163,7 @@ def test_anthropics_client(server: Served, is_streamed: bool) -> None:
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Say it.\nUser: x"}]}],
         "stop_sequences": ["\nUser:"],
     }
-    with Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
+    with anthropic_at(server.url) as client:
         if is_streamed:
             with client.messages.stream(**options) as events:
                 message = events.get_final_message()
@@ -177,7 +181,7 @@ def test_anthropics_client_closes_in_the_middle(server: Served) -> None:
     hi: Any = [{"role": "user", "content": "One two"}]
     options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi}
     with (
-        Anthropic(api_key="none", base_url=server.url, max_retries=0) as client,
+        anthropic_at(server.url) as client,
         client.messages.stream(**options) as events,
     ):
         assert next(iter(events.text_stream))
@@ -194,9 +198,7 @@ def test_a_hundred_streams_at_once(server: Served) -> None:
         return "".join([chunk.choices[0].text async for chunk in found])
 
     async def main() -> list[str]:
-        async with AsyncOpenAI(
-            api_key="none", base_url=f"{server.url}/v1", max_retries=0
-        ) as client:
+        async with async_openai_at(server.url) as client:
             return await asyncio.gather(*(one(client, number) for number in range(100)))
 
     assert asyncio.run(main()) == [f"{number} 🦉 " * 5 for number in range(100)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
-from openai import OpenAI
 
 from tests.server.conftest import Served
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 JSON = {"content-type": "application/json"}
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"
@@ -179,6 +180,8 @@ def test_unknown_paths_and_methods_are_errors(
 
 @pytest.mark.usefixtures("server")
 def test_clients_raise_their_own_error_classes(client: OpenAI) -> None:
+    import openai
+
     with pytest.raises(openai.NotFoundError) as missing:
         client.completions.create(model="other", prompt="a")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
@@ -202,6 +205,8 @@ def test_anthropics_errors_have_its_form(server: Served) -> None:
 @pytest.mark.parametrize("then", ["breaks", "errors"])
 def test_an_engine_that_fails(server: Served, client: OpenAI, then: str, is_plain: bool) -> None:
     """The client gets the text before, and an error without details."""
+    import openai
+
     server.engine.then, server.engine.is_plain = then, is_plain
     error = checked(server.post(prompt="One secret prompt", n=3), 500)
     assert (error["type"], error["code"]) == ("server_error", "error")

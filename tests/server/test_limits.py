@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import AsyncOpenAI
 
 import streamdec.server
 from streamdec import MissingExtraError
@@ -21,6 +20,7 @@ from streamdec.server import ServerLimits, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
 from tests.server.test_errors import CHAT, COMPLETIONS, HI, JSON, checked
+from tests.support.clients import async_openai_at
 
 MOST_SECONDS = 0.1
 """Processor time of one callback of the event loop. The largest answer takes some seconds."""
@@ -188,8 +188,7 @@ def test_openais_client_closes_in_the_middle(server: Served) -> None:
     server.engine.then = "hangs"
 
     async def main() -> str:
-        url = f"{server.url}/v1"
-        async with AsyncOpenAI(api_key="none", base_url=url, max_retries=0) as client:
+        async with async_openai_at(server.url) as client:
             found = await client.completions.create(model="tiny", prompt="One two", stream=True)
             chunk = await anext(aiter(found))
             await found.close()

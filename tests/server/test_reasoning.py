@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
-from openai import OpenAI
 from starlette.testclient import TestClient
 
 from streamdec.server import create_app
 from tests.server.serving import EchoEngine, served, tokenizer_in
+from tests.support.clients import anthropic_at, openai_at
 
 THINK = ("<think>", "</think>")
 THOUGHT = "<think>a STOP</think> b STOP c"
@@ -39,7 +38,7 @@ def url(tokenizer: Any) -> Iterator[str]:
     ],
 )
 def test_stops_do_not_count_in_reasoning(url: str, prompt: str, text: str) -> None:
-    with OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0) as client:
+    with openai_at(url) as client:
         found = client.completions.create(model="model", prompt=prompt, stop="STOP")
     assert found.choices[0].text == text
 
@@ -48,7 +47,7 @@ def chat(url: str, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, s
     """What OpenAI's client gets: the reasoning, under both of its names, and the content."""
     options: Any = {"model": "model", "stop": "STOP", **more}
     options["messages"] = [{"role": "user", "content": text}]
-    with OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0) as client:
+    with openai_at(url) as client:
         if not is_streamed:
             message = client.chat.completions.create(**options).choices[0].message
             found = [message]
@@ -90,7 +89,7 @@ def test_anthropics_client(url: str, is_streamed: bool) -> None:
         "messages": [{"role": "user", "content": THOUGHT}],
         "stop_sequences": ["STOP"],
     }
-    with Anthropic(api_key="none", base_url=url, max_retries=0) as client:
+    with anthropic_at(url) as client:
         if is_streamed:
             with client.messages.stream(**options) as events:
                 message = events.get_final_message()

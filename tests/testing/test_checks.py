@@ -125,16 +125,6 @@ def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None
 # --- the library's own ----------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
-def test_the_librarys_stream_fails_the_known_checks() -> None:
-    report = check_detokenizer(
-        adapters.Library, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
-    )
-    assert failed_laws(report) == {"bug_case", "end_of_stream", "least_hold", "prompt"}
-    (echo,) = [result for result in report.failed if result.name.startswith("prompt")]
-    assert "prompt_token_ids=" in echo.detail
-
-
 def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
     only = ["bug_case", "end_of_stream", "whole_decode"]
     report = check_detokenizer(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from anthropic import Anthropic
-from openai import OpenAI
 
 from tests.integrations.wire.serving import Server
+from tests.support.clients import anthropic_at, openai_at
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from openai import OpenAI
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +34,11 @@ def server(running: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def openai_client(running: Server) -> Iterator[OpenAI]:
-    with OpenAI(api_key="none", base_url=f"{running.url}/v1", max_retries=0) as client:
+    with openai_at(running.url) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def anthropic_client(running: Server) -> Iterator[Anthropic]:
-    with Anthropic(api_key="none", base_url=running.url, max_retries=0) as client:
+    with anthropic_at(running.url) as client:
         yield client

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import anthropic as anthropic_library
-import openai as openai_library
 import pytest
-from anthropic import Anthropic
 from hypothesis import given
 from hypothesis import strategies as st
-from openai import OpenAI
 
 from streamdec import StopConditions, StopSequenceDecoder
 from tests.integrations.wire.serving import (
@@ -24,6 +20,10 @@ from tests.integrations.wire.serving import (
     Server,
     ids_of,
 )
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from openai import OpenAI
 
 MESSAGES: Any = [{"role": "user", "content": "Hi"}]
 HELLO = [256, 257, 258]  # "Hello", " world", "\nUser:"
@@ -289,9 +289,11 @@ def test_logprobs_of_a_completion(server: Server, openai_client: OpenAI) -> None
 def test_an_error_comes_after_the_text(
     server: Server, openai_client: OpenAI, then: str, reason: str | None, code: str
 ) -> None:
+    import openai
+
     server.engines = [Engine([[256], [0xF0]], then=then, finish_reason=reason)]
     texts = []
-    with pytest.raises(openai_library.APIError) as caught:
+    with pytest.raises(openai.APIError) as caught:
         texts += [c.choices[0].delta.content for c in chat(openai_client, stream=True)]
     assert caught.value.code == code
     assert caught.value.type == "server_error"
@@ -301,10 +303,12 @@ def test_an_error_comes_after_the_text(
 
 
 def test_text_before_an_error_arrives(server: Server, openai_client: OpenAI) -> None:
+    import openai
+
     server.engines = [Engine([[256], [257]], then="breaks"), Engine([[65]], then="hangs")]
     texts: list[str] = []
     chunks = chat(openai_client, stream=True, n=2)
-    with pytest.raises(openai_library.APIError):
+    with pytest.raises(openai.APIError):
         texts.extend(each.choices[0].delta.content for each in chunks)
     assert "".join(texts) in ("Hello worldA", "HelloA world", "AHello world")
     assert server.engines[1].closed.wait(5)
@@ -312,8 +316,10 @@ def test_text_before_an_error_arrives(server: Server, openai_client: OpenAI) -> 
 
 
 def test_a_whole_response_that_failed_is_an_error(server: Server, openai_client: OpenAI) -> None:
+    import openai
+
     server.engines = [Engine([[256]], finish_reason="abort"), Engine([[256]])]
-    with pytest.raises(openai_library.InternalServerError) as caught:
+    with pytest.raises(openai.InternalServerError) as caught:
         chat(openai_client, n=2)
     assert caught.value.code == "abort"
 
@@ -374,10 +380,12 @@ def test_a_whole_message(server: Server, anthropic_client: Anthropic) -> None:
 def test_an_error_breaks_a_message_off(
     server: Server, anthropic_client: Anthropic, then: str, reason: str | None
 ) -> None:
+    import anthropic
+
     server.engines = [Engine([[256]], then=then, finish_reason=reason)]
     seen = []
     with (
-        pytest.raises(anthropic_library.APIStatusError, match="api_error") as caught,
+        pytest.raises(anthropic.APIStatusError, match="api_error") as caught,
         anthropic_client.messages.stream(model="tiny", messages=MESSAGES, max_tokens=9) as events,
     ):
         seen += [each.type for each in events]
@@ -385,7 +393,7 @@ def test_an_error_breaks_a_message_off(
     if then == "breaks":
         assert server.next_error() == "the secret name of the worker"
     server.engines = [Engine([[256]], finish_reason="abort")]
-    with pytest.raises(anthropic_library.InternalServerError):
+    with pytest.raises(anthropic.InternalServerError):
         message(anthropic_client)
 
 

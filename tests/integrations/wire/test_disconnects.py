@@ -8,14 +8,16 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import Anthropic
-from openai import APIError, OpenAI
 
 from tests.integrations.wire.serving import Engine, Server
 from tests.integrations.wire.test_clients import MESSAGES, chat, complete, lines
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from openai import OpenAI
 
 PATIENCE = 60.0
 """Seconds after which a test is taken to hang."""
@@ -99,6 +101,8 @@ def test_closing_the_anthropic_client_closes_the_engine(
 def test_starlettes_own_response_closes_the_engine_too(
     server: Server, openai_client: OpenAI
 ) -> None:
+    from openai import APIError
+
     server.iterates = True
     with nothing_left(server):
         server.engines = [Engine([[256]], then="hangs")]

@@ -14,12 +14,10 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from anthropic import Anthropic
-from openai import APIError, BadRequestError, OpenAI
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -28,7 +26,11 @@ from streamdec import iter_chunks, load_tokenizer
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
+from tests.support.clients import anthropic_at, openai_at
 from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 PAGE = Page("docs/how-to/serve-sse.md")
 FASTAPI, CLIENT, STARLETTE, *EXAMPLES, ENGINE_THREAD = (
@@ -116,7 +118,7 @@ async def num_tasks(_: Any) -> JSONResponse:
 
 @pytest.fixture(scope="module")
 def client(app_url: str) -> Iterator[OpenAI]:
-    with OpenAI(api_key="none", base_url=f"{app_url}/v1", max_retries=0) as found:
+    with openai_at(app_url) as found:
         yield found
 
 
@@ -141,6 +143,8 @@ def test_an_app_streams_to_openais_client(client: Any) -> None:
 
 
 def test_an_app_answers_a_request_that_is_not_streamed(client: Any) -> None:
+    from openai import BadRequestError
+
     answer = client.chat.completions.create(model="tiny", messages=HELLO, stop=["assist"])
     assert answer.choices[0].message.content == "user\nHello\n"
     assert answer.usage
@@ -200,6 +204,8 @@ def test_an_app_streams_the_usage_if_asked_to(client: Any) -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_an_error_of_the_engine_is_one_of_the_api(client: Any, names: Any, streams: bool) -> None:
+    from openai import APIError
+
     async def failing(prompt_token_ids: list[int]) -> AsyncIterator[int]:
         yield prompt_token_ids[1]
         raise RuntimeError("CUDA out of memory")
@@ -399,7 +405,7 @@ def url(examples: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize(("route", "n"), [("iterated", 1), ("samples", 3)])
 def test_a_route_for_openais_client(url: str, route: str, n: int) -> None:
     texts, reasons = [""] * n, [""] * n
-    with OpenAI(api_key="none", base_url=f"{url}/{route}/v1", max_retries=0) as client:
+    with openai_at(f"{url}/{route}") as client:
         options: Any = {"model": "tiny", "messages": MESSAGES, "stop": "\nUser:"}
         for chunk in client.chat.completions.create(stream=True, n=n, **options):
             for choice in chunk.choices:
@@ -448,7 +454,7 @@ def test_tool_calls(
     found: list[Any] = []
     content, ended = "", None
     try:
-        with OpenAI(api_key="none", base_url=f"{url}/tools/v1", max_retries=0) as client:
+        with openai_at(f"{url}/tools") as client:
             for chunk in client.chat.completions.create(
                 model="tiny", messages=MESSAGES, stream=True
             ):
@@ -476,7 +482,7 @@ def test_a_route_bounds_the_samples(url: str, n: Any, status: int) -> None:
 
 def test_a_route_for_anthropics_client(url: str) -> None:
     with (
-        Anthropic(api_key="none", base_url=f"{url}/messages", max_retries=0) as client,
+        anthropic_at(f"{url}/messages") as client,
         client.messages.stream(
             model="tiny", messages=MESSAGES, max_tokens=9, stop_sequences=["\nUser:"]
         ) as events,

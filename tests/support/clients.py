@@ -1,0 +1,37 @@
+"""The clients of OpenAI and Anthropic, imported when a test makes one.
+
+Importing both takes seconds, also in a process that only collects the tests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from openai import AsyncOpenAI, OpenAI
+
+__all__ = ["anthropic_at", "async_openai_at", "openai_at"]
+
+OPTIONS: dict[str, Any] = {"api_key": "none", "max_retries": 0}
+
+
+def openai_at(url: str) -> OpenAI:
+    """A client of the server at ``url``."""
+    from openai import OpenAI
+
+    return OpenAI(base_url=f"{url}/v1", **OPTIONS)
+
+
+def async_openai_at(url: str) -> AsyncOpenAI:
+    """An asynchronous client of the server at ``url``."""
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(base_url=f"{url}/v1", **OPTIONS)
+
+
+def anthropic_at(url: str) -> Anthropic:
+    """A client of the server at ``url``."""
+    from anthropic import Anthropic
+
+    return Anthropic(base_url=url, **OPTIONS)
