@@ -48,7 +48,7 @@ from streamdec.core.masks import UNKNOWN
 from streamdec.core.mistakes import check_restoring
 from streamdec.core.reading import NEVER, CleanPoint, Past, Reading
 from streamdec.core.replay import RELEASE, Cell, Since, num_tokens, replay, text_of
-from streamdec.core.shared_tables import table_for
+from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.since import folded, is_released, moved_up, silenced, split
 from streamdec.core.spans import SpanLog, spans_of
 from streamdec.core.step import ALERT, MOST_SINCE, Examined, Step, feed_function, step_function
@@ -108,6 +108,7 @@ class TokenDecoder:
         """Begin a stream after a prompt."""
         check_flag("spans", spans)
         prompt = as_prompt(prompt_token_ids)
+        tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, options)
         self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
@@ -740,7 +741,7 @@ class TokenDecoder:
         """
         check_restoring(cls.__name__, snapshot, others, expected)
         stream = object.__new__(cls)
-        restoring.load(stream, tokenizer, snapshot, expected)
+        restoring.load(stream, tokenizer_for(tokenizer), snapshot, expected)
         return stream
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from streamdec.core import snapshots
 from streamdec.core.decode_options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.mistakes import check_restoring, unknown_decoder_option
+from streamdec.core.shared_tables import tokenizer_for
 from streamdec.core.step import step_all
 from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import TokenIdError
@@ -299,6 +300,7 @@ class Sequence:
         'Hello world'
         """
         check_restoring(cls.__name__, snapshot, others, expected)
+        tokenizer = tokenizer_for(tokenizer)
         table, fields = snapshots.load("sequence", tokenizer, snapshot, expected)
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **table.options._asdict())

@@ -8,7 +8,6 @@ from typing import Any
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.integrations._tokenizers import decoder_for
 from streamdec.mistakes import unknown_option
 from streamdec.streams.options import DecoderOptions, parted_options
 from streamdec.streams.pool import DecoderPool
@@ -35,7 +34,7 @@ class Rows:
         return_token_ids: bool = False,
     ) -> None:
         self._decoding, self._conditions = _sorted_options(what, conditions, options)
-        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        self._pool = DecoderPool(tokenizer, return_token_ids=return_token_ids)
         self.decoders: list[StopSequenceDecoder] = []
         self.errors: dict[int, Exception] = {}
         self._num_seen = 0

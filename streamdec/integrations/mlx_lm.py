@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any, SupportsIndex, Unpack
 
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.integrations._tokenizers import decoder_for
 from streamdec.streams.options import NO_PROMPT, DecodingOptions
 
 __all__ = ["StreamingDetokenizer"]
@@ -56,14 +55,14 @@ class StreamingDetokenizer:
         prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
         **options: Unpack[DecodingOptions],
     ) -> None:
-        self._decoder = decoder_for(tokenizer)
+        self._tokenizer = tokenizer
         self._prompt = tuple(prompt_token_ids)
         self._options: DecodingOptions = {"skip_special_tokens": False, **options}
         self.reset()
 
     def reset(self) -> None:
         """Begin again."""
-        self._stream = DecodeStream(self._decoder, self._prompt, **self._options)
+        self._stream = DecodeStream(self._tokenizer, self._prompt, **self._options)
         self.tokens = []
         self._given: list[str] = []
         self._new: list[str] = []

@@ -14,7 +14,7 @@ from typing import Any, Never, Self, SupportsIndex, Unpack, get_args
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import NO_CONDITIONS, OPTIONS, StopConditions
 from streamdec.core.mistakes import check_order
-from streamdec.core.shared_tables import check_decoder
+from streamdec.core.shared_tables import check_decoder, tokenizer_for
 from streamdec.core.snapshots import shown
 from streamdec.core.stepping import has_sections, jailed_chunk
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -102,7 +102,7 @@ class DecoderPool:
         for name in others:
             raise unknown_option("DecoderPool", name, ("tokenizer", "return_token_ids"), _OF_ADD)
         check_decoder(tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer: Decoder = tokenizer_for(tokenizer)
         """The tokenizer of all requests."""
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""

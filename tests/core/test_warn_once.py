@@ -75,7 +75,8 @@ def test_every_tokenizer_that_lacks_an_id_is_named_once(monkeypatch: pytest.Monk
     for number in range(1, 20):
         stream = DecodeStream(Bare())
         assert stream.step_batch([0, 7, 1, 8]) == ["a", "", "b", ""]
-        assert len(lines.said) == number
+        assert len(lines.said) == 2 * number
+        assert lines.said[-2].endswith("has no known rules: its streams decode a window of ids")
         assert lines.said[-1].endswith(
             "has no id 7; unknown ids are counted in unknown_tokens, and not logged again"
         )
