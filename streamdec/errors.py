@@ -436,15 +436,15 @@ class StreamdecWarning(UserWarning):
     it into an error.
 
     >>> import warnings
-    >>> from tokenizers import Tokenizer
-    >>> from streamdec import DecodeStream, StreamdecWarning
+    >>> from streamdec import MockTokenizer, StopSequenceDecoder, StreamdecWarning
+    >>> tokenizer = MockTokenizer.from_tokens([b"<eos>"], special_ids=[0])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", StreamdecWarning)
     ...     try:
-    ...         DecodeStream(Tokenizer.from_file("path/to/model/tokenizer.json"))
+    ...         StopSequenceDecoder(tokenizer, sections={"reasoning": ("<eos>?", "</think>")})
     ...     except StreamdecWarning as warning:
-    ...         print(str(warning)[:60])
-    a tokenizers.Tokenizer streams over a window of decode(); st
+    ...         print(str(warning)[:57])
+    sections: the marker '<eos>?' contains '<eos>', a special
     """
 
 

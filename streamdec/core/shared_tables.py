@@ -235,7 +235,7 @@ def _next_id(tokenizer: Any) -> int:
 
 
 def _wrapper(given: Any, inner: Any) -> Any:
-    """Return the HuggingFaceTokenizer of ``given``; ``inner`` if it cannot be wrapped."""
+    """Return the HuggingFaceTokenizer of ``given``, or ``inner`` if it has none."""
     try:
         return import_module(_BACKEND).HuggingFaceTokenizer(given)
     except (TypeError, TokenizerLoadError):
@@ -247,9 +247,9 @@ _alike: dict[int, bool] = {}
 
 
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
-    """Return whether ``given`` decodes as its backend does: its class may have another ``decode``.
+    """Return whether ``given`` decodes as its backend does.
 
-    They are compared once, with the sample of the wrapper.
+    Its class may have another ``decode``. They are compared once, with the sample of the wrapper.
     """
     known = _alike.get(id(given))
     if known is None:

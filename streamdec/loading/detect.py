@@ -226,7 +226,7 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
     elif other:
         how = (
             f"{other[0].path.name} is {other[0].description}; "
-            f"if transformers can load it, use HuggingFaceTokenizer({load}))"
+            f"if transformers can load it, use DecodeStream({load}))"
         )
     else:
         how = "no file in it has a vocabulary: download the tokenizer files"

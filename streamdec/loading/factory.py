@@ -236,7 +236,7 @@ def _hint(given: object) -> str:
         return "; it is already a tokenizer of streamdec: use it directly"
     library = type(given).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(given, "backend_tokenizer"):
-        return "; write HuggingFaceTokenizer(tokenizer)"
+        return "; streams accept it as it is"
     return "; write TiktokenTokenizer(encoding)" if library == "tiktoken" else ""
 
 
@@ -364,7 +364,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
     made = from_sentencepiece(found.path)
     if isinstance(made, str):
         what = "ids and text may differ from those of transformers, and added tokens are missing"
-        fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
+        fast = "AutoTokenizer.from_pretrained(folder)"
         how = f"If transformers loads a fast tokenizer, use {fast} instead"
         message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
         warn(message)

@@ -126,8 +126,8 @@ def test_a_home_folder_that_is_not_written_out_is_named() -> None:
     ("tokenizer", "hint"),
     [
         (MockTokenizer(), "it is already a tokenizer of streamdec: use it directly"),
-        (Tokenizer(models.BPE()), "write HuggingFaceTokenizer(tokenizer)"),
-        (SimpleNamespace(backend_tokenizer=None), "write HuggingFaceTokenizer(tokenizer)"),
+        (Tokenizer(models.BPE()), "streams accept it as it is"),
+        (SimpleNamespace(backend_tokenizer=None), "streams accept it as it is"),
     ],
 )
 def test_a_tokenizer_in_place_of_a_path(tokenizer: Any, hint: str) -> None:
