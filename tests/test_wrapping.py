@@ -392,7 +392,7 @@ def test_an_object_with_only_decode_is_logged_once(
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("streamdec", logging.WARNING)
     assert record.getMessage() == (
-        f"{tokenizer!r:.200} has no known rules: its streams decode a window of ids"
+        f"{tokenizer!r:.80} has no known rules: its streams decode a window of ids"
     )
     DecodeStream(make())
     assert len(caplog.records) == 2

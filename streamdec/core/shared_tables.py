@@ -137,7 +137,7 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     check_decoder(decoder)
     table = WindowTable(decoder, options)
     if not has_rules and _said.first(decoder):
-        logger.warning("%.200r has no known rules: its streams decode a window of ids", decoder)
+        logger.warning("%.80r has no known rules: its streams decode a window of ids", decoder)
     return table
 
 
