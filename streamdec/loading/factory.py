@@ -85,7 +85,8 @@ def load_tokenizer(
     files are read; of several formats, the first of these is loaded: tokenizer.json, Tekken, rank
     file, SentencePiece, vocab.json or vocab.txt, RWKV, GGUF.
 
-    If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
+    If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package, with a
+    chat template; of an encoding (``"cl100k_base"``); of a model
     that tiktoken knows (``"gpt-4o"``); or the id of a repository on the Hugging Face Hub
     (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The files of a name are taken
     from the caches of tiktoken and huggingface_hub.
@@ -162,6 +163,8 @@ def load_tokenizer(
             source, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
+        if source.path == _DEMO:
+            loaded.name = name
         route_of(loaded)
         warn_of_caveats(loaded)
     except Exception as error:
@@ -205,6 +208,10 @@ class _Source:
     revision: str | None = None
 
 
+_DEMO = Path(__file__).parent / "demo"
+"""The folder of a small model's tokenizer, a part of this package."""
+
+
 def _source_of(
     name: str,
     encoding: str | EncodingSpec | None,
@@ -222,6 +229,8 @@ def _source_of(
             )
     elif is_there:
         return _Source(Path(name))
+    elif name == "demo":
+        return _Source(_DEMO)
     elif (named := _encoding_named(name)) is not None:
         return _Source(None, encoding or named)
     if name.startswith(HUB) or revision is not None:

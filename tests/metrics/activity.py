@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
-import streamdec.cli
+import streamdec
 from streamdec import (
     EncodeError,
     Hook,
@@ -45,7 +45,7 @@ __all__ = [
     "samples_of",
 ]
 
-TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
 OWL = "Hi 🦉"
 """As tokens "H", "i", " " with half an owl, a quarter, and a quarter."""

@@ -17,7 +17,7 @@ from streamdec import (
 
 __all__ = ["CONDITIONS", "PATH", "TEXT", "begun", "ended", "expected", "token_ids", "tokenizer"]
 
-PATH = Path(streamdec.__file__).parent / "cli" / "data" / "demo_tokenizer.json"
+PATH = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 TEXT = "naïve 你好 👩\u200d👩 — żółć.\nUser: never seen"
 """Its characters are cut by the demo's tokenizer, and it has a stop."""
 CONDITIONS = StopConditions(stop=["\nUser:", "<end>"])
