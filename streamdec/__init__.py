@@ -1,7 +1,7 @@
 r"""streamdec: an LLM engine's token ids as text, live and exact to the byte.
 
 >>> from streamdec import iter_chunks, load_tokenizer
->>> tokenizer = load_tokenizer("path/to/model")  # a tokenizer file, or a folder with one
+>>> tokenizer = load_tokenizer("demo")  # or a tokenizer file, or a folder with one
 >>> engine = iter(tokenizer.encode("Good morning 😀\nUser: and then").ids)
 >>> "".join(chunk.text for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"))
 'Good morning 😀'

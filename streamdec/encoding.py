@@ -226,7 +226,7 @@ class SpecialTokens:
     A role has a token only if the tokenizer's files declare it. No role is guessed from a name.
 
     >>> from streamdec import load_tokenizer
-    >>> special = load_tokenizer("path/to/model").special_tokens
+    >>> special = load_tokenizer("demo").special_tokens
     >>> special.eos_token, special.bos_token, special.additional_special_tokens
     ('<|im_end|>', None, ('<|im_start|>',))
     """

@@ -132,8 +132,8 @@ class Loaded(NamedTuple):
     ...     def loaded(self, event):
     ...         print(event.tokenizer, event.format, event.vocab_size, event.error_type)
     >>> remove = add_hook(Loads())
-    >>> tokenizer = load_tokenizer("path/to/model")
-    path/to/model huggingface 1200 None
+    >>> tokenizer = load_tokenizer("demo")
+    demo huggingface 1200 None
     >>> remove()
     """
 

@@ -41,7 +41,7 @@ def demo(rate: float) -> None:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = load_tokenizer("demo", fast="off")
+    tokenizer = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)
     token_ids = tokenizer.encode(data_file("demo_text.txt").read_text("utf-8").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)

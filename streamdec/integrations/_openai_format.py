@@ -74,7 +74,7 @@ class ResponseOptions(TypedDict, total=False):
 
 
 def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for the end of a sample; None while it runs, and for a failure."""
+    """Return the API's word for ``reason``; None for no reason and for a failure."""
     match reason:
         case "stop" | "length" | "content_filter":
             return reason

@@ -134,9 +134,9 @@ def load_tokenizer(
         ValueError: ``fast`` or ``strict`` is invalid.
 
     >>> from streamdec import load_tokenizer
-    >>> tokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer = load_tokenizer("demo")
     >>> tokenizer
-    HybridTokenizer('path/to/model/tokenizer.json', ByteLevel)
+    HybridTokenizer('demo', ByteLevel)
     >>> tokenizer.decode(tokenizer.encode("naïve café").ids)
     'naïve café'
     >>> load_tokenizer("path/to/tekken.json").report.format

@@ -107,7 +107,7 @@ class ChatTokenizer(Tokenizer, Protocol):
         Errors in the template, and invalid values of options (ValueError), are raised at first use.
 
         >>> from streamdec import load_tokenizer
-        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> tokenizer = load_tokenizer("demo")
         >>> tokenizer.set_chat_template("{% for m in messages %}<{{ m.role }}>{% endfor %}")
         >>> tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
         '<user>'
@@ -159,7 +159,7 @@ class ChatTokenizer(Tokenizer, Protocol):
         that concern tensors, such as ``return_tensors``.
 
         >>> from streamdec import load_tokenizer
-        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> tokenizer = load_tokenizer("demo")
         >>> messages = [{"role": "user", "content": "Hi"}]
         >>> tokenizer.apply_chat_template(messages)
         '<|im_start|>user\nHi<|im_end|>\n'

@@ -30,7 +30,7 @@ class TokenizerReport:
     ``str()`` is a sentence.
 
     >>> from streamdec import load_tokenizer
-    >>> report = load_tokenizer("path/to/model", fast="off").report
+    >>> report = load_tokenizer("demo", fast="off").report
     >>> report.format, report.requested_by, report.active
     ('huggingface', 'argument', 'huggingface')
     """
@@ -72,7 +72,7 @@ class LoadedTokenizer(ChatTokenizer, Protocol):
     This is the type that :func:`~streamdec.load_tokenizer` returns.
 
     >>> from streamdec import LoadedTokenizer, load_tokenizer
-    >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer: LoadedTokenizer = load_tokenizer("demo")
     >>> tokenizer.report.format, isinstance(tokenizer, LoadedTokenizer)
     ('huggingface', True)
     """
