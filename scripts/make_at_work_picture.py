@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from streamdec import HuggingFaceTokenizer, iter_chunks
 
 ROOT = Path(__file__).resolve().parent.parent
-TOKENIZER = ROOT / "streamdec" / "cli" / "data" / "demo_tokenizer.json"
+TOKENIZER = ROOT / "streamdec" / "loading" / "demo" / "tokenizer.json"
 IMAGES = ROOT / "docs" / "images"
 
 TEXT = "An owl 🦉 is up.\nUser: Who?"

@@ -480,13 +480,6 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StreamdecWarning",
-            "a tokenizers.Tokenizer streams over a window of decode(); "
-            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster",
-            "A stream got a `tokenizers.Tokenizer`. Wrap it once, and use it for all streams.",
-            ROUTES,
-        ),
-        Message(
-            "StreamdecWarning",
             "…; streaming over a window of decode() instead",
             "The compiled table and the tokenizer's own `decode` differ on a sample of ids. Please "
             "report it, with the tokenizer.",

@@ -31,7 +31,7 @@ It is not on a package index yet: run `pip install .` in a clone, with extras as
 ```python
 from streamdec import load_tokenizer, stream
 
-tokenizer = load_tokenizer("path/to/model")  # once, for all requests
+tokenizer = load_tokenizer("demo")  # or the path of your model; once, for all requests
 
 
 async def answer(engine, prompt_ids):  # engine: an iterator of ids, lists of ids, outputs

@@ -1,4 +1,4 @@
-"""Train the tokenizer of ``streamdec demo``: texts in, ``demo_tokenizer.json`` out.
+"""Train the tokenizer of ``streamdec demo``: texts in, ``tokenizer.json`` out.
 
     python scripts/train_demo_tokenizer.py
 
@@ -19,7 +19,7 @@ from tokenizers.trainers import BpeTrainer
 SCRIPTS = Path(__file__).resolve().parent
 CORPUS = SCRIPTS / "demo_corpus.txt"
 DATA = SCRIPTS.parent / "streamdec" / "cli" / "data"
-TOKENIZER = DATA / "demo_tokenizer.json"
+TOKENIZER = SCRIPTS.parent / "streamdec" / "loading" / "demo" / "tokenizer.json"
 DEMO_TEXT = DATA / "demo_text.txt"
 
 SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

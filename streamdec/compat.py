@@ -10,21 +10,18 @@ Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
 
 from __future__ import annotations
 
-import gc
 from array import array
 from collections.abc import Sequence
-from typing import Any, Self, SupportsIndex, cast
+from typing import Any, Self, SupportsIndex
 
 from tokenizers import Tokenizer
 from tokenizers import decoders as _decoders
 
-from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.errors import RewriteError, TokenIdError, TokenizerLoadError
+from streamdec.errors import RewriteError, TokenIdError
 from streamdec.locks import Lock
-from streamdec.protocols import Decoder
 
-__all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "decoder_for", "patch_decode_stream"]
+__all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "patch_decode_stream"]
 
 _lock = Lock()
 decoders: Any = _decoders
@@ -32,9 +29,6 @@ _num_patches = 0
 """The number of patches in effect."""
 _replaced: Any = decoders.DecodeStream
 """The class that this patch replaced."""
-_WRAPPER = "_streamdec_wrapper"
-_untracked: dict[Any, tuple[int, Decoder]] = {}
-_MOST_UNTRACKED = 8
 _NONE_YET: Any = object()
 
 
@@ -116,13 +110,14 @@ class TokenizersDecodeStream:
 
     def _take(self, tokenizer: Any) -> None:
         """Begin the stream, or continue it with another tokenizer that decodes alike."""
-        wrapper = decoder_for(tokenizer)
+        if not hasattr(tokenizer, "get_vocab_size"):
+            raise TypeError(f"step() takes a tokenizers.Tokenizer, not {tokenizer!r:.60}")
         stream: Any
         if self._stream is not None:
-            stream = DecodeStream.restore(wrapper, self._stream.snapshot())
+            stream = DecodeStream.restore(tokenizer, self._stream.snapshot())
         else:
             skip = self._skip_special_tokens
-            stream = DecodeStream(wrapper, self._prompt, skip_special_tokens=skip)
+            stream = DecodeStream(tokenizer, self._prompt, skip_special_tokens=skip)
         self._tokenizer, self._stream, self._step = tokenizer, stream, stream.step
         self._prompt = ()
 
@@ -201,60 +196,6 @@ def _no_ids(value: object) -> TypeError:
 def _invalid_prefix(error: RewriteError) -> RewriteError:
     """Return the error with the words of the library, which vLLM searches for."""
     return RewriteError(f"Invalid prefix encountered while decoding stream: {error}")
-
-
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
-def decoder_for(tokenizer: Any) -> Decoder:
-    """Return the streamdec tokenizer of a ``tokenizers.Tokenizer``.
-
-    Each call returns the same object; a new one is made only after tokens were added. This is for
-    code inside an engine, which receives the engine's ``tokenizer`` with each request. Raises
-    TypeError for any other object.
-
-    >>> from streamdec.compat import decoder_for
-    >>> from tokenizers import Tokenizer, models
-    >>> tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
-    >>> decoder_for(tokenizer) is decoder_for(tokenizer)
-    True
-    """
-    try:
-        size = tokenizer.get_vocab_size(with_added_tokens=True)
-        kept, key = _home(tokenizer)
-    except (AttributeError, TypeError):
-        raise TypeError(f"step() takes a tokenizers.Tokenizer, not {tokenizer!r:.60}") from None
-    found = kept.get(key)
-    if found is None or found[0] != size:
-        with _lock:
-            found = kept.get(key)
-            if found is None or found[0] != size:
-                found = kept[key] = size, _wrapper(tokenizer)
-                for oldest in [*_untracked][:-_MOST_UNTRACKED]:
-                    del _untracked[oldest]
-    return found[1]
-
-
-def _home(tokenizer: Any) -> tuple[dict[Any, tuple[int, Decoder]], Any]:
-    """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
-
-    It is the tokenizer's own ``__dict__``, so that the garbage collector can free both. Tokenizers
-    of version 0.22 are not tracked by it; a global dict holds their wrappers.
-    """
-    if gc.is_tracked(tokenizer):
-        return tokenizer.__dict__, _WRAPPER
-    return _untracked, id(tokenizer)
-
-
-def _wrapper(tokenizer: Any) -> Decoder:
-    if isinstance(tokenizer, Tokenizer):
-        return HuggingFaceTokenizer(tokenizer)
-    # The tokenizer of fastokens, which replaces the library's: its JSON is read.
-    try:
-        made = HuggingFaceTokenizer(tokenizer.to_str())
-    except (AttributeError, TokenizerLoadError):
-        return cast(Decoder, tokenizer)
-    return cast(Decoder, tokenizer) if made.renumbered else made
 
 
 # --- the patch ------------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ Span = tuple[int, int]
 
 
 class EncodingSource(Protocol):
-    """Computes the tokens and offsets of an :class:`~streamdec.Encoding`.
+    """Computes the tokens and offsets of an :class:`~streamdec.tokenizers.Encoding`.
 
-    >>> from streamdec import Encoding
+    >>> from streamdec.tokenizers import Encoding
     >>> class Letters:
     ...     def id_to_token(self, token_id):
     ...         return chr(97 + token_id)
@@ -76,7 +76,7 @@ class Encoding:
         OverflowError: an integer is below 0 or above 2**32 - 1.
         ValueError: the number of bytes is not a multiple of four.
 
-    >>> from streamdec import Encoding
+    >>> from streamdec.tokenizers import Encoding
     >>> encoding = Encoding([1, 2, 3])
     >>> encoding.ids, len(encoding), encoding.buffer.nbytes
     ((1, 2, 3), 3, 12)
@@ -167,8 +167,8 @@ class Encoding:
         r"""The start and end of each token in the text, in characters (code points).
 
         A token with a part of a character spans the whole character. A special token that was added
-        around the text has an empty span. Raises :class:`~streamdec.EncodeError` if the tokenizer
-        changes the text and cannot map its tokens to it; LookupError without a source.
+        around the text has an empty span. Raises :class:`~streamdec.errors.EncodeError` if the
+        tokenizer changes the text and cannot map its tokens to it; LookupError without a source.
 
         >>> from streamdec import MockTokenizer
         >>> encoding = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).encode("café")
@@ -226,7 +226,7 @@ class SpecialTokens:
     A role has a token only if the tokenizer's files declare it. No role is guessed from a name.
 
     >>> from streamdec import load_tokenizer
-    >>> special = load_tokenizer("path/to/model").special_tokens
+    >>> special = load_tokenizer("demo").special_tokens
     >>> special.eos_token, special.bos_token, special.additional_special_tokens
     ('<|im_end|>', None, ('<|im_start|>',))
     """

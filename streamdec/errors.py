@@ -160,7 +160,8 @@ class RewriteError(StreamdecError):
     What to do: load the tokenizer with ``load_tokenizer``: streams of most such tokenizers take the
     bytes route, which never raises this. Or begin a new stream with the next ids.
 
-    >>> from streamdec import DecodeStream, RewriteError
+    >>> from streamdec import DecodeStream
+    >>> from streamdec.errors import RewriteError
     >>> class Reverses:
     ...     def decode(self, token_ids, skip_special_tokens=True):
     ...         return "".join(map(chr, reversed(token_ids)))
@@ -235,7 +236,8 @@ class IdleTimeoutError(StreamdecError, TimeoutError):
     number of ids that another engine must continue after.
 
     >>> import anyio
-    >>> from streamdec import IdleTimeoutError, MockTokenizer, stream
+    >>> from streamdec import MockTokenizer, stream
+    >>> from streamdec.errors import IdleTimeoutError
     >>> async def engine():
     ...     yield 1
     ...     await anyio.sleep_forever()
@@ -352,7 +354,8 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
     What to do: report it to that library, with the text or the ids. A trace of a stream has them
     (``streamdec trace``).
 
-    >>> from streamdec import HuggingFaceTokenizer, TokenizerLibraryError
+    >>> from streamdec import HuggingFaceTokenizer
+    >>> from streamdec.errors import TokenizerLibraryError
     >>> from tokenizers import Tokenizer, models
     >>> without_unknown = Tokenizer(models.WordPiece({"Hi": 0}, unk_token="[UNK]"))
     >>> try:
@@ -376,7 +379,7 @@ class ChatTemplateError(StreamdecError, ValueError):
     What to do: with the code of a resource limit or a syntax error, change the template. With
     ``"CHAT_TEMPLATE_REFUSES"`` or no code, change the messages: their roles, order and content.
 
-    >>> from streamdec import ChatTemplateError
+    >>> from streamdec.errors import ChatTemplateError
     >>> from streamdec.chat import ChatTemplate
     >>> template = ChatTemplate("{% for i in range(1000000000) %}x{% endfor %}")
     >>> try:
@@ -412,7 +415,8 @@ class MissingExtraError(StreamdecError, ImportError):
 
     >>> import sys
     >>> from unittest import mock
-    >>> from streamdec import MissingExtraError, load_tokenizer
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.errors import MissingExtraError
     >>> with mock.patch.dict(sys.modules, tiktoken=None):  # as if it were not installed
     ...     try:
     ...         load_tokenizer("path/to/tekken.json")
@@ -436,15 +440,15 @@ class StreamdecWarning(UserWarning):
     it into an error.
 
     >>> import warnings
-    >>> from tokenizers import Tokenizer
-    >>> from streamdec import DecodeStream, StreamdecWarning
+    >>> from streamdec import MockTokenizer, StopSequenceDecoder, StreamdecWarning
+    >>> tokenizer = MockTokenizer.from_tokens([b"<eos>"], special_ids=[0])
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", StreamdecWarning)
     ...     try:
-    ...         DecodeStream(Tokenizer.from_file("path/to/model/tokenizer.json"))
+    ...         StopSequenceDecoder(tokenizer, sections={"reasoning": ("<eos>?", "</think>")})
     ...     except StreamdecWarning as warning:
-    ...         print(str(warning)[:60])
-    a tokenizers.Tokenizer streams over a window of decode(); st
+    ...         print(str(warning)[:57])
+    sections: the marker '<eos>?' contains '<eos>', a special
     """
 
 

@@ -50,7 +50,8 @@ class StreamEnded(NamedTuple):
 
     It contains numbers and names, but no text and no ids.
 
-    >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.metrics import Hook, add_hook
     >>> class Counts(Hook):
     ...     def stream_ended(self, event):
     ...         print(event.tokenizer_type, event.route, event.tokens, event.characters)
@@ -96,7 +97,8 @@ class StreamEnded(NamedTuple):
 class Call(NamedTuple):
     """One call of a tokenizer by its user. Calls that streams make are not reported.
 
-    >>> from streamdec import Hook, MockTokenizer, add_hook
+    >>> from streamdec import MockTokenizer
+    >>> from streamdec.metrics import Hook, add_hook
     >>> class Calls(Hook):
     ...     def called(self, event):
     ...         print(event.operation, event.texts, event.tokens, event.characters)
@@ -125,13 +127,14 @@ class Call(NamedTuple):
 class Loaded(NamedTuple):
     """One call of ``load_tokenizer``.
 
-    >>> from streamdec import Hook, add_hook, load_tokenizer
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.metrics import Hook, add_hook
     >>> class Loads(Hook):
     ...     def loaded(self, event):
     ...         print(event.tokenizer, event.format, event.vocab_size, event.error_type)
     >>> remove = add_hook(Loads())
-    >>> tokenizer = load_tokenizer("path/to/model")
-    path/to/model huggingface 1200 None
+    >>> tokenizer = load_tokenizer("demo")
+    demo huggingface 1200 None
     >>> remove()
     """
 
@@ -170,7 +173,8 @@ class Hook:
     with its context variables, and blocks that thread or task, so it should be quick. Exceptions of
     a hook are not propagated. The first of each hook class, method and exception class is logged.
 
-    >>> from streamdec import Hook, MockTokenizer, add_hook, iter_chunks
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.metrics import Hook, add_hook
     >>> class Stops(Hook):
     ...     def stream_ended(self, event):
     ...         print(event.finish_reason, event.stop_kind, event.tokens)
@@ -216,7 +220,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
     is registered already.
 
-    >>> from streamdec import Hook, add_hook
+    >>> from streamdec.metrics import Hook, add_hook
     >>> hook = Hook()
     >>> remove = add_hook(hook)
     >>> try:
@@ -229,7 +233,9 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     global installed
     if not isinstance(hook, Hook):
         hint = f"; write {hook.__name__}()" if isinstance(hook, type) else ""
-        raise TypeError(f"hook must be an instance of streamdec.Hook, not {hook!r:.80}{hint}")
+        raise TypeError(
+            f"hook must be an instance of streamdec.metrics.Hook, not {hook!r:.80}{hint}"
+        )
     _check_methods(hook)
     with _lock:
         if any(each is hook for each in installed):

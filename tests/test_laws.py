@@ -81,9 +81,8 @@ class Bare:
 
 
 BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
-RAW = {f"raw {name}": name for name in ("byte_level_trained", "byte_fallback_strip", "wordpiece")}
 # Where strip_stop leaves an empty text the library panics.
-WINDOWED = [*BARE, *RAW, *sorted(UNCOMPILED.keys() - {"strip_stop"})]
+WINDOWED = [*BARE, *sorted(UNCOMPILED.keys() - {"strip_stop"})]
 
 
 def _quick_or_thorough(name: str) -> Any:
@@ -97,9 +96,6 @@ def subject_named(name: str) -> Subject:
     if name in BARE:
         knowing = subject_named(BARE[name]).tokenizer
         return Subject(name, knowing, Bare(knowing))
-    if name in RAW:
-        raw = ZOO[RAW[name]]()
-        return Subject(name, HuggingFaceTokenizer(raw), raw)
     return new_subject(name)
 
 
@@ -131,8 +127,7 @@ def windowed(law: Law) -> Law:
     """``law``, with tokenizers that take the windowed route instead of compiled ones."""
     subjects = [*map(_quick_or_thorough, WINDOWED)]
     on_each = pytest.mark.parametrize("subject", subjects, indirect=True)
-    quietly = pytest.mark.filterwarnings("ignore:a tokenizers.Tokenizer streams over a window")
-    return cast(Law, on_each(quietly(law)))
+    return cast(Law, on_each(law))
 
 
 def skipping() -> st.SearchStrategy[bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -36,13 +35,7 @@ for backend in ("asyncio", "trio"):
 """The README's second example reads an engine; here it reads a list, and one that would go on."""
 
 
-TOKENIZER = "streamdec/cli/data/demo_tokenizer.json"
-"""The first example runs in a clone as it is."""
-
-
 def test_the_examples_print_what_the_readme_says(tmp_path: Path) -> None:
-    (tmp_path / TOKENIZER).parent.mkdir(parents=True)
-    shutil.copy(ROOT / TOKENIZER, tmp_path / TOKENIZER)
     plain, waiting = README.of_kind("python")
     ((_, said),) = README.examples
     blocks = [(number, "python", code) for number, code in enumerate((plain, waiting, READ))]

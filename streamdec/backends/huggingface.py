@@ -64,10 +64,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
       one;
     * the JSON itself: a ``str`` that begins with ``{`` after white space and a BOM;
     * a ``tokenizers.Tokenizer``;
-    * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``.
+    * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``;
+    * a tokenizer of ``fastokens`` that stands in for one of these.
 
     An existing tokenizer is not changed. Other code must not change it afterwards, except for
-    truncation and padding, which are ignored here. Threads may share it.
+    truncation and padding, which are ignored here. Threads may share it. All that decodes also
+    accepts the last three directly: it makes one HuggingFaceTokenizer for each object, and a new
+    one after tokens were added.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
     files beside a ``tokenizer.json``, such as ``tokenizer_config.json``. Transformers and the
@@ -395,11 +398,18 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
 def _given(source: object) -> tuple[Tokenizer, str]:
     """Return the library's tokenizer in ``source``, and a name for it."""
-    if isinstance(source, Tokenizer):
-        return source, "tokenizers.Tokenizer"
-    backend = getattr(source, "backend_tokenizer", None)
-    if isinstance(backend, Tokenizer):
-        return backend, str(getattr(source, "name_or_path", "") or type(source).__name__)
+    inner = getattr(source, "backend_tokenizer", source)
+    name = "tokenizers.Tokenizer"
+    if inner is not source:
+        name = str(getattr(source, "name_or_path", "") or type(source).__name__)
+    if isinstance(inner, Tokenizer):
+        return inner, name
+    # The tokenizer of fastokens, which replaces the library's: its JSON is read.
+    if callable(to_str := getattr(inner, "to_str", None)):
+        tokenizer, renumbered = parse(to_str().encode(), name)
+        if renumbered:
+            raise TokenizerLoadError(f"{name}: {UNFAITHFUL}")
+        return tokenizer, name
     raise TypeError(
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"

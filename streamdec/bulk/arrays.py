@@ -20,7 +20,7 @@ from streamdec.bulk.stopped_rows import StoppedRows
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import Options, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.core.shared_tables import table_for
+from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.token_ids import unknown_id, warn_once
 from streamdec.protocols import Decoder
 
@@ -102,6 +102,7 @@ def decoded(
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
         told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
         raise TypeError(f"{told}; for a list of rows write pyarrow.array(rows)")
+    tokenizer = tokenizer_for(tokenizer)
     table_for(tokenizer, options)  # raises TypeError, or ValueError for unknown_ids
     rows: PlainRows | StoppedRows
     if conditions is None:

@@ -19,7 +19,7 @@ from streamdec.bulk.stopped_rows import StoppedRow, StoppedRows, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason, TokenSpan
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
-from streamdec.core.shared_tables import table_for
+from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_prompt, as_sequence
 from streamdec.errors import MissingExtraError, StreamdecError
@@ -207,7 +207,7 @@ class _Decoding:
     def __init__(
         self, tokenizer: Decoder, conditions: StopConditions, options: Options, *, spans: bool
     ) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer: Decoder = tokenizer_for(tokenizer)
         self._conditions = conditions
         self._options = options
         self._wants_spans = spans

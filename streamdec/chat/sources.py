@@ -40,7 +40,7 @@ class Origin:
     """The place of a template, and the reason for choosing it.
 
     >>> from streamdec import load_tokenizer
-    >>> origin = load_tokenizer("path/to/model").get_chat_template().origin
+    >>> origin = load_tokenizer("demo").get_chat_template().origin
     >>> origin.kind, origin.path.name
     ('tokenizer config', 'tokenizer_config.json')
     """

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.cli.loading import data_file
 from streamdec.cli.screen import open_screen
 from streamdec.cli.stop_options import RAN_OUT
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.loading.factory import load_tokenizer
 
 STOP = "\nUser:"
 """The stop. The text contains it once, and several prefixes of it before."""
@@ -41,7 +41,7 @@ def demo(rate: float) -> None:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = HuggingFaceTokenizer(data_file("demo_tokenizer.json").read_text("utf-8"))
+    tokenizer = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)
     token_ids = tokenizer.encode(data_file("demo_text.txt").read_text("utf-8").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
     shown = _play(simulated_engine(token_ids, rate), stream)

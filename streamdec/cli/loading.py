@@ -20,7 +20,7 @@ Loader = Callable[..., LoadedTokenizer]
 
 
 def data_file(name: str) -> Traversable:
-    """Return the file ``name`` of the package, such as the demo's tokenizer."""
+    """Return the file ``name`` of the package, such as the text of the demo."""
     return files("streamdec.cli") / "data" / name
 
 

@@ -184,11 +184,7 @@ def serve(
         raise click.UsageError("--engine needs --tokenizer, that of the engine's model")
     uvicorn = library("uvicorn", "server", "the server needs")
     options = {} if chat_template is None else {"chat_template": chat_template}
-    loaded = load(
-        str(data_file("demo_tokenizer.json")) if tokenizer is None else tokenizer, **options
-    )
-    if tokenizer is None and chat_template is None:
-        loaded.set_chat_template(fallback="simple")
+    loaded = load("demo" if tokenizer is None else tokenizer, **options)
     engine = _engine(engine_name, loaded, text, rate)
     try:
         application = server.create_app(

@@ -32,7 +32,7 @@ from streamdec.core.masks import ALERT
 from streamdec.core.moving import MOST_SINCE, moved_up
 from streamdec.core.reading import CleanPoint, Past, start_of
 from streamdec.core.replay import Since, replay
-from streamdec.core.shared_tables import table_for
+from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.spans import SpanLog, final_spans
 from streamdec.core.step import feed_function, step_function
 from streamdec.core.stop_set import StopSet, StopState
@@ -90,6 +90,7 @@ class TokenDecoder:
         """Begin a stream after a prompt."""
         check_flag("spans", spans)
         prompt = as_prompt(prompt_token_ids)
+        tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, options)
         self.tokenizer: Decoder = tokenizer
         """The tokenizer of the stream."""
@@ -427,7 +428,7 @@ class TokenDecoder:
             TypeError: ``tokenizer`` is not a tokenizer.
         """
         stream = object.__new__(cls)
-        restoring.load(stream, tokenizer, snapshot)
+        restoring.load(stream, tokenizer_for(tokenizer), snapshot)
         return stream
 
     def __repr__(self) -> str:

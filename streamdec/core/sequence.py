@@ -8,6 +8,7 @@ from typing import Any, Self, SupportsIndex, final
 from streamdec.core import snapshots
 from streamdec.core.decode_options import ByteFallbackMode, Route, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.shared_tables import tokenizer_for
 from streamdec.core.step import step_all
 from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.errors import TokenIdError
@@ -291,6 +292,7 @@ class Sequence:
         >>> Sequence.restore(MockTokenizer(), sequence.snapshot()).text
         'Hello world'
         """
+        tokenizer = tokenizer_for(tokenizer)
         table, fields = snapshots.load("sequence", tokenizer, snapshot)
         with snapshots.reading(fields):
             sequence = cls(tokenizer, **table.options._asdict())

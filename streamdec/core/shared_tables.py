@@ -1,16 +1,18 @@
-"""The choice of the table for a tokenizer.
+"""The choice of the tokenizer for an object, and of the table for a tokenizer.
 
-On the bytes route, a table is compiled once, verified, and shared by all streams of the tokenizer
-with equal options.
+A tokenizer of a library is wrapped once. On the bytes route, a table is compiled once, verified,
+and shared by all streams of the tokenizer with equal options.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, ByteFallbackMode, Options, Route
@@ -18,10 +20,11 @@ from streamdec.core.replacers import replacers_of
 from streamdec.core.rules.base import TokenRule
 from streamdec.core.rules.compile import compile_rule
 from streamdec.core.table import Table
-from streamdec.core.token_ids import UnknownTokenError
-from streamdec.core.window_table import WindowTable
-from streamdec.errors import warn
+from streamdec.core.token_ids import UnknownTokenError, log_once
+from streamdec.core.window_table import WindowTable, full_decode
+from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
+from streamdec.locks import Lock
 from streamdec.protocols import Decoder, TableDecoder
 
 _METHODS = ("decode", "piece", "is_skipped", "sample_ids")
@@ -121,13 +124,17 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     if is_checked and compiled is not None and (known := compiled.tables.get(options)) is not None:
         return known
     options.check()
-    if not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None:
+    has_rules = not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None
+    if has_rules:
         table_decoder = cast(TableDecoder, decoder)
         compiled = _compiled_for(table_decoder)
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
             return compiled.tables.setdefault(options, compiled.new_table(table_decoder, options))
     check_decoder(decoder)
-    return WindowTable(decoder, options)
+    table = WindowTable(decoder, options)
+    if not has_rules:
+        log_once(decoder, "has no known rules: its streams decode a window of ids")
+    return table
 
 
 def check_decoder(decoder: object) -> None:
@@ -146,3 +153,115 @@ def check_decoder(decoder: object) -> None:
 def route_of(decoder: Decoder) -> Route:
     """Return ``"bytes"`` if the rules agree with ``decode``, else ``"window"``."""
     return table_for(decoder).route
+
+
+# --- tokenizers of libraries ----------------------------------------------------------------------
+
+_LIBRARIES = ("tokenizers", "fastokens")
+"""The libraries whose tokenizers are wrapped. That of fastokens replaces the one of tokenizers."""
+_BACKEND = "streamdec.backends.huggingface"
+"""The module that wraps them. It is imported with the first one: the core needs no backend."""
+_WRAPPER = "_streamdec_wrapper"
+
+
+class _Wrapped(NamedTuple):
+    """The wrapper of a tokenizer, which is valid until ``next_id`` has another text."""
+
+    wrapper: Any
+    next_id: int
+    """The id that the next added token gets."""
+    next_text: str | None
+    """The text of ``next_id``, if the vocabulary of the model has holes."""
+
+
+_MOST_UNTRACKED = 8
+_untracked: dict[Any, _Wrapped] = {}
+"""The last wrappers of tokenizers that the garbage collector does not track, by their ``id``."""
+_lock = Lock()
+
+
+def tokenizer_for(given: Any) -> Any:
+    """Return the tokenizer with which streams of ``given`` decode.
+
+    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for an object with one as its
+    ``backend_tokenizer``, such as a fast tokenizer of transformers: the same one each time, until
+    tokens are added. Any other object is returned as it is.
+    """
+    if id(given) in _compiled:
+        return given
+    inner = getattr(given, "backend_tokenizer", given)
+    if type(inner).__module__.partition(".")[0] not in _LIBRARIES:
+        return given
+    if isinstance(inner, type) or not hasattr(inner, "get_added_tokens_decoder"):
+        return given
+    kept, key = _home(inner)
+    found = kept.get(key)
+    if found is None or inner.id_to_token(found.next_id) != found.next_text:
+        with _lock:
+            found = kept.get(key)
+            if found is None or inner.id_to_token(found.next_id) != found.next_text:
+                next_id = _next_id(inner)
+                found = _Wrapped(_wrapper(given, inner), next_id, inner.id_to_token(next_id))
+                kept[key] = found
+                for oldest in [*_untracked][:-_MOST_UNTRACKED]:
+                    del _untracked[oldest]
+    wrapper = found.wrapper
+    return wrapper if given is inner or _decodes_alike(given, wrapper) else given
+
+
+def _home(tokenizer: Any) -> tuple[dict[Any, _Wrapped], Any]:
+    """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
+
+    The wrapper refers to the tokenizer, so a global dict would keep both. The dict is the
+    tokenizer's own ``__dict__``: the garbage collector can free both. It does not track tokenizers
+    of version 0.22, so the last wrappers of these are in a global dict.
+    """
+    if gc.is_tracked(tokenizer):
+        return tokenizer.__dict__, _WRAPPER
+    return _untracked, id(tokenizer)
+
+
+def _next_id(tokenizer: Any) -> int:
+    """Return the id that the next added token gets."""
+    size: int = tokenizer.get_vocab_size(with_added_tokens=False)
+    return max(size, max(tokenizer.get_added_tokens_decoder(), default=-1) + 1)
+
+
+def _wrapper(given: Any, inner: Any) -> Any:
+    """Return the HuggingFaceTokenizer of ``given``, or ``inner`` if it has none."""
+    try:
+        return import_module(_BACKEND).HuggingFaceTokenizer(given)
+    except (TypeError, TokenizerLoadError):
+        return inner
+
+
+_alike: dict[int, bool] = {}
+"""By the id of a tokenizer with a ``backend_tokenizer``: whether it decodes as its wrapper does."""
+
+
+def _decodes_alike(given: Any, wrapper: Any) -> bool:
+    """Return whether ``given`` decodes as its backend does.
+
+    Its class may have another ``decode``. They are compared once, with the sample of the wrapper.
+    """
+    known = _alike.get(id(given))
+    if known is None:
+        known = _compared(given, wrapper)
+        with suppress(TypeError):  # no weak references to it: compared for each stream
+            weakref.finalize(given, _alike.pop, id(given), None)
+            _alike[id(given)] = known
+    return known
+
+
+def _compared(given: Any, wrapper: Any) -> bool:
+    if getattr(given, "rules", None) is not None:
+        return False
+    sample: list[int] = getattr(wrapper, "sample_ids", list)()
+    try:
+        with suppressed:
+            return all(
+                full_decode(given, skip)(sample) == wrapper.decode(sample, skip_special_tokens=skip)
+                for skip in (True, False)
+            )
+    except Exception:  # noqa: BLE001 (without a decode that takes these, it is the backend's)
+        return True

@@ -165,19 +165,22 @@ def unknown_id(token_id: int, index: int) -> TokenIdError:
     )
 
 
-_warned: set[int] = set()
-"""The ``id`` of each tokenizer that was warned about, as long as it lives."""
+_logged: set[tuple[int, str]] = set()
+"""The ``id`` of each tokenizer that was warned about, as long as it lives, and the warning."""
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Log that ``tokenizer`` does not have ``token_id``: once, for all unknown ids."""
-    if id(tokenizer) in _warned:
+    told = "has no id %d; unknown ids are counted in unknown_tokens, and not logged again"
+    log_once(tokenizer, told, token_id)
+
+
+def log_once(tokenizer: Decoder, told: str, *details: object) -> None:
+    """Log ``told`` with its ``details`` as a warning about ``tokenizer``, once."""
+    key = id(tokenizer), told
+    if key in _logged:
         return
     with suppress(TypeError):  # no weak references to it: it is warned about for each stream
-        weakref.finalize(tokenizer, _warned.discard, id(tokenizer))
-        _warned.add(id(tokenizer))
-    logger.warning(
-        "%.200r has no id %d; unknown ids are counted in unknown_tokens, and not logged again",
-        tokenizer,
-        token_id,
-    )
+        weakref.finalize(tokenizer, _logged.discard, key)
+        _logged.add(key)
+    logger.warning("%.200r %s", tokenizer, told % details)

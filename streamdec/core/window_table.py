@@ -11,7 +11,7 @@ from streamdec.core.replacers import Replacers, replacers_of
 from streamdec.core.table import Table
 from streamdec.core.token_ids import UnknownTokenError, check_token_id
 from streamdec.core.window import HALF, TokenWindow, WindowMemory
-from streamdec.errors import TokenizerLibraryError, warn
+from streamdec.errors import TokenizerLibraryError
 from streamdec.hooks import suppressed
 from streamdec.protocols import Decoder
 
@@ -55,10 +55,9 @@ class WindowTable(Table):
             raise ValueError(
                 f"unknown_ids={unknown!r} is not possible on the windowed route{why}; use 'skip'"
             )
-        _hint(decoder)
         self.replacers: Replacers = replacers_of((), options)
         super().__init__(options, None)
-        self._window = TokenWindow(_full_decode(decoder, options.skip_special_tokens))
+        self._window = TokenWindow(full_decode(decoder, options.skip_special_tokens))
 
     # --- one token
 
@@ -136,7 +135,7 @@ class WindowTable(Table):
         return WindowState(self._window.load(fields), tails, age)
 
 
-def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
+def full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
     """Return ``decode`` as a window needs it: of a list of ids, without any clean-up."""
     options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
     try:
@@ -163,14 +162,3 @@ def _full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Seque
         return text
 
     return decode
-
-
-def _hint(decoder: Decoder) -> None:
-    """Warn about a library's own tokenizer, which a backend serves better."""
-    library = type(decoder).__module__.partition(".")[0]
-    is_fast = library == "transformers" and getattr(decoder, "is_fast", False) is True
-    if library == "tokenizers" or is_fast:
-        warn(
-            f"a {library}.{type(decoder).__name__} streams over a window of decode(); "
-            "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster"
-        )

@@ -6,7 +6,7 @@ The APIs have no word for some ends of a stream. Clients then get an error.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
+from typing import assert_never
 
 from streamdec.chunks import FinishReason
 
@@ -16,10 +16,18 @@ REASONING = "reasoning"
 FAILED = "the server had an error while it generated the answer"
 """The default message for a client: it does not contain the message of the error."""
 
-FAILURES: Mapping[FinishReason | None, str] = MappingProxyType(
-    {"abort": "the request was aborted before the answer was complete", "error": FAILED}
-)
-"""The ends, and the message for the client."""
+
+def failure_of(reason: FinishReason | None) -> str | None:
+    """Return the message for the client if ``reason`` is a failure, else None."""
+    match reason:
+        case None | "stop" | "length" | "content_filter":
+            return None
+        case "abort":
+            return "the request was aborted before the answer was complete"
+        case "error":
+            return FAILED
+        case _:
+            assert_never(reason)
 
 
 def not_a_chunk(given: object) -> TypeError:

@@ -8,7 +8,6 @@ from typing import Any
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.integrations._tokenizers import decoder_for
 from streamdec.mistakes import not_conditions
 from streamdec.streams.pool import DecoderPool
 
@@ -32,7 +31,7 @@ class Rows:
         return_token_ids: bool = False,
     ) -> None:
         self._decoding, self._conditions = _parted(conditions, options)
-        self._pool = DecoderPool(decoder_for(tokenizer), return_token_ids=return_token_ids)
+        self._pool = DecoderPool(tokenizer, return_token_ids=return_token_ids)
         StopSequenceDecoder(self._pool.tokenizer, **self._decoding)  # raises its errors at once
         self.decoders: list[StopSequenceDecoder] = []
         self.errors: dict[int, Exception] = {}

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar, Required, TypedDict, Unpack
+from typing import ClassVar, Required, TypedDict, Unpack, assert_never
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.errors import FinishedError
-from streamdec.integrations._failures import FAILURES, check_options, check_texts, not_a_chunk
+from streamdec.integrations._failures import (
+    FAILED,
+    check_options,
+    check_texts,
+    failure_of,
+    not_a_chunk,
+)
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -65,6 +71,17 @@ class ResponseOptions(TypedDict, total=False):
     """Whether each finish_reason comes with vLLM's field, which has the stop. Default: True."""
     return_token_ids: bool
     """Whether choices have vLLM's ``token_ids``, which are those of the chunks. Default: False."""
+
+
+def _word_of(reason: FinishReason | None) -> str | None:
+    """Return the API's word for ``reason``; None for no reason and for a failure."""
+    match reason:
+        case "stop" | "length" | "content_filter":
+            return reason
+        case None | "abort" | "error":
+            return None
+        case _:
+            assert_never(reason)
 
 
 class Sample:
@@ -141,7 +158,7 @@ class Format(ABC):
     @property
     def failed(self) -> bool:
         """Whether a sample was aborted or failed, so that the response is an error."""
-        return any(sample.finish_reason in FAILURES for sample in self._samples)
+        return any(failure_of(sample.finish_reason) for sample in self._samples)
 
     @property
     def finished(self) -> bool:
@@ -178,18 +195,16 @@ class Format(ABC):
 
     def _end(self, sample: Sample) -> Json:
         """Return the fields of a choice that say why the sample ended."""
-        reason = sample.finish_reason
-        if reason is None or reason in FAILURES:
-            return {"finish_reason": None}
-        if not self._says_stop_reason:
-            return {"finish_reason": reason}
-        return {"finish_reason": reason, "stop_reason": sample.stop_reason}
+        word = _word_of(sample.finish_reason)
+        if word is None or not self._says_stop_reason:
+            return {"finish_reason": word}
+        return {"finish_reason": word, "stop_reason": sample.stop_reason}
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
-        reasons = {sample.finish_reason for sample in self._samples}
-        reason: FinishReason = "error" if "error" in reasons else "abort"
-        return error_body(FAILURES[reason], code=reason)
+        failed = [each.finish_reason for each in self._samples if failure_of(each.finish_reason)]
+        reason = "error" if "error" in failed else failed[0]
+        return error_body(failure_of(reason) or FAILED, code=reason)
 
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]

@@ -8,16 +8,16 @@ Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Required, TypedDict, Unpack
+from typing import ClassVar, Required, TypedDict, Unpack, assert_never
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
 from streamdec.integrations._failures import (
     FAILED,
-    FAILURES,
     REASONING,
     check_options,
     check_texts,
+    failure_of,
     not_a_chunk,
 )
 from streamdec.integrations._json import Json, json_bytes, string_bytes
@@ -93,7 +93,7 @@ class _Format:
     @property
     def failed(self) -> bool:
         """Whether the message was aborted or failed, so that the response is an error."""
-        return self._last is not None and self._last.finish_reason in FAILURES
+        return self._last is not None and failure_of(self._last.finish_reason) is not None
 
     @property
     def finished(self) -> bool:
@@ -117,29 +117,33 @@ class _Format:
         if chunk.finish_reason is not None:
             self._last = chunk
 
-    def _end(self) -> Json:
-        """Return the end of the message in Anthropic's words.
+    def _end(self) -> Json | None:
+        """Return the end of the message in Anthropic's words; None for a failure.
 
         Raises ValueError if the message has not ended.
         """
-        if self._last is None:
+        if self._last is None or (reason := self._last.finish_reason) is None:
             raise ValueError("the message has not ended; call fail() to end it with an error")
         stop = self._last.stop_reason
-        if self._last.finish_reason == "length":
-            return {"stop_reason": "max_tokens", "stop_sequence": None}
-        if self._last.finish_reason == "content_filter":
-            return {"stop_reason": "refusal", "stop_sequence": None}
-        is_named = isinstance(stop, str) and (
-            self._stop_sequences is None or stop in self._stop_sequences
-        )
-        if not is_named:  # end-of-sequence, a stop id, a stop of the server
-            return {"stop_reason": "end_turn", "stop_sequence": None}
-        return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+        match reason:
+            case "length":
+                return {"stop_reason": "max_tokens", "stop_sequence": None}
+            case "content_filter":
+                return {"stop_reason": "refusal", "stop_sequence": None}
+            case "stop":
+                is_named = self._stop_sequences is None or stop in self._stop_sequences
+                if isinstance(stop, str) and is_named:
+                    return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+                # An end-of-sequence id, a stop id, a stop of the server.
+                return {"stop_reason": "end_turn", "stop_sequence": None}
+            case "abort" | "error":
+                return None
+            case _:
+                assert_never(reason)
 
     def _failure(self) -> Json:
         assert self._last is not None
-        assert self._last.finish_reason is not None
-        return error_body(FAILURES[self._last.finish_reason])
+        return error_body(failure_of(self._last.finish_reason) or FAILED)
 
     def _usage(self) -> Json:
         return {"input_tokens": self._input_tokens, "output_tokens": self.output_tokens}
@@ -238,7 +242,7 @@ class MessageEncoder(_Format):
         Raises ValueError if the message has not ended.
         """
         end = self._end()
-        if self.failed:
+        if end is None:
             return [*self.start(), self._failure()]
         events = self.start()
         if self._block is None:
@@ -360,7 +364,7 @@ class MessageResponse(_Format):
         has not ended.
         """
         end = self._end()
-        if self.failed:
+        if end is None:
             return self._failure()
         content = [self._block_of(*each) for each in self._blocks or [("text", [])]]
         return {**self._fields, "content": content, **end, "usage": self._usage()}

@@ -19,7 +19,7 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import Options
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.rules.base import TokenRule
-from streamdec.core.shared_tables import table_for
+from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.step import note_taken
 from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -357,7 +357,7 @@ class _Places:
     def __init__(
         self, tokenizer: Decoder, prompt: list[SupportsIndex], options: Mapping[str, Any]
     ) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer = tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, Options(**options))
         self._bytes = _Bytes(table, prompt) if isinstance(table, ByteTable) else None
         self._spans: _Spans

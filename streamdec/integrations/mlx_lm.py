@@ -15,7 +15,6 @@ from typing import Any, SupportsIndex
 
 from streamdec.core.decode_options import ByteFallbackMode, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.integrations._tokenizers import decoder_for
 
 __all__ = ["StreamingDetokenizer"]
 
@@ -65,7 +64,7 @@ class StreamingDetokenizer:
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
         self._first = DecodeStream(
-            decoder_for(tokenizer),
+            tokenizer,
             prompt_token_ids,
             skip_special_tokens=skip_special_tokens,
             byte_fallback=byte_fallback,

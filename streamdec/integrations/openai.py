@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import ClassVar, Unpack
 
 from streamdec.chunks import Chunk, in_section, json_of
-from streamdec.integrations._failures import FAILED, FAILURES, REASONING, not_a_chunk
+from streamdec.integrations._failures import FAILED, REASONING, failure_of, not_a_chunk
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations._openai_format import Format, ResponseOptions, Sample, error_body
 from streamdec.integrations.logprobs import PlacedLogprob
@@ -141,7 +141,7 @@ class _Stream(Format):
         sample.take(chunk, num_tokens)
         if chunk.finish_reason is not None:
             self._running.pop(index, None)
-        if chunk.finish_reason not in FAILURES or last.text or logprobs:
+        if not failure_of(chunk.finish_reason) or last.text or logprobs:
             events.append(self._object_of(index, sample, self._content(last), logprobs, last))
         return events
 

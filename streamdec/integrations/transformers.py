@@ -57,9 +57,7 @@ class GenerateStreamer:
     after the text that was certain before it.
 
     Args:
-        tokenizer: a tokenizer of streamdec or of transformers. From a fast tokenizer of
-            transformers each call makes a :class:`streamdec.HuggingFaceTokenizer`; for many calls,
-            make it once yourself.
+        tokenizer: a tokenizer of streamdec or of transformers.
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.

@@ -95,7 +95,7 @@ _MAX_FILES = 200
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """What :func:`~streamdec.detect_format` found."""
+    """What :func:`~streamdec.tokenizers.detect_format` found."""
 
     path: Path
     """The file that holds the tokenizer; the given path if there is none."""
@@ -116,7 +116,7 @@ def detect_format(path: str | os.PathLike[str]) -> Detected:
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
 
-    >>> from streamdec import detect_format
+    >>> from streamdec.tokenizers import detect_format
     >>> found = detect_format("path/to/model")
     >>> found.format, found.description, found.path.name
     ('huggingface', 'a tokenizer.json', 'tokenizer.json')
@@ -226,7 +226,7 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
     elif other:
         how = (
             f"{other[0].path.name} is {other[0].description}; "
-            f"if transformers can load it, use HuggingFaceTokenizer({load}))"
+            f"if transformers can load it, use DecodeStream({load}))"
         )
     else:
         how = "no file in it has a vocabulary: download the tokenizer files"

@@ -85,7 +85,8 @@ def load_tokenizer(
     files are read; of several formats, the first of these is loaded: tokenizer.json, Tekken, rank
     file, SentencePiece, vocab.json or vocab.txt, RWKV, GGUF.
 
-    If there is no such path, it is a name: of an encoding (``"cl100k_base"``); of a model
+    If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package, with a
+    chat template; of an encoding (``"cl100k_base"``); of a model
     that tiktoken knows (``"gpt-4o"``); or the id of a repository on the Hugging Face Hub
     (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The files of a name are taken
     from the caches of tiktoken and huggingface_hub.
@@ -93,7 +94,7 @@ def load_tokenizer(
     Args:
         path_or_name: a path, or a name as above.
         fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
-            at :class:`~streamdec.HybridTokenizer`. None means the environment's
+            at :class:`~streamdec.tokenizers.HybridTokenizer`. None means the environment's
             ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
             file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
             loads them.
@@ -133,9 +134,9 @@ def load_tokenizer(
         ValueError: ``fast`` or ``strict`` is invalid.
 
     >>> from streamdec import load_tokenizer
-    >>> tokenizer = load_tokenizer("path/to/model")
+    >>> tokenizer = load_tokenizer("demo")
     >>> tokenizer
-    HybridTokenizer('path/to/model/tokenizer.json', ByteLevel)
+    HybridTokenizer('demo', ByteLevel)
     >>> tokenizer.decode(tokenizer.encode("naïve café").ids)
     'naïve café'
     >>> load_tokenizer("path/to/tekken.json").report.format
@@ -162,6 +163,8 @@ def load_tokenizer(
             source, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
+        if source.path == _DEMO:
+            loaded.name = name
         route_of(loaded)
         warn_of_caveats(loaded)
     except Exception as error:
@@ -205,6 +208,10 @@ class _Source:
     revision: str | None = None
 
 
+_DEMO = Path(__file__).parent / "demo"
+"""The folder of a small model's tokenizer, a part of this package."""
+
+
 def _source_of(
     name: str,
     encoding: str | EncodingSpec | None,
@@ -222,6 +229,8 @@ def _source_of(
             )
     elif is_there:
         return _Source(Path(name))
+    elif name == "demo":
+        return _Source(_DEMO)
     elif (named := _encoding_named(name)) is not None:
         return _Source(None, encoding or named)
     if name.startswith(HUB) or revision is not None:
@@ -236,7 +245,7 @@ def _hint(given: object) -> str:
         return "; it is already a tokenizer of streamdec: use it directly"
     library = type(given).__module__.partition(".")[0]
     if library == "tokenizers" or hasattr(given, "backend_tokenizer"):
-        return "; write HuggingFaceTokenizer(tokenizer)"
+        return "; streams accept it as it is"
     return "; write TiktokenTokenizer(encoding)" if library == "tiktoken" else ""
 
 
@@ -364,7 +373,7 @@ def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
     made = from_sentencepiece(found.path)
     if isinstance(made, str):
         what = "ids and text may differ from those of transformers, and added tokens are missing"
-        fast = "HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder))"
+        fast = "AutoTokenizer.from_pretrained(folder)"
         how = f"If transformers loads a fast tokenizer, use {fast} instead"
         message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
         warn(message)

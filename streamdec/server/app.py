@@ -104,7 +104,7 @@ def create_app(
     >>> async def echo(prompt_token_ids, params):
     ...     for token_id in prompt_token_ids:
     ...         yield token_id
-    >>> app = create_app(load_tokenizer("path/to/model"), echo, models=["tiny"])
+    >>> app = create_app(load_tokenizer("demo"), echo, models=["tiny"])
     >>> with TestClient(app) as client:
     ...     answer = client.post("/v1/completions", json={"prompt": "Hello"}).json()
     >>> answer["choices"][0]["text"], answer["usage"]["completion_tokens"]

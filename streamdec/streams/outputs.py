@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import AsyncGeneratorType, GeneratorType, MappingProxyType
-from typing import Any, NamedTuple, SupportsIndex, cast
+from typing import Any, NamedTuple, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import check_dimensions
@@ -30,17 +30,13 @@ __all__ = [
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
-        "stop": "stop",
+        **{reason: reason for reason in get_args(FinishReason)},
         "eos": "stop",
         "eos_token": "stop",
         "end_turn": "stop",
         "stop_sequence": "stop",
         "tool_calls": "stop",
-        "length": "length",
         "max_tokens": "length",
-        "content_filter": "content_filter",
-        "abort": "abort",
-        "error": "error",
     }
 )
 """Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort,

@@ -12,7 +12,7 @@ from typing import Any, Self, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import StopConditions
-from streamdec.core.shared_tables import check_decoder
+from streamdec.core.shared_tables import check_decoder, tokenizer_for
 from streamdec.core.snapshots import shown
 from streamdec.core.stepping import has_sections, jailed_chunk
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
@@ -67,7 +67,7 @@ class DecoderPool:
         return_token_ids: bool = False,
     ) -> None:
         check_decoder(tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer: Decoder = tokenizer_for(tokenizer)
         """The tokenizer of all requests."""
         self.chunks: dict[Any, Chunk] = {}
         """What the last ``step`` returned. If it raised: the chunks until then."""
@@ -107,7 +107,6 @@ class DecoderPool:
         ``request_id`` is neither a string nor an integer; and the errors of the decoder. After an
         error no request was added.
         """
-        self._check_new(request_id)
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._begin(request_id, decoder)
 

@@ -38,7 +38,8 @@ class TextIterator(BaseStream[M]):
     If a reader leaves the loop early without a ``with`` block, the source stays open until the
     iterator is garbage collected.
 
-    >>> from streamdec import DecodeStream, MockTokenizer, TextIterator
+    >>> from streamdec import DecodeStream, MockTokenizer
+    >>> from streamdec.streams.text_iterator import TextIterator
     >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
     ...     next(chunks).text, next(chunks).text
     ('Hello', ' world')

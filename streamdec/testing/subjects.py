@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.core.rules.base import byte_alphabet
+from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder
 from streamdec.protocols import Tokenizer as KnownTokenizer
@@ -167,10 +168,9 @@ def subject_of(name: str, tokenizer: Any) -> Subject:
         file = path / "tokenizer.json" if path.is_dir() else path
         HuggingFaceTokenizer(file)  # raises an error that names the problem of the file
         tokenizer = Tokenizer.from_file(str(file))
-    if isinstance(tokenizer, KnownTokenizer):
-        return Subject(name, tokenizer)
-    if isinstance(tokenizer, Tokenizer) or hasattr(tokenizer, "backend_tokenizer"):
-        return Subject(name, HuggingFaceTokenizer(tokenizer), tokenizer)
+    known = tokenizer_for(tokenizer)
+    if isinstance(known, KnownTokenizer):
+        return Subject(name, known, None if known is tokenizer else tokenizer)
     raise TypeError(
         f"tokenizers[{name!r}] must be a path, a tokenizers.Tokenizer, a fast tokenizer of "
         f"transformers, a tokenizer of streamdec or a Subject, not {type(tokenizer).__name__}"

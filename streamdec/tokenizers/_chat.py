@@ -88,9 +88,9 @@ class ChatTokenizer(Tokenizer, Protocol):
 
         Its ``origin`` names the file. The template is read at the first call.
 
-        Raises :class:`~streamdec.ChatTemplateError`, which says where it was looked for, if there
-        is none and ``fallback`` is not ``"simple"``; :class:`~streamdec.MissingExtraError` without
-        jinja2.
+        Raises :class:`~streamdec.errors.ChatTemplateError`, which says where it was looked for, if
+        there is none and ``fallback`` is not ``"simple"``;
+        :class:`~streamdec.errors.MissingExtraError` without jinja2.
         """
         return _source_of(self).template(self.special_tokens, fallback)
 
@@ -101,13 +101,14 @@ class ChatTokenizer(Tokenizer, Protocol):
         :class:`~streamdec.chat.ChatTemplate`; None restores the model's own. ``options`` are
         those of that class: ``profile``, ``now``, ``isolate``, ``special_tokens``, ``fallback``.
 
-        Raises :class:`~streamdec.ChatTemplateError` for a file that cannot be read, for another
-        type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an unknown
-        option, or for options together with a ChatTemplate. The previous template then stays.
-        Errors in the template, and invalid values of options (ValueError), are raised at first use.
+        Raises :class:`~streamdec.errors.ChatTemplateError` for a file that cannot be read, for
+        another type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an
+        unknown option, or for options together with a ChatTemplate. The previous template then
+        stays. Errors in the template, and invalid values of options (ValueError), are raised at
+        first use.
 
         >>> from streamdec import load_tokenizer
-        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> tokenizer = load_tokenizer("demo")
         >>> tokenizer.set_chat_template("{% for m in messages %}<{{ m.role }}>{% endfor %}")
         >>> tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
         '<user>'
@@ -154,12 +155,12 @@ class ChatTokenizer(Tokenizer, Protocol):
         ``fallback="simple"`` renders lines of role and content if the model has no template, and
         ``chat_template`` is a template for this call.
 
-        Raises :class:`~streamdec.ChatTemplateError` if the template fails or there is none;
-        :class:`~streamdec.MissingExtraError` without jinja2; TypeError for options of transformers
-        that concern tensors, such as ``return_tensors``.
+        Raises :class:`~streamdec.errors.ChatTemplateError` if the template fails or there is none;
+        :class:`~streamdec.errors.MissingExtraError` without jinja2; TypeError for options of
+        transformers that concern tensors, such as ``return_tensors``.
 
         >>> from streamdec import load_tokenizer
-        >>> tokenizer = load_tokenizer("path/to/model")
+        >>> tokenizer = load_tokenizer("demo")
         >>> messages = [{"role": "user", "content": "Hi"}]
         >>> tokenizer.apply_chat_template(messages)
         '<|im_start|>user\nHi<|im_end|>\n'

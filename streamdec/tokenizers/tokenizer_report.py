@@ -30,7 +30,7 @@ class TokenizerReport:
     ``str()`` is a sentence.
 
     >>> from streamdec import load_tokenizer
-    >>> report = load_tokenizer("path/to/model", fast="off").report
+    >>> report = load_tokenizer("demo", fast="off").report
     >>> report.format, report.requested_by, report.active
     ('huggingface', 'argument', 'huggingface')
     """
@@ -71,8 +71,9 @@ class LoadedTokenizer(ChatTokenizer, Protocol):
 
     This is the type that :func:`~streamdec.load_tokenizer` returns.
 
-    >>> from streamdec import LoadedTokenizer, load_tokenizer
-    >>> tokenizer: LoadedTokenizer = load_tokenizer("path/to/model")
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.tokenizers import LoadedTokenizer
+    >>> tokenizer: LoadedTokenizer = load_tokenizer("demo")
     >>> tokenizer.report.format, isinstance(tokenizer, LoadedTokenizer)
     ('huggingface', True)
     """

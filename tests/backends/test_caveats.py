@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
-from streamdec import HuggingFaceTokenizer, HybridTokenizer, MockTokenizer, load_tokenizer
+from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.errors import StreamdecWarning
+from streamdec.tokenizers import HybridTokenizer
 from tests.support.zoo import ZOO
 
 TEXT_DIFFERS = "They are decoded as other text"

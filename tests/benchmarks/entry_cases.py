@@ -137,7 +137,9 @@ Opened: TypeAlias = Callable[[list[int]], Iterable[Any]]
 
 
 def _plain(subject: Subject, markers: Sequence[str]) -> dict[str, Opened]:
-    read = partial(iter_chunks, tokenizer=subject.tokenizer)
+    def read(outputs: Iterable[Any], **options: Any) -> Iterable[Any]:
+        return iter_chunks(outputs, subject.tokenizer, **options)
+
     return {
         "iter_chunks": read,
         "iter_chunks, 4 stops": partial(read, stop=markers),

@@ -340,15 +340,6 @@ def test_an_error_of_a_library_is_reported_with_its_row() -> None:
         decode_arrow(pa.array([[0, 5], [1], []]), Failing())
 
 
-@pytest.mark.parametrize("name", ["stop", "eos_token_ids"])
-def test_the_error_for_a_condition_as_an_option_says_where_it_belongs(name: str) -> None:
-    told = f"has no option {name!r}; for stops, write decode_arrow"
-    with pytest.raises(TypeError, match=re.escape(f"{told}(array, tokenizer, StopConditions(")):
-        decode_arrow(pa.array([[1]]), TOKENIZER, **{name: 5})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no option 'unknown_id'; did you mean unknown_ids"):
-        decode_arrow(pa.array([[1]]), TOKENIZER, unknown_id="skip")  # type: ignore[arg-type]
-
-
 class Frame(dict[str, Any]):
     """The part of a data frame that the code uses."""
 

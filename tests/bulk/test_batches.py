@@ -68,7 +68,7 @@ def test_the_tokenizer_is_loaded_once_in_a_process_and_not_before() -> None:
     assert len(batches._loaded) == 1
     assert len(pickle.dumps(first)) < 1_000
     assert again(TABLE) == first(TABLE)
-    other = BulkDecoder(TOKENIZER, fast="now")
+    other = BulkDecoder(TOKENIZER, loading={"fast": "now"})
     assert other.tokenizer is not first.tokenizer
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from streamdec.bulk import BulkDecoder, decode_rollouts
-from tests.cli.running import LIBRARY, TOKENIZER, run
-from tests.support.pages import ROOT, Page
+from tests.cli.running import LIBRARY, TOKENIZER
+from tests.support.pages import ROOT, Page, printed_by_blocks
 
 PAGE = Page("docs/how-to/decode-a-dataset.md")
 SAID = [f"Row {i} is an owl 🦉." for i in range(50)]
@@ -27,11 +26,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder with the files that the page names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for name in ("model", "rollouts"):
-        Path(name).mkdir()
-    shutil.copy(TOKENIZER, "model/tokenizer.json")
     parquet.write_table(TABLE, "answers.parquet", row_group_size=10)
-    parquet.write_table(TABLE, "rollouts/1.parquet")
 
 
 def session(kind: str, **found: Any) -> dict[str, Any]:
@@ -48,25 +43,20 @@ def test_no_example_is_longer_than_ten_lines() -> None:
     assert max(len(body.splitlines()) for body in kinds.values()) <= 10
 
 
-@pytest.mark.usefixtures("_here")
-def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    found: dict[str, Any] = {}
-    assert len(PAGE.examples) == PAGE.kinds.count("python") == 4
-    for code, text in PAGE.examples:
-        exec(compile(code, "the page", "exec"), found)
-        assert capsys.readouterr().out == text
-
-
-@pytest.mark.usefixtures("_here")
-def test_the_commands_of_the_page_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for line in PAGE.commands:
-        if line.startswith("pip "):
-            continue
-        _, *arguments = __import__("shlex").split(line)
-        made = run(monkeypatch, *arguments)
-        assert made.status == 0, made.err
-    assert parquet.read_table("texts.parquet")["text"].to_pylist() == SAID
-    assert parquet.read_table("cut/1.parquet")["stop_reason"].to_pylist() == [None] * 50
+def test_the_examples_print_what_the_page_says(tmp_path: Path) -> None:
+    """In an empty folder, with the commands between them."""
+    blocks = [
+        (number, kind, code if kind == "python" else f"exec 2> progress\n{code}")
+        for number, (kind, code) in enumerate(PAGE.blocks)
+        if kind in ("python", "sh") and not code.startswith("pip ")
+    ]
+    assert [kind for _, kind, _ in blocks] == ["python", "sh", *["python"] * 4]
+    printed = printed_by_blocks(blocks, tmp_path)
+    assert printed[2:] == [text for _, text in PAGE.examples]
+    texts = parquet.read_table(tmp_path / "texts.parquet")["text"].to_pylist()
+    assert texts == ["Hello! 👋", "Bye.\nUser: thanks"]
+    cut = parquet.read_table(tmp_path / "cut" / "answers.parquet")
+    assert cut["stop_reason"].to_pylist() == [None, "\nUser:"]
 
 
 @pytest.mark.usefixtures("_here")
@@ -75,7 +65,7 @@ def test_pandas() -> None:
     texts = session("pandas")["texts"]
     assert isinstance(texts, pandas.DataFrame)
     assert list(texts["text"]) == SAID
-    rows = decode_rollouts(texts["token_ids"], BulkDecoder("model").tokenizer)
+    rows = decode_rollouts(texts["token_ids"], BulkDecoder("demo").tokenizer)
     assert [row.text for row in rows] == SAID
 
 
@@ -109,7 +99,7 @@ def test_hugging_face_datasets() -> None:
 def decoded(source: Path) -> Path:
     from streamdec.bulk.job import Job
 
-    Job(source, Path("made.parquet"), BulkDecoder("model"), "arrow", "parquet").run()
+    Job(source, Path("made.parquet"), BulkDecoder("demo"), "arrow", "parquet").run()
     return Path("made.parquet")
 
 
@@ -120,7 +110,7 @@ def test_polars() -> None:
     assert isinstance(texts, polars.DataFrame)
     assert texts["text"].to_list() == SAID
     frame = polars.from_arrow(TABLE).with_columns(token_ids=polars.col("token_ids").reverse())
-    decode = BulkDecoder("model")
+    decode = BulkDecoder("demo")
     lazy = frame.lazy().map_batches(
         lambda part: polars.from_arrow(decode(part.to_arrow())),
         schema={**frame.schema, "text": polars.String},
@@ -149,7 +139,7 @@ def test_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_record_batches_one_after_another_as_spark_gives_them() -> None:
     """What ``mapInArrow`` calls: an iterator of batches in, an iterator out, lazily."""
     batches = iter(TABLE.to_batches(max_chunksize=7))
-    found = BulkDecoder("./model").batches(batches)
+    found = BulkDecoder("demo").batches(batches)
     first = next(found)
     assert isinstance(first, pa.RecordBatch)
     assert len([*batches]) == 7  # the others were not taken

@@ -32,7 +32,7 @@ SOURCE = (
     "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ eos_token }}"
 )
 SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
-DEMO = Path(sys.modules["streamdec"].__file__ or "").parent / "cli" / "data" / "demo_tokenizer.json"
+DEMO = Path(sys.modules["streamdec"].__file__ or "").parent / "loading" / "demo" / "tokenizer.json"
 
 
 def gguf_with(**templates: str) -> bytes:

@@ -38,7 +38,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = Path(streamdec.cli.__file__).parent / "data"
-TOKENIZER = DATA / "demo_tokenizer.json"
+TOKENIZER = DATA.parents[1] / "loading" / "demo" / "tokenizer.json"
 DEMO_TEXT = (DATA / "demo_text.txt").read_text(encoding="utf-8")
 LIBRARY = Tokenizer.from_file(str(TOKENIZER))
 """The demo's tokenizer as its own library has it: the oracle."""

@@ -94,7 +94,7 @@ def test_the_json_output_has_the_report_of_the_tokenizer(
     assert facts["vocab_size"] == tokenizer.vocab_size
     assert list(facts["special_tokens"]) == list(tokenizer.special_tokens.all)
     assert facts["streams"] == "bytes"
-    detected = streamdec.detect_format(folder)
+    detected = streamdec.tokenizers.detect_format(folder)
     assert facts["report"]["format"] == detected.format
     assert facts["found"] == detected.description
     assert facts["report"]["sha256"] == tokenizer.report.sha256

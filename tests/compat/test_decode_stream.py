@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import array
 import copy
-import gc
 import pickle
 import random
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from tokenizers.decoders import DecodeStream
 
-from streamdec import HuggingFaceTokenizer, SnapshotError, compat
+from streamdec import HuggingFaceTokenizer, SnapshotError
 from streamdec.compat import TokenizersDecodeStream
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -199,7 +196,6 @@ class Fickle:
         return [("b" if "2" in tokens else "a") * len(tokens)]
 
 
-@pytest.mark.filterwarnings("ignore:.*streams over a window")
 @pytest.mark.parametrize("make", BOTH)
 def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
     """VLLM knows by these words that it must begin a new stream."""
@@ -215,61 +211,6 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
 
 
 # --- tokenizers -----------------------------------------------------------------------------------
-
-
-def wrapper_of(tokenizer: Any) -> Any:
-    stream = TokenizersDecodeStream()
-    stream.step(tokenizer, 0)
-    return stream._stream.tokenizer
-
-
-def test_a_tokenizer_is_wrapped_once_and_not_kept(tokenizer: Tokenizer) -> None:
-    wrapper = weakref.ref(wrapper_of(tokenizer))
-    assert wrapper_of(tokenizer) is wrapper()
-    assert pickle.loads(pickle.dumps(tokenizer)).to_str() == tokenizer.to_str()
-    if not gc.is_tracked(tokenizer):
-        pytest.skip("this release of tokenizers tells the garbage collector nothing")
-    del tokenizer
-    gc.collect()
-    # The fixture holds the tokenizer: only what nothing else holds is collected.
-    assert wrapper() is not None
-    other = ZOO["byte_level_trained"]()
-    wrapper = weakref.ref(wrapper_of(other))
-    del other
-    gc.collect()
-    assert wrapper() is None
-
-
-def test_few_tokenizers_without_weak_references_are_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(gc, "is_tracked", lambda _: False)
-    monkeypatch.setattr(compat, "_untracked", {})
-    build = ZOO["byte_level_trained"]
-    kept = [build() for _ in range(compat._MOST_UNTRACKED + 2)]
-    wrappers = [wrapper_of(each) for each in kept]
-    assert len(compat._untracked) == compat._MOST_UNTRACKED
-    assert wrapper_of(kept[-1]) is wrappers[-1]
-    assert wrapper_of(kept[0]) is not wrappers[0]
-
-
-def test_threads_wrap_a_tokenizer_once() -> None:
-    tokenizer = ZOO["byte_level_trained"]()
-    ids = tokenizer.encode(TEXT).ids
-    barrier, found, given = threading.Barrier(8), [], []
-
-    def run() -> None:
-        barrier.wait()
-        found.append(wrapper_of(tokenizer))
-        given.append("".join(texts(TokenizersDecodeStream(), tokenizer, ids)))
-
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(map(id, found))) == 1
-    assert given == [tokenizer.decode(ids)] * 8
 
 
 @pytest.mark.parametrize("skip", [True, False])

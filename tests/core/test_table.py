@@ -298,22 +298,6 @@ def test_the_error_for_a_path_names_load_tokenizer(path: Any) -> None:
         DecodeStream(path)
 
 
-@pytest.mark.parametrize(("is_fast", "count"), [(True, 1), (False, 0)])
-def test_a_fast_tokenizer_of_transformers_is_pointed_at_its_backend(
-    is_fast: bool, count: int
-) -> None:
-    body = {"decode": MockTokenizer.decode, "is_fast": is_fast, "__module__": "transformers.x"}
-    tokenizer = type("AnyTokenizer", (), body)()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert DecodeStream(tokenizer).route == "window"
-    assert [(each.category, each.filename) for each in caught] == [
-        (StreamdecWarning, __file__)
-    ] * count
-    for each in caught:
-        assert "streamdec.HuggingFaceTokenizer(tokenizer)" in str(each.message)
-
-
 # --- lifetime and threads -------------------------------------------------------------------------
 
 

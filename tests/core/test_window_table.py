@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.decode_options import Options
 from streamdec.core.window_table import WindowTable
-from streamdec.errors import RewriteError, StreamdecWarning, TokenIdError
+from streamdec.errors import RewriteError, TokenIdError
 from tests.support.zoo import UNCOMPILED, ZOO
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
@@ -93,19 +93,6 @@ class Bare:
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
         return text
-
-
-def test_a_raw_tokenizer_of_the_library_streams_over_a_window() -> None:
-    tokenizer = ZOO["byte_level_trained"]()
-    text = "Größe 你好 😀 doesn't jump"
-    ids = tokenizer.encode(text).ids
-    with pytest.warns(StreamdecWarning, match="HuggingFaceTokenizer"):
-        stream = DecodeStream(tokenizer)
-    assert stream.route == "window"
-    texts = stream.step_batch(ids)
-    assert "".join(texts) + stream.flush() == text
-    assert not any("\ufffd" in text for text in texts)
-    assert max(map(len, texts)) < len(text) / 2
 
 
 def test_both_routes_output_the_same_for_real_text() -> None:

@@ -507,14 +507,6 @@ def _(_: Path) -> Any:
     StopSequenceDecoder(WORDS, sections={"reasoning": ("<eos>?", "</think>")})
 
 
-@gives(
-    "a tokenizers.Tokenizer streams over a window of decode(); "
-    "streamdec.HuggingFaceTokenizer(tokenizer) is exact and faster"
-)
-def _(_: Path) -> Any:
-    DecodeStream(ZOO["byte_level"]())
-
-
 @gives("…; streaming over a window of decode() instead")
 def _(_: Path) -> Any:
     DecodeStream(Lying(ZOO["byte_level_trained"]()))

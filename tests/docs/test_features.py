@@ -651,6 +651,6 @@ def test_features_that_the_page_denies_are_missing() -> None:
         "Loops are detected",
     }
     with pytest.raises(TypeError, match="stop_token_sequences"):
-        StopConditions(stop_token_sequences=[[1, 2]])  # type: ignore[arg-type]
+        StopConditions(stop_token_sequences=[[1, 2]])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="spaces_between_special_tokens"):
-        DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[arg-type]
+        DecodeStream(BYTES, spaces_between_special_tokens=True)  # type: ignore[call-arg]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import streamdec
-from tests.support.pages import ROOT, Page, make_model_folder
+from tests.support.pages import ROOT, Page
 
 TEXT = Page("docs/llms.txt")
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)]+)\): .+$", re.MULTILINE)
@@ -50,7 +50,6 @@ def test_it_links_every_page() -> None:
 def test_its_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_model_folder(tmp_path / "path" / "to" / "model")
     monkeypatch.chdir(tmp_path)
     around, by_hand = TEXT.of_kind("python")
     names: dict[str, object] = {}

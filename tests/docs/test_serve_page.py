@@ -7,7 +7,6 @@ import io
 import os
 import pty
 import shlex
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -16,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import TOKENIZER, run
+from tests.cli.running import run
 from tests.server.test_command import serving
 from tests.support.pages import Page
 
 PAGE = Page("docs/tutorial.md", "Serve it")
-(TEMPLATE,) = PAGE.of_kind("jinja")
 ENGINE, CLIENT, ASKING_FOR_IDS = PAGE.of_kind("python")
 INSTALL, RENDER, SERVE, TRACE = PAGE.of_kind("sh")
 RENDERED, SERVING, READ, TRACED = PAGE.of_kind("text")
@@ -31,9 +29,6 @@ ADDRESS = "http://127.0.0.1:8000"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a reader has who comes from the first page, and did what this one says of files."""
-    (tmp_path / "model").mkdir()
-    shutil.copy(TOKENIZER, tmp_path / "model" / "tokenizer.json")
-    (tmp_path / "model" / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     (tmp_path / "engine.py").write_text(ENGINE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -224,9 +224,6 @@ def test_snapshots_say_what_does_not_fit(tokenizer: Any) -> None:
     snapshot = DecodeStream(tokenizer).snapshot()
     cases: dict[str, Callable[[], Any]] = {
         "of another tokenizer": lambda: DecodeStream.restore(MockTokenizer(), snapshot),
-        "was taken with": lambda: DecodeStream.restore(
-            tokenizer, snapshot, skip_special_tokens=False
-        ),
     }
     for words, restore in cases.items():
         says(words)

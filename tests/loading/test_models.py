@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models
 
-from streamdec import MissingExtraError, MockTokenizer, TokenizerLoadError, load_tokenizer
+from streamdec import MockTokenizer, TokenizerLoadError, load_tokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
+from streamdec.errors import MissingExtraError
 
 
 def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:
@@ -126,8 +127,8 @@ def test_a_home_folder_that_is_not_written_out_is_named() -> None:
     ("tokenizer", "hint"),
     [
         (MockTokenizer(), "it is already a tokenizer of streamdec: use it directly"),
-        (Tokenizer(models.BPE()), "write HuggingFaceTokenizer(tokenizer)"),
-        (SimpleNamespace(backend_tokenizer=None), "write HuggingFaceTokenizer(tokenizer)"),
+        (Tokenizer(models.BPE()), "streams accept it as it is"),
+        (SimpleNamespace(backend_tokenizer=None), "streams accept it as it is"),
     ],
 )
 def test_a_tokenizer_in_place_of_a_path(tokenizer: Any, hint: str) -> None:

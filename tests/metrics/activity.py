@@ -16,19 +16,17 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
-import streamdec.cli
+import streamdec
 from streamdec import (
-    EncodeError,
-    Hook,
     StopConditions,
     StopSequenceDecoder,
     TokenIdError,
     TokenizerLoadError,
-    add_hook,
     iter_chunks,
     load_tokenizer,
 )
-from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.errors import EncodeError
+from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
 from streamdec.tokenizers.encoding_cache import EncodingCache
 
 __all__ = [
@@ -45,7 +43,7 @@ __all__ = [
     "samples_of",
 ]
 
-TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
 OWL = "Hi 🦉"
 """As tokens "H", "i", " " with half an owl, a quarter, and a quarter."""

@@ -6,18 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import streamdec
-from streamdec import (
-    DecoderPool,
-    DecodeStream,
-    LoadedTokenizer,
-    Sequence,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecoderPool, DecodeStream, Sequence, StopConditions, StopSequenceDecoder
+from streamdec.tokenizers import LoadedTokenizer
 
 __all__ = ["CONDITIONS", "PATH", "TEXT", "begun", "ended", "expected", "token_ids", "tokenizer"]
 
-PATH = Path(streamdec.__file__).parent / "cli" / "data" / "demo_tokenizer.json"
+PATH = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 TEXT = "naïve 你好 👩\u200d👩 — żółć.\nUser: never seen"
 """Its characters are cut by the demo's tokenizer, and it has a stop."""
 CONDITIONS = StopConditions(stop=["\nUser:", "<end>"])

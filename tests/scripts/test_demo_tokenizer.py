@@ -11,11 +11,12 @@ from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "streamdec" / "cli" / "data"
+TOKENIZER = ROOT / "streamdec" / "loading" / "demo" / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_file(str(DATA / "demo_tokenizer.json"))
+    return Tokenizer.from_file(str(TOKENIZER))
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,15 @@ def test_training_again_gives_the_committed_file_byte_for_byte(tmp_path: Path) -
     scripts, data = tmp_path / "scripts", tmp_path / "streamdec" / "cli" / "data"
     scripts.mkdir()
     data.mkdir(parents=True)
+    (tmp_path / TOKENIZER.relative_to(ROOT)).parent.mkdir(parents=True)
     for name in ("train_demo_tokenizer.py", "demo_corpus.txt"):
         (scripts / name).write_bytes((ROOT / "scripts" / name).read_bytes())
     (data / "demo_text.txt").write_bytes((DATA / "demo_text.txt").read_bytes())
 
     subprocess.run([sys.executable, scripts / "train_demo_tokenizer.py"], check=True)
 
-    trained = (data / "demo_tokenizer.json").read_bytes()
-    assert trained == (DATA / "demo_tokenizer.json").read_bytes()
+    trained = (tmp_path / TOKENIZER.relative_to(ROOT)).read_bytes()
+    assert trained == (TOKENIZER).read_bytes()
     assert len(trained) <= 300_000
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import uvicorn
 
-import streamdec.cli
+import streamdec
 from streamdec import load_tokenizer
 from streamdec.server import SamplingParams
 
-DEMO = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+DEMO = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 TEMPLATE = (
     "{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] %}"
     "{{ raise_exception('no such role: ' + m.role) }}{% endif %}"

@@ -13,7 +13,7 @@ import httpx
 
 from streamdec.server import ReplayEngine, SamplingParams, create_app
 from tests.cli.running import DEMO_TEXT
-from tests.server.serving import served, tokenizer_in
+from tests.server.serving import served
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/serve-an-engine.md")
@@ -75,8 +75,6 @@ def test_a_client_reads_the_reasoning(tokenizer: Any) -> None:
 
 
 def test_the_example_engine_and_program_of_the_page_work(tmp_path: Path, monkeypatch: Any) -> None:
-    (tmp_path / "model").mkdir()
-    tokenizer_in(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMDEC_FAST", "off")  # nothing is compared
     names: dict[str, Any] = {"my_engine": MyEngine()}

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 import streamdec.server
-from streamdec import MissingExtraError
+from streamdec.errors import MissingExtraError
 from streamdec.server import ServerLimits, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until

@@ -15,19 +15,16 @@ from streamdec import (
     Chunk,
     DecoderPool,
     DecodeStream,
-    Hook,
     MockTokenizer,
     Sequence,
     StopConditions,
     StopSequenceDecoder,
-    TextIterator,
     TextStopDecoder,
-    add_hook,
     iter_chunks,
-    stream,
     wrap,
 )
 from streamdec.hooks import StreamEnded
+from streamdec.metrics import Hook, add_hook
 from streamdec.streams.owners import disown, own
 from streamdec.trace import Tracer
 from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
@@ -47,8 +44,8 @@ def pool_of(machine: Any) -> DecoderPool:
 
 
 BEGINNINGS: dict[str, Callable[[Any], object]] = {
-    "iter_chunks": lambda machine: iter_chunks([A], decoder=machine),
-    "stream": lambda machine: stream(Engine([A]), decoder=machine),
+    "iter_chunks": lambda machine: iter_chunks([A], machine),
+    "stream": lambda machine: wrap(Engine([A]), machine),
     "wrap": lambda machine: wrap(Engine([A]), machine),
     "pool": pool_of,
 }
@@ -69,17 +66,17 @@ def test_a_second_stream_on_one_decoder_is_rejected(first: str, second: str) -> 
 @pytest.mark.parametrize("make", [DecodeStream, Sequence])
 def test_every_kind_of_decoder_is_stepped_by_one(make: Any) -> None:
     machine = make(TOKENIZER)
-    running = TextIterator([A], machine)
+    running = iter_chunks([A], machine)
     with pytest.raises(RuntimeError, match="another stream or pool"):
-        TextIterator([B], machine)
+        iter_chunks([B], machine)
     assert "".join(chunk.text for chunk in running) == "a"
 
 
 def test_a_tracer_steps_its_decoder() -> None:
     machine = decoder()
-    running = iter_chunks([A], decoder=Tracer(machine))
+    running = iter_chunks([A], Tracer(machine))
     with pytest.raises(RuntimeError, match="another stream or pool"):
-        iter_chunks([B], decoder=machine)
+        iter_chunks([B], machine)
     del running
 
 
@@ -92,11 +89,11 @@ def test_a_decoder_of_text_is_stepped_by_one() -> None:
 
 
 LEFT: dict[str, Callable[[Any], Any]] = {
-    "stream": lambda machine: stream(Engine([B, B]), decoder=machine),
-    "generator": lambda machine: stream(async_generator(Script([B, B])), decoder=machine),
+    "stream": lambda machine: wrap(Engine([B, B]), machine),
+    "generator": lambda machine: wrap(async_generator(Script([B, B])), machine),
     "wrap": lambda machine: wrap(Engine([B, B]), machine),
-    "tracer": lambda machine: stream(Engine([B, B]), decoder=Tracer(machine)),
-    "idle timeout": lambda machine: stream(Engine([B, B]), decoder=machine, idle_timeout=5),
+    "tracer": lambda machine: wrap(Engine([B, B]), Tracer(machine)),
+    "idle timeout": lambda machine: wrap(Engine([B, B]), machine, idle_timeout=5),
 }
 
 
@@ -114,14 +111,14 @@ async def test_a_loop_that_was_left_leaves_the_decoder_to_others(
             if error is not None:
                 raise error
             break
-    assert [chunk.text async for chunk in stream(Engine([B]), decoder=machine)] == ["b", ""]
+    assert [chunk.text async for chunk in wrap(Engine([B]), machine)] == ["b", ""]
 
 
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 @pytest.mark.anyio
 async def test_a_loop_over_sections_that_was_left_leaves_the_decoder_to_others() -> None:
     machine = StopSequenceDecoder(TOKENIZER, sections={"x": ("<", ">")})
-    async for _ in stream(Engine([B, B]), decoder=machine):
+    async for _ in wrap(Engine([B, B]), machine):
         break
     pool = pool_of(machine)
     assert pool.step({"x": A})["x"].text == "a"
@@ -130,17 +127,17 @@ async def test_a_loop_over_sections_that_was_left_leaves_the_decoder_to_others()
 @pytest.mark.anyio
 async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
     machine = decoder()
-    kept = stream(Engine([B, B]), decoder=machine)
+    kept = wrap(Engine([B, B]), machine)
     async for _ in kept:
         break
     with pytest.raises(
         RuntimeError, match=r"first \(`await` its aclose\(\), or call its close\(\)\)"
     ):
-        stream(Engine([B]), decoder=machine)
+        wrap(Engine([B]), machine)
     reader = aiter(kept)
     del kept
     with pytest.raises(RuntimeError, match="another stream or pool"):
-        stream(Engine([B]), decoder=machine)
+        wrap(Engine([B]), machine)
     assert [chunk.text async for chunk in reader] == ["b", ""]
 
 
@@ -179,10 +176,10 @@ async def test_after_a_stream_was_closed_another_one_may_continue() -> None:
         await anext(broken)
     async with wrap(Engine([B]), machine) as left:
         texts.append((await anext(left)).text)
-    plain = TextIterator(PlainEngine([A]), machine)
+    plain = iter_chunks(PlainEngine([A]), machine)
     texts.append(next(plain).text)
     plain.close()
-    texts += [chunk.text for chunk in TextIterator([B], machine)]
+    texts += [chunk.text for chunk in iter_chunks([B], machine)]
     assert "".join(texts) == "abab"
 
 
@@ -191,15 +188,15 @@ def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None
     pool = pool_of(machine)
     pool.step({"x": B})
     restored = StopSequenceDecoder.restore(TOKENIZER, pool["x"].snapshot())
-    assert [chunk.text for chunk in iter_chunks([B], decoder=restored)] == ["b", ""]
+    assert [chunk.text for chunk in iter_chunks([B], restored)] == ["b", ""]
     pool.finish("x")
     machine.reset()
-    assert [chunk.text for chunk in iter_chunks([B], decoder=machine)] == ["b", ""]
+    assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
 
 
 def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
     machine = decoder()
-    running = iter_chunks([A], decoder=machine)
+    running = iter_chunks([A], machine)
     pool = DecoderPool(TOKENIZER)
     with pytest.raises(RuntimeError, match="another stream or pool"):
         pool.adopt("x", machine)
@@ -212,10 +209,10 @@ def test_a_failed_constructor_leaves_the_decoder_free(source: Any) -> None:
     """Also while the exception is alive. An interactive session keeps the last exception."""
     machine = decoder()
     with pytest.raises(TypeError) as kept:
-        iter_chunks(source, decoder=machine)
+        iter_chunks(source, machine)
     with pytest.raises(ValueError, match="idle_timeout") as kept_too:
-        stream(Engine([A]), decoder=machine, idle_timeout=0)
-    assert [chunk.text for chunk in iter_chunks([B], decoder=machine)] == ["b", ""]
+        wrap(Engine([A]), machine, idle_timeout=0)
+    assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
     del kept, kept_too
 
 
@@ -249,7 +246,7 @@ def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:
 
     async def answer(name: str, token_id: int) -> None:
         try:
-            async with stream(Engine([token_id] * 3), decoder=shared) as chunks:
+            async with wrap(Engine([token_id] * 3), shared) as chunks:
                 async for chunk in chunks:
                     texts[name] = texts.get(name, "") + chunk.text
                     await anyio.lowlevel.checkpoint()
@@ -271,5 +268,5 @@ def test_a_decoder_that_has_ended_is_named() -> None:
     machine.step_batch([A, B])
     source = PlainEngine([A])
     with pytest.warns(UserWarning, match="already ended, so the source is not read"):
-        chunks = [*iter_chunks(source, decoder=machine)]
+        chunks = [*iter_chunks(source, machine)]
     assert (chunks, source.pulls) == ([Chunk("", "stop", "ab")], 0)

@@ -24,9 +24,8 @@ from streamdec import (
     StopSequenceDecoder,
     StreamdecWarning,
     TokenIdError,
-    UnknownRequestError,
 )
-from streamdec.errors import RewriteError
+from streamdec.errors import RewriteError, UnknownRequestError
 from tests.stop_laws import new_tokenizer
 from tests.stop_model import Situation, draw_table
 from tests.strategies import situations

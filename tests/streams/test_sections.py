@@ -19,7 +19,7 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec.streams.options import StreamOptions
+from streamdec.streams import DecoderOptions
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
 
@@ -82,8 +82,8 @@ def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None
 
 
 def test_starts_inside_is_for_sections_and_for_stops() -> None:
-    none: StreamOptions = {"sections": SECTIONS, "starts_inside": True}
-    stops: StreamOptions = {
+    none: DecoderOptions = {"sections": SECTIONS, "starts_inside": True}
+    stops: DecoderOptions = {
         **none,
         "stop": "Hi",
         "ignore_stops_between": ("<think>", "</think>"),
@@ -201,7 +201,7 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
 
 @given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
 def test_hooks_count_the_chunks_that_are_output(groups: list[list[int]]) -> None:
-    options: StreamOptions = {"sections": SECTIONS, "stop": "Hi<"}
+    options: DecoderOptions = {"sections": SECTIONS, "stop": "Hi<"}
     with recording() as hook:
         for outputs in (groups, [token_id for group in groups for token_id in group]):
             chunks = [*iter_chunks(outputs, TOKENIZER, **options)]

@@ -11,14 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    Chunk,
-    DecoderPool,
-    MockTokenizer,
-    QueueFullError,
-    UnknownRequestError,
-)
+from streamdec import Chunk, DecoderPool, MockTokenizer, QueueFullError
 from streamdec.chunks import chunk_before, joined
+from streamdec.errors import UnknownRequestError
 from streamdec.streams.sinks import MAX_BEHIND
 from tests.streams.engines import BoomError
 from tests.streams.sinks import (

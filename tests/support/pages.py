@@ -17,11 +17,9 @@ from pathlib import Path
 __all__ = ["ROOT", "Page", "make_model_folder", "printed_by", "printed_by_blocks"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DEMO = ROOT / "streamdec" / "cli" / "data" / "demo_tokenizer.json"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+DEMO = ROOT / "streamdec" / "loading" / "demo"
+CONFIG = json.loads((DEMO / "tokenizer_config.json").read_text("utf-8"))
+CHAT_TEMPLATE: str = CONFIG["chat_template"]
 
 
 @dataclass(frozen=True)
@@ -93,19 +91,7 @@ def printed_by(code: str) -> list[str]:
 
 def make_model_folder(folder: Path) -> Path:
     """Makes the model's folder that the pages call ``path/to/model``: small, and complete."""
-    folder.mkdir(parents=True)
-    shutil.copy(DEMO, folder / "tokenizer.json")
-    for name, content in {
-        "config.json": {"model_type": "qwen2", "eos_token_id": 2, "vocab_size": 1200},
-        "generation_config.json": {"eos_token_id": [2, 0], "max_new_tokens": 256},
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": "<|im_end|>",
-            "pad_token": "<|endoftext|>",
-            "chat_template": CHAT_TEMPLATE,
-        },
-    }.items():
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    shutil.copytree(DEMO, folder)
     return folder
 
 
@@ -129,7 +115,8 @@ json.dump(printed, sys.stdout)
 def printed_by_blocks(blocks: Iterable[tuple[int, str, str]], folder: Path) -> list[str]:
     """What each block prints: (line, ``"python"`` or ``"sh"``, code), in one process, in order.
 
-    They run in ``folder``, where ``streamdec`` is a command. A warning is an error.
+    They run in ``folder``, where ``streamdec`` is a command. A warning is an error. A line
+    in the log is one, too, unless it is about the windowed route or an unknown id.
     """
     commands = folder / ".commands"
     commands.mkdir()
@@ -155,6 +142,7 @@ def printed_by_blocks(blocks: Iterable[tuple[int, str, str]], folder: Path) -> l
         encoding="utf-8",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    expected = re.compile(r"has no (known rules|id \d+);?")
+    assert [line for line in done.stderr.splitlines() if not expected.search(line)] == []
     printed: list[str] = json.loads(done.stdout)
     return printed

@@ -26,7 +26,7 @@ from streamdec.testing import (
 )
 from tests.testing import adapters
 
-DEMO = Path(streamdec.__file__).parent / "cli" / "data" / "demo_tokenizer.json"
+DEMO = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 BYTE_LEVEL = {"byte_level": small_tokenizers()["byte_level"]}
 OTHERS = {"whole_decode", "chunk_invariance", "stop_never_leaks"}
 """Laws that most flaws leave alone."""

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
 from functools import cache
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from streamdec import (
-    LoadedTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-    iter_chunks,
-    load_tokenizer,
-)
+from streamdec import StopConditions, StopSequenceDecoder, iter_chunks, load_tokenizer
+from streamdec.tokenizers import LoadedTokenizer
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/how-to/migrate-a-stream.md")
 OLD, NEW, RAY = PAGE.of_kind("python")
-TOKENIZER = ROOT / "streamdec" / "cli" / "data" / "demo_tokenizer.json"
 TEXT = "Größe 😀\n\nUser: no"
 
 
 @cache
 def loaded() -> LoadedTokenizer:
-    return load_tokenizer(TOKENIZER)
+    return load_tokenizer("demo")
 
 
 def test_every_example_is_ten_lines() -> None:
@@ -36,27 +31,23 @@ def test_every_example_is_ten_lines() -> None:
 
 
 @pytest.mark.thorough
-def test_the_programs_print_what_the_page_says() -> None:
-    """In two processes for each line of the shell."""
-    processes = []
+def test_the_programs_print_what_the_page_says(tmp_path: Path) -> None:
+    """In two processes for each line of the shell, in a folder with only the two programs."""
+    for name, code in (("old.py", OLD), ("new.py", NEW)):
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    said = b""
     for line in PAGE.commands:
-        old = started(OLD, line.split()[3], stdin=subprocess.DEVNULL)
-        processes += [old, started(NEW, stdin=old.stdout)]
-        assert old.stdout is not None
-        old.stdout.close()
-        old.stdout = None  # it is the other's
-    said = b"".join(process.communicate(timeout=60)[1] for process in processes)
+        command = line.replace("python ", f"{sys.executable} -X utf8 ")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said += subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=True,
+        ).stderr
     assert said.decode() == PAGE.of_kind("text")[0]
-
-
-def started(code: str, *more: str, stdin: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-X", "utf8", "-c", code, str(TOKENIZER), *more],
-        cwd=ROOT,
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def test_the_snapshots_are_as_small_as_the_page_says() -> None:
@@ -79,6 +70,6 @@ def test_the_text_does_not_depend_on_where_the_stream_moves(cut: int) -> None:
     snapshot = json.loads(json.dumps(decoder.snapshot()))
     restored = StopSequenceDecoder.restore(tokenizer, snapshot)
     with nullcontext() if not restored.finished else pytest.warns(match="has already ended"):
-        chunks = [*iter_chunks(ids[cut:], decoder=restored)]
+        chunks = [*iter_chunks(ids[cut:], restored)]
     assert before.text + "".join(chunk.text for chunk in chunks) == "Größe 😀"
     assert (before.stop_reason or chunks[-1].stop_reason) == "\n\nUser:"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
-from tests.integrations.moving.test_page import RAY, TEXT, TOKENIZER
+from tests.integrations.moving.test_page import RAY, TEXT
 from tests.support.pages import ROOT
 
 ray: Any = pytest.importorskip("ray", reason="not installed: nox -s ray")
@@ -27,13 +27,13 @@ def workers() -> Iterator[list[Any]]:
         "StopSequenceDecoder": StopSequenceDecoder,
     }
     exec(RAY, names)
-    yield [names["Worker"].remote(str(TOKENIZER)) for _ in range(2)]
+    yield [names["Worker"].remote("demo") for _ in range(2)]
     ray.shutdown()
 
 
 def test_a_stream_moves_between_actors(workers: list[Any]) -> None:
     """After every token, within the emoji and within the stop."""
-    ids = load_tokenizer(TOKENIZER).encode(TEXT).ids
+    ids = load_tokenizer("demo").encode(TEXT).ids
     snapshot: Any = None
     given = ""
     for place, token_id in enumerate(ids[:12]):
@@ -45,7 +45,7 @@ def test_a_stream_moves_between_actors(workers: list[Any]) -> None:
 
 def test_an_actor_may_be_killed(workers: list[Any]) -> None:
     """What it gave and its snapshot are with the caller."""
-    ids = load_tokenizer(TOKENIZER).encode(TEXT).ids
+    ids = load_tokenizer("demo").encode(TEXT).ids
     given, snapshot = ray.get(workers[0].run.remote(ids[:6]))
     ray.kill(workers[0])
     text, _ = ray.get(workers[1].run.remote(ids[6:], snapshot))

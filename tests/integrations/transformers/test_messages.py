@@ -53,7 +53,7 @@ def test_wrong_options_raise_an_error_at_once(
 
 def test_a_name_is_not_a_tokenizer() -> None:
     name: Any = "gpt2"
-    with raises(TypeError, "a tokenizer must have a method decode(token_ids), got 'gpt2'"):
+    with raises(TypeError, "a tokenizer must have a method decode(token_ids, ...), got 'gpt2'"):
         GenerateStreamer(name)
 
 

@@ -22,12 +22,12 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from streamdec import iter_chunks, load_tokenizer
+from streamdec import iter_chunks
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
 from tests.support.clients import anthropic_at, openai_at
-from tests.support.pages import CHAT_TEMPLATE, ROOT, Page, make_model_folder
+from tests.support.pages import CHAT_TEMPLATE, ROOT, Page
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -89,11 +89,11 @@ CONTINUOUS = {"continuous_usage_stats": True}
 
 @pytest.fixture(scope="module", params=["fastapi", "starlette"])
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What app.py defines, run in a folder with the model."""
+    """What app.py defines, run in an empty folder; with a template that tests can recognise."""
     folder = tmp_path_factory.mktemp(request.param)
-    model = make_model_folder(folder / "path" / "to" / "model")
-    (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    return defined_by(FASTAPI if request.param == "fastapi" else STARLETTE, folder)
+    found = defined_by(FASTAPI if request.param == "fastapi" else STARLETTE, folder)
+    found["tokenizer"].set_chat_template(TEMPLATE)
+    return found
 
 
 def defined_by(code: str, folder: Path) -> dict[str, Any]:
@@ -326,7 +326,6 @@ def test_an_app_closes_its_engine_when_the_client_disconnects(
 
 def test_uvicorn_ends_a_response_after_the_seconds_of_its_option(tmp_path: Path) -> None:
     """On Ctrl-C. Then the engine is closed."""
-    make_model_folder(tmp_path / "path" / "to" / "model")
     (tmp_path / "app.py").write_text(STARLETTE + ENDLESS, encoding="utf-8")
     (option,) = re.findall(r"`uvicorn (app:app --timeout-graceful-shutdown )10`", PAGE.text)
     command = [sys.executable, "-m", "uvicorn", *option.split(), "1", "--port", "0"]
@@ -349,15 +348,6 @@ def test_uvicorn_ends_a_response_after_the_seconds_of_its_option(tmp_path: Path)
             assert server.stderr.read().count("the engine was closed") == 1
         finally:
             server.kill()
-
-
-def test_the_commands_make_a_folder_for_the_apps(tmp_path: Path) -> None:
-    (tmp_path / "streamdec").symlink_to(ROOT / "streamdec")
-    (_, commands) = PAGE.of_kind("sh")
-    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
-    tokenizer = load_tokenizer(tmp_path / "path/to/model", fast="off")
-    prompt = tokenizer.apply_chat_template(HELLO, add_generation_prompt=True)
-    assert prompt == "user: Hello\nassistant:"
 
 
 def test_the_client_of_the_page(app_url: str) -> None:
@@ -383,7 +373,6 @@ async def scripted(body: dict[str, Any]) -> AsyncIterator[int]:
 def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All that the examples define, run one after the other, after Starlette's app.py."""
     folder = tmp_path_factory.mktemp("examples")
-    make_model_folder(folder / "path" / "to" / "model")
     found = defined_by(STARLETTE, folder) | {"engine": scripted, "tokenizer": TOKENIZER}
     for code in EXAMPLES:
         exec(code, found)

@@ -1,0 +1,419 @@
+"""A tokenizer of ``tokenizers`` or transformers is wrapped once, wherever one is accepted."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+import pickle
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pyarrow as pa
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models
+
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+    iter_chunks,
+    stream,
+)
+from streamdec import (
+    Sequence as TextSequence,
+)
+from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
+from streamdec.compat import TokenizersDecodeStream
+from streamdec.core import shared_tables
+from streamdec.core.shared_tables import tokenizer_for
+from streamdec.integrations.dynamo import TextWorker
+from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+from streamdec.integrations.mlx_lm import StreamingDetokenizer
+from streamdec.integrations.transformers import GenerateStreamer
+from streamdec.testing.subjects import subject_of
+from tests.support.zoo import TEXT, UNCOMPILED, ZOO, shared_tokenizers
+
+ALL: dict[str, Any] = {"skip_special_tokens": False}
+"""The options with which a stream has all text."""
+
+
+class Fast:
+    """A fast tokenizer of transformers."""
+
+    is_fast = True
+
+    def __init__(self, backend: Tokenizer) -> None:
+        self.backend_tokenizer = backend
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        text: str = self.backend_tokenizer.decode(
+            token_ids, skip_special_tokens=skip_special_tokens
+        )
+        return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
+
+
+class Slow:
+    """A tokenizer that only decodes."""
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return "".join(map(chr, token_ids))
+
+
+# --- the entry points -----------------------------------------------------------------------------
+
+Read = Callable[[Any, list[int]], tuple[Any, str]]
+"""From a tokenizer and ids: the tokenizer that decoded, and the text."""
+
+
+def _stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = DecodeStream(tokenizer, **ALL)
+    return decoder.tokenizer, decoder.feed(ids) + decoder.flush()
+
+
+def _stops(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = StopSequenceDecoder(tokenizer, StopConditions("\0never"), **ALL)
+    return decoder.tokenizer, decoder.feed(ids).text + decoder.flush().text
+
+
+def _sequence(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    sequence = TextSequence(tokenizer, ids)
+    return sequence.tokenizer, sequence.text + sequence.pending_text
+
+
+def _restored(kind: Any, tokenizer: Any, ids: list[int]) -> Any:
+    """A decoder of ``kind``: made by hand for half of the ids, then restored."""
+    made = kind(HuggingFaceTokenizer(getattr(tokenizer, "backend_tokenizer", tokenizer)), **ALL)
+    made.step_batch(ids[: len(ids) // 2])
+    restored = kind.restore(tokenizer, made.snapshot())
+    restored.step_batch(ids[len(ids) // 2 :])
+    return restored
+
+
+def _restored_stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = _restored(DecodeStream, tokenizer, ids)
+    assert decoder.num_tokens == len(ids)
+    return decoder.tokenizer, decoder.tokenizer.decode(ids, **ALL)
+
+
+def _restored_stops(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = _restored(StopSequenceDecoder, tokenizer, ids)
+    decoder.flush()
+    assert decoder.num_characters == len(decoder.tokenizer.decode(ids, **ALL))
+    return decoder.tokenizer, decoder.tokenizer.decode(ids, **ALL)
+
+
+def _restored_sequence(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    sequence = _restored(TextSequence, tokenizer, ids)
+    return sequence.tokenizer, sequence.text + sequence.pending_text
+
+
+def _pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    pool = DecoderPool(tokenizer)
+    pool.add("a", **ALL)
+    pool.adopt("b", StopSequenceDecoder(tokenizer, **ALL))
+    texts = [chunk.text for chunk in pool.step({"a": ids, "b": ids}).values()]
+    texts = [text + pool.finish(name).text for name, text in zip("ab", texts, strict=True)]
+    assert texts[0] == texts[1]
+    return pool.tokenizer, texts[0]
+
+
+def _restored_pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    pool = DecoderPool(tokenizer)
+    pool.add("a", **ALL)
+    pool = DecoderPool.restore(tokenizer, pool.snapshot())
+    return pool["a"].tokenizer, pool.step({"a": ids})["a"].text + pool.finish("a").text
+
+
+def _iter_chunks(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    chunks = iter_chunks(ids, tokenizer, **ALL)
+    return chunks.decoder.tokenizer, "".join(chunk.text for chunk in chunks)
+
+
+def _async_stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    async def read() -> tuple[Any, str]:
+        async with stream(ids, tokenizer, **ALL) as chunks:
+            return chunks.decoder.tokenizer, "".join([chunk.text async for chunk in chunks])
+
+    return anyio.run(read)
+
+
+def _rollouts(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    (rollout,) = decode_rollouts([ids], tokenizer, StopConditions("\0never"), **ALL)
+    return None, rollout.text
+
+
+def _arrow(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    (text,) = decode_arrow(pa.array([ids]), tokenizer, **ALL).to_pylist()
+    return None, text
+
+
+def _bulk(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = BulkDecoder(tokenizer, column="ids", to="text", **ALL)
+    table = decoder(pa.table({"ids": [ids]}))
+    return None, table["text"][0].as_py()
+
+
+def _mlx_lm(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    detokenizer = StreamingDetokenizer(tokenizer)
+    for token_id in ids:
+        detokenizer.add_token(token_id)
+    detokenizer.finalize()
+    return None, detokenizer.text
+
+
+def _dynamo(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    async def read() -> str:
+        worker = TextWorker(lambda _: iter(ids), tokenizer, **ALL)
+        return "".join([each["text"] async for each in worker.generate({})])
+
+    return None, anyio.run(read)
+
+
+def _library(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)  # it takes no others
+    decoder = TokenizersDecodeStream()
+    text = "".join(decoder.step(tokenizer, token_id) or "" for token_id in ids)
+    return decoder._stream.tokenizer, text + decoder._stream.flush()
+
+
+def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    placed = prompt_logprobs(tokenizer, [TokenLogprob(each, -1.0) for each in ids], **ALL)
+    return None, b"".join(each.data or b"" for each in placed).decode("utf-8", "replace")
+
+
+def _generate(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    with GenerateStreamer(tokenizer, **ALL) as streamer:
+        pool = streamer._rows._pool
+    return pool.tokenizer, pool.tokenizer.decode(ids, **ALL)
+
+
+def _subject(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    known = subject_of("a", tokenizer).tokenizer
+    return known, known.decode(ids, **ALL)
+
+
+ENTRIES = [
+    *(_stream, _stops, _sequence, _restored_stream, _restored_stops, _restored_sequence),
+    *(_pool, _restored_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
+    *(_mlx_lm, _dynamo, _library, _logprobs, _generate, _subject),
+]
+
+
+@pytest.fixture
+def is_quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No warning is given, and nothing is logged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("is_quiet")
+@pytest.mark.parametrize("given", [lambda it: it, Fast], ids=["tokenizers", "transformers"])
+@pytest.mark.parametrize("read", ENTRIES, ids=lambda each: each.__name__[1:])
+def test_every_entry_point_wraps_it(read: Read, given: Callable[[Tokenizer], Any]) -> None:
+    library = ZOO["byte_level_trained"]()
+    tokenizer, ids = given(library), library.encode(f"{TEXT} .").ids
+    decoded_by, text = read(tokenizer, ids)
+    assert text == library.decode(ids, skip_special_tokens=False)
+    if decoded_by is not None:
+        assert decoded_by is tokenizer_for(tokenizer)
+    assert DecodeStream(tokenizer).route == "bytes"
+
+
+@pytest.mark.usefixtures("is_quiet")
+@pytest.mark.parametrize("given", [lambda it: it, Fast], ids=["tokenizers", "transformers"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(pytest.param(build, id=name) for name, build in ZOO.items()),
+        *(
+            pytest.param(
+                lambda path=path: Tokenizer.from_file(str(path)),
+                id=path.parent.name,
+                marks=pytest.mark.thorough,
+            )
+            for path in shared_tokenizers()
+        ),
+    ],
+)
+def test_each_kind_of_tokenizer_is_exact(
+    build: Callable[[], Tokenizer], given: Callable[[Tokenizer], Any]
+) -> None:
+    library = build()
+    by_hand = HuggingFaceTokenizer(library)
+    decoder = DecodeStream(given(library), **ALL, byte_fallback="exact")
+    assert decoder.route == "bytes"
+    ids = by_hand.sample_ids()
+    assert decoder.feed(ids) + decoder.flush() == library.decode(ids, skip_special_tokens=False)
+    snapshot = DecodeStream(by_hand).snapshot()
+    assert DecodeStream(given(library)).snapshot() == snapshot
+    assert DecodeStream.restore(given(library), snapshot).tokenizer is decoder.tokenizer
+
+
+# --- once for each object -------------------------------------------------------------------------
+
+
+def test_an_object_is_wrapped_once() -> None:
+    library = ZOO["byte_level_trained"]()
+    fast = Fast(library)
+    wrapper = DecodeStream(library).tokenizer
+    assert isinstance(wrapper, HuggingFaceTokenizer)
+    for each in (library, fast, wrapper, Fast(library)):
+        assert StopSequenceDecoder(each).tokenizer is wrapper
+    assert DecodeStream(ZOO["byte_level_trained"]()).tokenizer is not wrapper
+
+
+def test_threads_wrap_an_object_once() -> None:
+    library = ZOO["byte_level_trained"]()
+    barrier, found = threading.Barrier(8), []
+
+    def run() -> None:
+        barrier.wait()
+        found.append(DecodeStream(library).tokenizer)
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({*map(id, found)}) == 1
+
+
+def test_a_wrapped_object_is_freed_and_can_be_copied() -> None:
+    library = ZOO["byte_level_trained"]()
+    fast, wrapper = Fast(library), weakref.ref(tokenizer_for(library))
+    assert tokenizer_for(fast) is wrapper()
+    for copied in (copy.deepcopy(library), pickle.loads(pickle.dumps(library))):
+        assert copied.to_str() == library.to_str()
+        assert tokenizer_for(copied) is not wrapper()
+    decoder = pickle.loads(pickle.dumps(DecodeStream(fast)))
+    assert decoder.feed(library.encode("Größe").ids) == "Größe"
+    if not gc.is_tracked(library):
+        pytest.skip("this release of tokenizers tells the garbage collector nothing")
+    del library, fast, copied
+    gc.collect()
+    assert wrapper() is None
+
+
+def test_few_tokenizers_that_are_not_tracked_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "is_tracked", lambda _: False)
+    monkeypatch.setattr(shared_tables, "_untracked", {})
+    build = ZOO["byte_level_trained"]
+    kept = [build() for _ in range(shared_tables._MOST_UNTRACKED + 2)]
+    wrappers = [tokenizer_for(each) for each in kept]
+    assert len(shared_tables._untracked) == shared_tables._MOST_UNTRACKED
+    assert tokenizer_for(kept[-1]) is wrappers[-1]
+    assert tokenizer_for(kept[0]) is not wrappers[0]
+
+
+@pytest.mark.parametrize("name", [*ZOO])
+@pytest.mark.parametrize("is_special", [True, False])
+def test_tokens_that_are_added_between_streams_are_known(name: str, is_special: bool) -> None:
+    library = ZOO[name]()
+    before = DecodeStream(library).tokenizer
+    library.add_tokens([AddedToken("<new>", normalized=False, special=is_special)])
+    token_id = library.token_to_id("<new>")
+    assert token_id is not None
+    assert before is not DecodeStream(library).tokenizer
+    assert DecodeStream(Fast(library)).tokenizer is DecodeStream(library).tokenizer
+    decoder = DecodeStream(library, skip_special_tokens=False)
+    assert decoder.step(token_id) + decoder.flush() == library.decode(
+        [token_id], skip_special_tokens=False
+    )
+    assert DecodeStream(library).step(token_id) == library.decode([token_id])
+
+
+# --- what is not wrapped --------------------------------------------------------------------------
+
+
+class Own(Fast):
+    """A class with a ``decode`` of its own."""
+
+    def decode(self, token_ids: Sequence[int], **options: Any) -> str:  # type: ignore[override]
+        return super().decode(token_ids, options["skip_special_tokens"], False).upper()
+
+
+class Known(MockTokenizer):
+    """A tokenizer with rules, which also has a backend."""
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        return ZOO["byte_level"]()
+
+
+def test_a_class_with_its_own_decode_keeps_it() -> None:
+    library = ZOO["byte_level_trained"]()
+    own = Own(library)
+    decoder = DecodeStream(own)
+    assert (decoder.route, decoder.tokenizer) == ("window", own)
+    assert "".join(decoder.step_batch(library.encode("one two").ids)) == "ONE TWO"
+    assert DecodeStream(library).route == "bytes"
+
+
+def test_a_tokenizer_with_rules_is_used_as_it_is() -> None:
+    tokenizer = Known()
+    assert DecodeStream(tokenizer).tokenizer is tokenizer
+    assert DecodeStream(tokenizer).step(1) == "Hello"
+
+
+@pytest.mark.parametrize("wrong", [Tokenizer, Fast, None, AddedToken("x"), SimpleNamespace()])
+def test_what_is_no_tokenizer_is_an_error(wrong: Any) -> None:
+    assert tokenizer_for(wrong) is wrong
+    for make in (DecodeStream, StopSequenceDecoder, TextSequence, DecoderPool):
+        with pytest.raises(TypeError, match="a tokenizer must"):
+            make(wrong)
+
+
+@pytest.mark.parametrize("make", [Slow, lambda: Own(ZOO["wordpiece"]())], ids=["slow", "own"])
+def test_an_object_with_only_decode_is_logged_once(
+    make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            assert DecodeStream(tokenizer).route == "window"
+            DecoderPool(tokenizer).add("a")
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("streamdec", logging.WARNING)
+    assert record.getMessage() == (
+        f"{tokenizer!r:.80} has no known rules: its streams decode a window of ids"
+    )
+    DecodeStream(make())
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("name", [*UNCOMPILED])
+def test_a_decoder_without_rules_is_logged_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = UNCOMPILED[name]()
+    for given in (library, Fast(library), HuggingFaceTokenizer(library)):
+        assert DecodeStream(given).route == "window"
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
+def test_a_decoder_that_is_written_in_python_takes_the_window() -> None:
+    class Doubling:
+        def decode_chain(self, tokens: list[str]) -> list[str]:
+            return [token * 2 for token in tokens]
+
+    library = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    library.decoder = decoders.Decoder.custom(Doubling())
+    decoder = DecodeStream(library)
+    assert (decoder.route, decoder.step_batch([0, 1])) == ("window", ["aa", "bb"])
