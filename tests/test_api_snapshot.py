@@ -19,7 +19,6 @@ SCRIPT: Mapping[str, Any] = runpy.run_path(str(ROOT / "scripts" / "make_api_snap
 SNAPSHOT: Path = SCRIPT["TARGET"]
 
 
-@pytest.mark.thorough
 def test_the_public_api_is_that_of_the_snapshot() -> None:
     written, found = SNAPSHOT.read_text("utf-8").splitlines(), SCRIPT["page"]().splitlines()
     difference = list(unified_diff(written, found, str(SNAPSHOT.name), "the code", lineterm=""))

@@ -20,7 +20,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 NOUNS = tuple(
     f"streamdec.{name}"
-    for name in ("chunks", "encoding", "errors", "hooks", "jsonl", "locks", "mistakes", "protocols")
+    for name in (
+        "chunks",
+        "encoding",
+        "errors",
+        "hooks",
+        "jsonl",
+        "lazy",
+        "locks",
+        "mistakes",
+        "protocols",
+    )
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import streamdec
 from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.tokenizers import detect_format
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import shared_folders
 
@@ -78,7 +78,7 @@ def test_the_json_output_has_the_report_of_the_tokenizer(
 ) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        tokenizer = streamdec.load_tokenizer(
+        tokenizer = load_tokenizer(
             folder, fast="off", apply_tokenizer_config=True if folder.name in CONTRADICTED else None
         )
     flags = ["--apply-tokenizer-config"] if folder.name in CONTRADICTED else []
@@ -94,7 +94,7 @@ def test_the_json_output_has_the_report_of_the_tokenizer(
     assert facts["vocab_size"] == tokenizer.vocab_size
     assert list(facts["special_tokens"]) == list(tokenizer.special_tokens.all)
     assert facts["streams"] == "bytes"
-    detected = streamdec.tokenizers.detect_format(folder)
+    detected = detect_format(folder)
     assert facts["report"]["format"] == detected.format
     assert facts["found"] == detected.description
     assert facts["report"]["sha256"] == tokenizer.report.sha256

@@ -17,16 +17,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.bulk": None,
     "streamdec.chat": None,
     "streamdec.compat": None,
-    "streamdec.encoding": None,
-    "streamdec.streams.options": frozenset(
-        {"DecoderOptions", "DecodingOptions", "ReadingOptions", "StreamOptions"}
-    ),
-    "streamdec.hooks": frozenset(
-        {
-            *("Call", "FallbackReason", "FellBack", "Hook", "Loaded", "StopKind", "StreamEnded"),
-            "add_hook",
-        }
-    ),
+    "streamdec.encoding": frozenset({"EncodingSource", "Special"}),
     "streamdec.integrations.anthropic": None,
     "streamdec.integrations.asgi": None,
     "streamdec.integrations.dynamo": None,
@@ -48,7 +39,7 @@ DOORS: dict[str, frozenset[str] | None] = {
         }
     ),
     "streamdec.server": None,
-    "streamdec.streams.outputs": frozenset({"Delta", "OutputReader"}),
+    "streamdec.streams": None,
     "streamdec.testing": None,
     "streamdec.testing.parser_adapters": None,
     "streamdec.tokenizers": None,

@@ -101,9 +101,7 @@ def tracked(
     tracker.put(TokenLogprob(each, -float(place)) for place, each in enumerate(ids))
     steps = [
         (chunk, tracker.take())
-        for chunk in iter_chunks(
-            list(ids), decoder=tracker, return_token_ids=True, chunk_by="token"
-        )
+        for chunk in iter_chunks(list(ids), tracker, return_token_ids=True, chunk_by="token")
     ]
     text = "".join(chunk.text for chunk, _ in steps)
     return text, [each for _, placed in steps for each in placed], steps, decoder
