@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol, SupportsIndex
 
 from streamdec import hooks
-from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_before
+from streamdec.chunks import Chunk, FinishReason, chunk_before
 from streamdec.core.stepping import end, feed_of, step_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
@@ -139,6 +139,6 @@ class Stepper:
 def take_chunk(error: Exception) -> Chunk:
     """Return ``chunk_before(error)`` to output it, and remove it from the error."""
     chunk = chunk_before(error)
-    if chunk is not NOTHING:
+    if getattr(error, "chunk", None) is not None:  # some errors cannot be changed
         error.chunk = None  # type: ignore[attr-defined]
     return chunk

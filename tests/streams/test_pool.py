@@ -619,3 +619,12 @@ def test_a_request_may_have_spans() -> None:
     pool.add("a", spans=True)
     pool.step({"a": [97, 98]})
     assert [(span.start, span.end) for span in pool["a"].take_spans()] == [(0, 1), (1, 2)]
+
+
+def test_the_chunk_of_an_error_is_taken_from_it_even_if_it_is_empty() -> None:
+    pool = DecoderPool(TOKENIZER)
+    pool.add("a")
+    pool.step({"a": [-1, -1]})
+    error = pool.errors["a"]
+    assert isinstance(error, TokenIdError)
+    assert error.chunk is None
