@@ -254,7 +254,7 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 
 def _check_methods(hook: Hook) -> None:
-    """Raise TypeError if a method of ``hook`` is a coroutine function, or none would be called."""
+    """Raise TypeError if a method of ``hook`` cannot be called, or none would be."""
     kind = type(hook)
     names: tuple[str, ...] = get_args(EventName)
     missing = [name for name in names if _is_inherited(hook, name)]

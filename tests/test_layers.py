@@ -50,6 +50,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Packages and single modules, the lowest layer first. ``streamdec`` itself imports all of them."""
 
+LISTS = ("streamdec.streams", "streamdec.tokenizers")
+"""Packages that also list names of higher layers, for type checkers. These are imported when they
+are used."""
+
 CORE = "streamdec.core"
 
 HOMES: Mapping[str, tuple[str, ...]] = {
@@ -161,7 +165,9 @@ def is_within(module: str, package: str) -> bool:
 
 
 def faults_of_import(found: Import) -> Iterator[str]:
-    importer, imported, _ = found
+    importer, imported, typing_only = found
+    if typing_only and importer in LISTS:
+        return
     above, below = layer_of(importer), layer_of(imported)
     if above is not None and below is not None:
         is_near = home_of(importer) == home_of(imported) or (above == below == 0)

@@ -376,7 +376,7 @@ _LISTS = frozenset((list, tuple))
 
 
 def _shared(options: StopOptions) -> StopConditions:
-    """Return the conditions that ``options`` describe, one object for equal plain ones."""
+    """Return the conditions that ``options`` describe, shared by equal ones."""
     key: list[Any] = []
     given: Any
     for name, given in options.items():

@@ -1,4 +1,4 @@
-"""The decoder under DecodeStream and StopSequenceDecoder: what it keeps, and what may be asked.
+"""The decoder under DecodeStream and StopSequenceDecoder.
 
 A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
 jailed), one count, and the ids *since* its last clean point. It keeps nothing else about the past:

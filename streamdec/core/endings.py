@@ -190,7 +190,7 @@ def end_unfollowed(stream: TokenDecoder, reason: FinishReason, before: Chunk = N
 
 
 def end_at_text(stream: TokenDecoder, token_id: int, effect: Effect) -> Chunk:
-    """End ``stream`` at ``token_id``, whose text completes a stop and has this effect."""
+    """End ``stream`` at ``token_id``, whose text completes a stop."""
     ending = ending_at(effect, stream._count)
     return _finish(stream, ending, [*stream._since, token_id], stream.num_tokens + 1)
 

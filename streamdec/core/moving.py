@@ -24,7 +24,7 @@ MOST_TRIED: Final = 8
 
 
 def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
-    """Return ``past`` with a later clean point, if one is found, and with shorter entries.
+    """Return ``past`` with a later clean point, if there is one, and fewer entries.
 
     Tokens without bytes that led back to an earlier state are only counted in it.
 
@@ -77,7 +77,7 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
 
 
 def _moved_by_reading(past: Past) -> Past:
-    """Move the clean point where the tokens of what is held, a release or a marker matter.
+    """Move the clean point where tokens matter: of held bytes, releases, markers.
 
     A marker may lie across the new clean point. So what follows is read again from there. If that
     leads elsewhere, the token before it is tried.

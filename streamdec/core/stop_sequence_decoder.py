@@ -20,7 +20,21 @@ __all__ = ["DecoderOptions", "StopSequenceDecoder"]
 
 
 class DecoderOptions(StopOptions, total=False):
-    """The options of StopSequenceDecoder, wherever these can be given."""
+    """The options of StopSequenceDecoder, wherever these can be given.
+
+    As for StopConditions: ``stop``, ``stop_token_ids``, ``visible_stop``,
+    ``visible_stop_token_ids``, ``include_stop_str_in_output``, ``min_tokens``, ``max_tokens``,
+    ``ignore_eos``, ``eos_token_ids``, ``ignore_stops_between``, ``starts_inside``, ``stop_regex``
+    and ``max_match_length``. As for StopSequenceDecoder: ``skip_special_tokens``,
+    ``byte_fallback``, ``unknown_ids``, ``clean_up_tokenization_spaces``, ``spans`` and
+    ``sections``.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> from streamdec.streams import DecoderOptions
+    >>> options: DecoderOptions = {"stop": "test", "unknown_ids": "error"}
+    >>> [chunk.text for chunk in iter_chunks([1, 2, 3], MockTokenizer(), **options)]
+    ['Hello', ' world', ' ']
+    """
 
     skip_special_tokens: bool
     byte_fallback: ByteFallbackMode

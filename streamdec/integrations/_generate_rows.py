@@ -136,7 +136,7 @@ class Rows:
 def _parted(
     conditions: Any, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[StopConditions, ...]]:
-    """Return the options of decoding, and the conditions: one for all rows, or several."""
+    """Return the options of decoding, and one or several conditions."""
     ending: Any = {name: options[name] for name in StopOptions.__annotations__ if name in options}
     decoding = {name: value for name, value in options.items() if name not in ending}
     if decoding.get("sections") is not None and "starts_inside" in ending:

@@ -111,7 +111,7 @@ def check_detokenizer(make: MakeDetokenizer, **options: Any) -> Report:
 
 
 def _wrong_parameters(make: MakeDetokenizer) -> str | None:
-    """Return the parameters of ``make`` if it does not take a tokenizer and a request."""
+    """Return the parameters of ``make`` if these are not a tokenizer and a request."""
     try:
         signature = inspect.signature(make, follow_wrapped=False)
     except Exception:  # noqa: BLE001 (a function written in C, or a property that raises)
