@@ -12,11 +12,9 @@ from pathlib import Path
 
 import click
 
-from streamdec.cli.command_group import COMMANDS, commands
-from streamdec.cli.loading import LOADING_OPTIONS
-from streamdec.cli.statuses import STATUSES
+from streamdec.cli.commands import COMMANDS, commands
+from streamdec.cli.shared import LOADING
 
-LOADING = set(LOADING_OPTIONS)
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
 WIDTH = 100
 INTRODUCTION = """\
@@ -31,7 +29,7 @@ parts need another extra:
 | `bulk` | `bulk` |
 | `chat` | `chat`, and the chat templates in `preflight` |
 | `server` | `serve` |
-| `fast` | `verify --encode`; a faster `encode` |
+| `fast` | a faster `encode` |
 | `hub` | `--allow-download` |
 | `tiktoken`, `sentencepiece` | tokenizers of these formats |
 
@@ -41,35 +39,29 @@ prints the same text.
 
 All commands have this in common:
 
-- **Input** is FILE. Without FILE, or with `-`, it is stdin. A FILE whose name ends in `.jsonl` or
-  `.ndjson` has one JSON value in each line, and blank lines are skipped. All other input is plain:
-  the token ids of one text, or one text. `--input-format jsonl` reads JSONL from stdin. A pipe of
-  plain ids, `streamdec encode … | streamdec decode …`, needs no option. A FILE whose name ends in
-  `.gz` is decompressed. Only `bulk` reads Parquet and Arrow, and it reads and writes only files.
-- **Rows of JSONL** are JSON, so NaN and Infinity are errors. `--column` names the field with the
-  ids or the text. The other fields are copied exactly as they are written, such as `1.10`. No field
-  is replaced: `--prefix` renames the new fields.
-- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr: which library encodes,
-  warnings, and bad lines. If stderr is a terminal, it also shows the progress.
-- **A bad line** is named on stderr with its number and left out. The other lines are processed.
-  After 20 messages, bad lines are only counted. `bulk` ends at the first bad row,
-  or leaves bad rows out with `--bad-rows`.
-- **Numbers** in messages: lines of a file are counted from 1. Rows of Parquet and Arrow, and the
-  token ids of a row, are counted from 0.
-- **Colours** are only used on terminals. With `TERM=dumb`, there are no colours and no lines that
-  are overwritten.
-- **Ctrl-C** ends a command without a message. So does a reader that closes the pipe (`| head -1`).
-- **TOKENIZER** is a file, a folder, or a name: of an encoding (`cl100k_base`), of a model, or of a
-  repository of the Hugging Face Hub. Downloads need `--allow-download`.
+- **TOKENIZER** is the first argument: a file, a folder, a name (of an encoding, of a model, of a
+  repository of the Hugging Face Hub), or `demo`. Downloads need `--allow-download`.
+- **INPUT** is token ids with spaces or commas between, or a file with them, or a file `.jsonl` with
+  a JSON value in each line (`--jsonl` for other files and stdin). `--field` names the field with
+  the ids or the text. Without INPUT, or with `-`, it is stdin. A line has at most 64 MiB.
+- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr. `--json` is for programs.
+- **A bad line** of JSONL is named on stderr with its number and left out.
 """
 VARIABLES = {
-    "STREAMDEC_FAST": "The default of `--fast`: `off`, `now` or `background`.",
+    "STREAMDEC_FAST": "When to load fastokens, a faster encoder: `off`, `now` or `background`.",
     "STREAMDEC_API_KEY": "The key of the clients of `streamdec serve`, as `--api-key`.",
     "NO_COLOR": "With any value that is not empty: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",
     "HF_HUB_CACHE, HF_HOME": "The cache of the Hugging Face Hub, as for its own library.",
     "HF_HUB_OFFLINE": "`1`: no downloads, even with `--allow-download`.",
     "TIKTOKEN_CACHE_DIR, DATA_GYM_CACHE_DIR": "The cache of rank files, as for tiktoken.",
+}
+STATUSES = {
+    0: "Fine.",
+    1: "The answer is no (texts that differ, a finding of preflight at least as severe as "
+    "--fail-on), a row or file of the input is bad, or the command was interrupted.",
+    2: "Wrong use, or the command cannot begin: a missing file, a tokenizer that cannot be loaded, "
+    "a missing extra, a system error.",
 }
 COMPLETION = """\
 ## Completion
@@ -83,8 +75,7 @@ _STREAMDEC_COMPLETE=zsh_source streamdec >> ~/.zshrc
 _STREAMDEC_COMPLETE=fish_source streamdec > ~/.config/fish/completions/streamdec.fish
 ```
 
-bash must be 4.4 or newer. At each TAB the shell runs `streamdec`. (Listing the commands is fast,
-because none is imported.)
+bash must be 4.4 or newer. At each TAB the shell runs `streamdec`.
 """
 
 
@@ -97,8 +88,11 @@ def _lines() -> Iterator[str]:
     yield INTRODUCTION
     yield "| command | what it does |"
     yield "|---|---|"
-    for name, told in COMMANDS.items():
-        yield f"| [`{name}`](#streamdec-{name}) | {told} |"
+    root = commands.make_context("streamdec", [], resilient_parsing=True)
+    for name in COMMANDS:
+        command = commands.get_command(root, name)
+        assert command is not None
+        yield f"| [`{name}`](#streamdec-{name}) | {command.get_short_help_str(200)} |"
     yield ""
     yield "## Exit statuses"
     yield ""
@@ -127,10 +121,7 @@ def _lines() -> Iterator[str]:
     assert info is not None
     yield "## Options of loading"
     yield ""
-    yield (
-        "All commands that load a tokenizer have these options. `--fast` has an effect only in "
-        "commands that encode: not in `bulk`, `decode`, `trace`, or `verify` without `--encode`."
-    )
+    yield ("All commands that load a tokenizer have these options.")
     yield ""
     found = (one for one in info.params if isinstance(one, click.Option) and one.name in LOADING)
     yield from _table(found)
@@ -146,7 +137,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     yield ""
     yield from _help(command.help or "")
     options = [one for one in command.params if isinstance(one, click.Option)]
-    if {one.name for one in options} >= LOADING:
+    if {one.name for one in options} >= LOADING.keys():
         options = [one for one in options if one.name not in LOADING]
         yield "Takes the [options of loading](#options-of-loading)."
         yield ""
