@@ -44,7 +44,7 @@ All commands have this in common:
 - **INPUT** is token ids with spaces or commas between, or a file with them, or a file `.jsonl` with
   a JSON value in each line (`--jsonl` for other files and stdin). `--field` names the field with
   the ids or the text. Without INPUT, or with `-`, it is stdin. A line has at most 64 MiB.
-- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr. `--json` is for programs.
+- **Output** goes to stdout, as UTF-8 in any locale. Messages go to stderr. `--json` is for tools.
 - **A bad line** of JSONL is named on stderr with its number and left out.
 """
 VARIABLES = {

@@ -22,7 +22,7 @@ from streamdec.errors import SourceError, TokenIdError
 
 @click.command()
 @shared.tokenizer_argument()
-@click.argument("source", metavar="INPUT", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", metavar="INPUT", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.option(
     "--column",

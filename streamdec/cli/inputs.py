@@ -164,5 +164,6 @@ def _opened(values: dict[str, Any]) -> Input:
             click.echo("Reading from the terminal; Ctrl-D on an empty line ends it.", err=True)
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
     name = click.format_filename(words[0])
-    stream = click.get_current_context().with_resource(Path(words[0]).open("rb"))
+    file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it
+    stream = click.get_current_context().with_resource(file)
     return Input(name, stream, is_jsonl=is_jsonl or name.endswith(".jsonl"), field=field)
