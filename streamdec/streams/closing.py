@@ -1,17 +1,37 @@
-"""Close the source of a stream exactly once, at any end of the stream."""
+"""Close the source of a stream exactly once, at any end of the stream.
+
+**Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
+does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
+Once the reader is cancelled, it waits for CLOSING_SECONDS at most. Then the closing is cancelled.
+
+**The exception.** An asynchronous generator may hold a cancel scope or a task group across a
+``yield`` (PEP 789). A scope must be exited in the task in which it was entered, and before all
+scopes around it. So such a generator is closed in the reader's task, without a shield: no other
+task may exit its scope, and no shield may stand inside of it. It is cancelled with the reader.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import gc
 import inspect
 import math
-from collections.abc import AsyncGenerator, Callable
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
+from types import AsyncGeneratorType
+from typing import Any
 
 import anyio
 
 from streamdec.errors import SourceError
 from streamdec.streams.owners import disown
 from streamdec.streams.reading import Reading
+from streamdec.streams.wakeups import runs_trio
+
+CLOSING_SECONDS = 10.0
+"""Seconds that closing may still take after the reader was cancelled."""
 
 
 class BaseClosing:
@@ -127,27 +147,24 @@ def _check_completed(result: object) -> None:
 
 
 class AsyncClosing(BaseClosing):
-    """Closes an asynchronous source, shielded from cancellation where possible.
+    """Closes an asynchronous source, and is an async context manager that closes it."""
 
-    A shield is a cancel scope. An asynchronous generator may hold its own cancel scope or task
-    group across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
-    scope before the shield, which is an error. So a generator is shielded only if a cancellation is
-    pending.
-    """
+    _scope: Any = None
+    """The innermost cancel scope of the reader when it entered this block."""
+    _is_entered = False
 
     async def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
-                if is_of_generator(action) and not _is_cancelled():
+                if is_of_generator(action) and self._may_hold_a_scope():
                     await completed(action)
                 else:
-                    with anyio.CancelScope(shield=True):
-                        await completed(action)
+                    await _shielded(action)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
                 self._errors.append(error)
-            except BaseException as error:  # noqa: BLE001 (a shield does not stop task.cancel())
+            except BaseException as error:  # noqa: BLE001 (raised after the other actions)
                 interrupt = error
         if interrupt is not None:
             raise interrupt
@@ -161,16 +178,23 @@ class AsyncClosing(BaseClosing):
             super().note_on(error)
 
     async def __aenter__(self) -> None:
-        pass
+        self._scope, self._is_entered = _current_scope(), True
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close(error)
         self.note_on(error)
 
+    def _may_hold_a_scope(self) -> bool:
+        """Whether the source may have entered a cancel scope that it has not exited.
 
-def _is_cancelled() -> bool:
-    """Whether a cancel scope around this task was cancelled."""
-    return anyio.current_effective_deadline() == -math.inf
+        It holds none if the reader is in the scope in which it began to read, or in one around it.
+        """
+        if not self._is_entered:
+            return False
+        now, scope = _current_scope(), self._scope
+        while scope is not None and scope is not now:
+            scope = _parent_of(scope)
+        return scope is not now
 
 
 def is_of_generator(action: Callable[[], object] | None) -> bool:
@@ -212,3 +236,124 @@ HOLDS_A_SCOPE = (
     "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
     "a streamdec.TokenQueue"
 )
+
+
+# --- a separate task ------------------------------------------------------------------------------
+
+
+async def _shielded(action: Callable[[], object]) -> None:
+    """Call ``action``. Await its result in a separate task, if it is awaitable.
+
+    Raises what the action raises. If this task is cancelled with ``task.cancel()``, that is raised
+    after the action; a cancelled scope raises at the next await.
+    """
+    owner = getattr(action, "__self__", None)
+    if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
+        return  # the generator has ended
+    result = action()
+    if not inspect.isawaitable(result):
+        return
+    error: BaseException | None = None
+    done, scope = anyio.Event(), anyio.CancelScope()
+
+    async def run() -> None:
+        nonlocal error
+        try:
+            with scope:
+                await completed(lambda: result)
+        except BaseException as raised:  # noqa: BLE001 (the reader raises it)
+            error = raised
+        finally:
+            done.set()
+
+    _spawn(run)
+    interrupt = await _waited(done, scope)
+    if error is not None:
+        raise closing_error(error) if is_of_generator(action) else error
+    if interrupt is not None:
+        raise interrupt
+
+
+async def _waited(done: anyio.Event, scope: anyio.CancelScope) -> BaseException | None:
+    """Wait for ``done``; cancel ``scope`` CLOSING_SECONDS after this task was cancelled.
+
+    Returns the cancellation, unless a cancelled scope around this task raises it again.
+    """
+    cancelled = anyio.get_cancelled_exc_class()
+    try:
+        await done.wait()
+    except cancelled as error:
+        interrupt = error
+    else:
+        return None
+    with anyio.CancelScope(shield=True):
+        end = anyio.current_time() + CLOSING_SECONDS
+        while not done.is_set():
+            try:
+                with anyio.move_on_at(end):
+                    await done.wait()
+                if not done.is_set():
+                    scope.cancel()
+                    end = math.inf
+            except cancelled as error:  # task.cancel() again
+                interrupt = error
+    return None if _is_in_cancelled_scope() else interrupt
+
+
+def _is_in_cancelled_scope() -> bool:
+    """Whether a cancel scope around this task was cancelled."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Start ``work`` in a new task, outside the cancel scopes of this task.
+
+    It has the context of this task, so that context variables can be reset.
+    """
+    if runs_trio():
+        trio: Any = sys.modules["trio.lowlevel"]
+        context = trio.current_task().context
+
+        async def in_context() -> None:
+            trio.current_task().context = context  # which cannot be entered twice at a time
+            await trio.cancel_shielded_checkpoint()
+            await work()
+
+        trio.spawn_system_task(in_context)
+        return
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work(), context=_context())
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+
+
+_running: set[asyncio.Task[None]] = set()
+"""The event loop itself only has weak references to tasks."""
+
+
+def _context() -> contextvars.Context:
+    """Return the context of the running task of asyncio."""
+    task: Any = asyncio.current_task()
+    if hasattr(task, "get_context"):  # from Python 3.12 on
+        found: contextvars.Context = task.get_context()
+        return found
+    for each in gc.get_referents(task):
+        if isinstance(each, contextvars.Context):
+            return each
+    return contextvars.copy_context()
+
+
+def _current_scope() -> Any:
+    """Return the innermost cancel scope of this task; None without one.
+
+    No public function of anyio and trio tells it. Without these attributes no generator is known
+    to hold a scope.
+    """
+    if runs_trio():
+        return getattr(sys.modules["trio.lowlevel"].current_task(), "_cancel_status", None)
+    states: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
+    return getattr(states.get(asyncio.current_task()), "cancel_scope", None)
+
+
+def _parent_of(scope: Any) -> Any:
+    return getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)

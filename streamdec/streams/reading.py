@@ -6,7 +6,7 @@ In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
 
@@ -16,9 +16,8 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
 from streamdec.streams.options import ChunkBy, ReadingOptions
-from streamdec.streams.outputs import OutputReader, ending
+from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
 from streamdec.streams.owners import own
-from streamdec.streams.pieces import PieceReader
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 MAX_TOKENS_AT_ONCE = 256
@@ -109,22 +108,14 @@ class Reading:
 
     # --- reading outputs
 
-    def read(self, output: Any) -> Iterable[Chunk]:
-        """Return the chunks of one output, except the last chunk of the stream.
-
-        Raises SourceError if the output cannot be read. An error of a step is raised by
-        ``ending``, after the last chunk.
-        """
-        token_ids, reason, stop_reason = self.outputs.parts(output)
-        if reason is None and len(token_ids) <= self.most:  # avoids the cost of a generator
-            chunk = self._chunk_of(token_ids) if token_ids else None
-            return () if chunk is None else (chunk,)
-        return self._read_parts(token_ids, reason, stop_reason)
-
-    def _read_parts(
+    def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of an output with many ids, or with a finish reason."""
+        """Yield the chunks of one output, except the last chunk of the stream.
+
+        The arguments are the fields of the output, as ``outputs.parts`` returns them. An error of
+        a step is raised by ``ending``, after the last chunk.
+        """
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         size = len(token_ids)
@@ -171,7 +162,7 @@ class Reading:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
         is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
         if is_other and isinstance(self.outputs, OutputReader):
-            error.add_note(self.outputs.advice)
+            error.add_note(ADVICE)
         self._error = error
         self.finish(take_chunk(error))
 

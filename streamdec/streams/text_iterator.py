@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from streamdec.chunks import Chunk
-from streamdec.core.token_ids import check_dimensions
 from streamdec.streams.closing import Closing
 from streamdec.streams.options import ReadingOptions
-from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import BaseStream, M, Reading
+from streamdec.streams.sources import close_of, iterator_of
 
 __all__ = ["TextIterator"]
 
@@ -58,9 +57,8 @@ class TextIterator(BaseStream[M]):
         super().__init__(decoder, **options)
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
-        warn_of_ended(source)
-        pulled = _iterator_of(source)
-        self._closing = Closing(self._reading, getattr(pulled, "close", None), on_stop)
+        pulled = iterator_of(source)
+        self._closing = Closing(self._reading, close_of(pulled), on_stop)
         if self._reading.is_over:
             pulled = iter(())
         self._chunks = _chunks(self._reading, pulled, self._closing)
@@ -119,27 +117,37 @@ def _chunks(
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     with closing:
         for output in source:
-            if type(output) is id_type:
+            kind = type(output)
+            if kind is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
+            else:
+                reason = stop = None
+                if kind is outputs.list_type:
+                    ids, size = output, len(output)
+                elif kind is outputs.shape_type and (ids := outputs.shape(output)) is not None:
+                    size = len(ids)
+                    outputs.num_seen += size
+                else:
+                    ids, reason, stop = outputs.parts(output)
+                    size = len(ids)
+                if reason is not None or not 0 < size <= most:
+                    for chunk in reading.read(ids, reason, stop):
+                        if chunk.text or shows_all:
+                            yield chunk
+                    if reading.is_over:
+                        break
+                    continue
                 try:
-                    chunk = step(output[0]) if size == 1 else feed(output)
+                    chunk = step(ids[0]) if size == 1 else feed(ids)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            else:
-                for chunk in reading.read(output):
-                    if chunk.text or shows_all:
-                        yield chunk
-                if reading.is_over:
-                    break
-                continue
             if chunk.text or shows_all:
                 yield chunk
         else:
@@ -157,25 +165,3 @@ def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]
     with closing_of(chunks):
         for chunk in chunks:
             yield from chunk.split()
-
-
-def _iterator_of(source: Any) -> Iterator[Any]:
-    if not is_plain(source) or inspect.isawaitable(source):
-        raise not_a_source(source, is_async=False)
-    check_dimensions(source)
-    iterator = iter(source)
-    return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
-
-
-class _Bare:
-    """Adds ``__iter__`` to an iterator without it; ``for`` accepts such iterators."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-        self.close = getattr(iterator, "close", None)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._iterator)

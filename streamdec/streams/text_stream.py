@@ -10,17 +10,14 @@ from which the stream pulls.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
     Iterable,
-    Iterator,
 )
 from contextlib import aclosing
-from time import monotonic
 from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
@@ -28,17 +25,13 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
-from streamdec.core.token_ids import check_dimensions
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
 from streamdec.streams.options import ReadingOptions
-from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
+from streamdec.streams.sources import Blocking, async_iterator_of, close_of
 
 __all__ = ["TextStream"]
-
-SLOW_NEXT = 0.005
-"""Seconds: a plain source that takes longer for an output is one that computes."""
 
 
 class TextStream(BaseStream[M]):
@@ -98,18 +91,17 @@ class TextStream(BaseStream[M]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(decoder, **options)
-        warn_of_ended(source)
-        pulled = _iterator_of(source)
+        pulled = async_iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
-            if isinstance(pulled, _Blocking):
+            if isinstance(pulled, Blocking):
                 raise ValueError(
                     "idle_timeout needs an async source: a plain one cannot be interrupted"
                 )
-            pulled = IdleSource(pulled, _close_of(pulled), idle_timeout, decoder)
-        self._closing = AsyncClosing(self._reading, _close_of(pulled), on_stop)
+            pulled = IdleSource(pulled, close_of(pulled), idle_timeout, decoder)
+        self._closing = AsyncClosing(self._reading, close_of(pulled), on_stop)
         if self._reading.is_over:
-            pulled = _Blocking(())
+            pulled = Blocking(iter(()))
         chunks = _chunks(self._reading, pulled, self._closing)
         if self._reading.has_sections:
             chunks = _split(chunks)
@@ -199,15 +191,40 @@ async def _chunks(
     left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if type(output) is id_type:
+            kind = type(output)
+            if kind is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
                 left -= 1
-            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
+            else:
+                reason = stop = None
+                if kind is outputs.list_type:
+                    ids, size = output, len(output)
+                elif kind is outputs.shape_type and (ids := outputs.shape(output)) is not None:
+                    size = len(ids)
+                    outputs.num_seen += size
+                else:
+                    ids, reason, stop = outputs.parts(output)
+                    size = len(ids)
+                if reason is not None or not 0 < size <= most:
+                    for chunk in reading.read(ids, reason, stop):
+                        if chunk.text or shows_all:
+                            yield chunk
+                        left -= reading.num_taken
+                        if left <= 0:
+                            left = MAX_TOKENS_AT_ONCE
+                            await checkpoint()
+                    if reading.is_over:
+                        break
+                    left -= 1  # an output without ids
+                    if left <= 0:
+                        left = MAX_TOKENS_AT_ONCE
+                        await checkpoint()
+                    continue
                 try:
-                    chunk = step(output[0]) if size == 1 else feed(output)
+                    chunk = step(ids[0]) if size == 1 else feed(ids)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
@@ -215,21 +232,6 @@ async def _chunks(
                     reading.finish(chunk)
                     break
                 left -= size
-            else:
-                for chunk in reading.read(output):
-                    if chunk.text or shows_all:
-                        yield chunk
-                    left -= reading.num_taken
-                    if left <= 0:
-                        left = MAX_TOKENS_AT_ONCE
-                        await checkpoint()
-                if reading.is_over:
-                    break
-                left -= 1  # an output without ids
-                if left <= 0:
-                    left = MAX_TOKENS_AT_ONCE
-                    await checkpoint()
-                continue
             if chunk.text or shows_all:
                 yield chunk
             if left <= 0:
@@ -252,70 +254,3 @@ async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, N
         async for chunk in chunks:
             for part in chunk.split():
                 yield part
-
-
-# --- the source -----------------------------------------------------------------------------------
-
-
-def _iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the iterator to pull from.
-
-    Raises TypeError if ``source`` is not a source.
-    """
-    if hasattr(source, "__aiter__"):
-        iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
-    if is_plain(source) and not inspect.isawaitable(source):  # one can iterate over a Future too
-        check_dimensions(source)
-        return _Blocking(source)
-    raise not_a_source(source, is_async=True)
-
-
-def _close_of(iterator: Any) -> Callable[[], object] | None:
-    """Return the function that closes a plain or async iterator; None without one."""
-    close: Callable[[], object] | None = getattr(iterator, "aclose", None)
-    return getattr(iterator, "close", None) if close is None else close
-
-
-class _Bare:
-    """Adds ``__aiter__`` to an iterator without it.
-
-    ``async for`` accepts such iterators.
-    """
-
-    def __init__(self, iterator: Any) -> None:
-        self._pull = iterator.__anext__
-        self.close = _close_of(iterator)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._pull()
-
-
-class _Blocking:
-    """A plain iterable as an async iterator; each ``next`` blocks the event loop.
-
-    After a slow ``next`` other tasks can run. Otherwise an engine that computes in ``next`` would
-    keep the event loop, and a disconnected client, for the time of MAX_TOKENS_AT_ONCE tokens.
-    """
-
-    def __init__(self, source: Iterable[Any]) -> None:
-        self._iterator: Iterator[Any] = iter(source)
-        self._was_slow = False
-        self.close = _close_of(self._iterator)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        if self._was_slow:  # before the next output is pulled: a cancellation loses none
-            await checkpoint()
-        started = monotonic()
-        try:
-            output = next(self._iterator)
-        except StopIteration:
-            raise StopAsyncIteration from None
-        self._was_slow = monotonic() - started > SLOW_NEXT
-        return output
