@@ -353,30 +353,28 @@ class StopOptions(TypedDict, total=False):
     max_match_length: int | None
 
 
+_MOST_KEPT, _LONGEST_KEPT = 1_024, 4_096
+_kept: dict[tuple[Any, ...], StopConditions] = {}
+"""The conditions of the last short options: requests often have the same ones."""
+_PLAIN = frozenset((str, int, bool, type(None)))
+_LISTS = frozenset((list, tuple))
+
+
 def conditions_of(conditions: StopConditions | None, options: StopOptions) -> StopConditions:
     """Return ``conditions``, or those that ``options`` describe.
 
     Raises TypeError if both are given, or ``conditions`` is not a StopConditions.
     """
-    if conditions is None:
-        return _shared(options) if options else NO_CONDITIONS
-    if not isinstance(conditions, StopConditions):
-        raise not_conditions(conditions)
-    if options:
-        names = ", ".join(options)
-        raise TypeError(f"got conditions and {names}: pass one StopConditions, or only its parts")
-    return conditions
-
-
-_MOST_KEPT = 1_024
-_kept: dict[tuple[Any, ...], StopConditions] = {}
-"""The conditions of the last options: requests often have the same, and checking takes time."""
-_PLAIN = frozenset((str, int, bool, type(None)))
-_LISTS = frozenset((list, tuple))
-
-
-def _shared(options: StopOptions) -> StopConditions:
-    """Return the conditions that ``options`` describe, shared by equal ones."""
+    if conditions is not None:
+        if not isinstance(conditions, StopConditions):
+            raise not_conditions(conditions)
+        if options:
+            names = ", ".join(options)
+            told = "pass one StopConditions, or only its parts"
+            raise TypeError(f"got conditions and {names}: {told}")
+        return conditions
+    if not options:
+        return NO_CONDITIONS
     key: list[Any] = []
     given: Any
     for name, given in options.items():
@@ -389,7 +387,8 @@ def _shared(options: StopOptions) -> StopConditions:
     found = _kept.get(tuple(key))
     if found is None:
         found = StopConditions(**options)
-        if len(_kept) >= _MOST_KEPT:
-            _kept.clear()
-        _kept[tuple(key)] = found
+        if len(repr(key)) <= _LONGEST_KEPT:
+            if len(_kept) >= _MOST_KEPT:
+                _kept.clear()
+            _kept[tuple(key)] = found
     return found

@@ -14,8 +14,7 @@ from streamdec.core.stepping import DECODERS, decoder_behind
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
-from streamdec.streams.options import ChunkBy
-from streamdec.streams.reading import M
+from streamdec.streams.reading import ChunkBy, M, Reading
 from streamdec.streams.stepper import Machine
 from streamdec.streams.text_iterator import TextIterator
 from streamdec.streams.text_stream import TextStream
@@ -171,11 +170,8 @@ def wrap(
     ['caf', 'é', '']
     """
     try:
-        return TextStream(
-            source,
+        reading = Reading(
             decoder,
-            on_stop=on_stop,
-            idle_timeout=idle_timeout,
             ids=ids,
             cumulative=cumulative,
             index=index,
@@ -183,6 +179,7 @@ def wrap(
             return_token_ids=return_token_ids,
             finish_reason=finish_reason,
         )
+        return TextStream(source, decoder, reading, on_stop, idle_timeout)
     except BaseException:
         _give_up(source)
         raise
@@ -247,10 +244,8 @@ def iter_chunks(
         given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
         if given:
             raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
-    return TextIterator(
-        source,
+    reading = Reading(
         decoder,
-        on_stop=on_stop,
         ids=ids,
         cumulative=cumulative,
         index=index,
@@ -258,6 +253,7 @@ def iter_chunks(
         return_token_ids=return_token_ids,
         finish_reason=finish_reason,
     )
+    return TextIterator(source, decoder, reading, on_stop)
 
 
 def _give_up(source: object) -> None:

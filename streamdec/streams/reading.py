@@ -8,21 +8,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
-from streamdec.core.stepping import decoder_behind, has_sections
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.options import ChunkBy, ReadingOptions
 from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
-from streamdec.streams.owners import own
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
+ChunkBy = Literal["output", "token"]
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
@@ -48,9 +48,11 @@ class Reading:
         if chunk_by not in get_args(ChunkBy):
             known = " or ".join(map(repr, get_args(ChunkBy)))
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
-        check_finish_reason(finish_reason)
-        check_flag("cumulative", cumulative)
-        check_flag("return_token_ids", return_token_ids)
+        if finish_reason != "length":
+            check_finish_reason(finish_reason)
+        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
+            if flag is not False:
+                check_flag(name, flag)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -68,7 +70,8 @@ class Reading:
                     raise ValueError(f"{name} {told}")
             self.outputs, self.id_type = PieceReader(), str
         else:
-            check_machine(machine)
+            if not isinstance(machine, StopSequenceDecoder):
+                check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
         self.stepper = Stepper(machine, return_token_ids=return_token_ids)
@@ -196,11 +199,6 @@ class Reading:
     # --- properties
 
     @property
-    def has_sections(self) -> bool:
-        """Whether chunks name their section."""
-        return has_sections(self.machine)
-
-    @property
     def pending_text(self) -> str:
         """The text that would still be output if no more ids came."""
         last = "" if self.last is None else self.last.text
@@ -222,22 +220,10 @@ class Reading:
 class BaseStream(Generic[M]):
     """The base class of TextStream and TextIterator."""
 
-    def __init__(self, decoder: M, **options: Unpack[ReadingOptions]) -> None:
-        self.decoder: M = decoder
-        """The decoder. While the stream runs, only the stream may step it."""
-        self._reading = Reading(decoder, **options)
-        self._is_entered = False
-
-    def _own_decoder(self, chunks: object) -> None:
-        """Reject other streams and pools while the generator ``chunks`` can be read.
-
-        If a loop is left early and nothing else refers to its generator, the event loop closes the
-        generator later. But no reader can use it any more, so the decoder is free at once.
-
-        A constructor calls this last, so that a stream that was not made owns no decoder. Raises
-        RuntimeError if another stream or pool steps the decoder.
-        """
-        own(self.decoder, self._reading, chunks)
+    decoder: M
+    """The decoder. While the stream runs, only the stream may step it."""
+    _reading: Reading
+    _is_entered = False
 
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""

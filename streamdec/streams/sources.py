@@ -34,6 +34,8 @@ def iterator_of(source: Any) -> Iterator[Any]:
 
     Raises TypeError if ``source`` is not a source, and warns if it is a generator that has ended.
     """
+    if type(source) is list or (type(source) is GeneratorType and source.gi_frame is not None):
+        return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         raise _not_a_source(source, is_async=False)
     check_dimensions(source)

@@ -9,11 +9,12 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from streamdec.chunks import Chunk
+from streamdec.core.stepping import has_sections
 from streamdec.streams.closing import Closing
-from streamdec.streams.options import ReadingOptions
+from streamdec.streams.owners import own
 from streamdec.streams.reading import BaseStream, M, Reading
 from streamdec.streams.sources import close_of, iterator_of
 
@@ -23,23 +24,19 @@ __all__ = ["TextIterator"]
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source, as an iterator and a context manager.
 
-    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream, a Sequence
-    and a TextStopDecoder work too. ``source``, ``decoder`` and ``options`` are as for
-    :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
+    :func:`~streamdec.iter_chunks` makes one: ``source``, ``decoder`` and ``on_stop`` are its
+    arguments, ``reading`` has its other options.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
     last chunk is output, when a step or the source raises, on ``close``, or at the end of a
     ``with`` block. An error is raised after all text that was decided before it. The text can then
     be continued from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
 
-    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
-
     If a reader leaves the loop early without a ``with`` block, the source stays open until the
     iterator is garbage collected.
 
-    >>> from streamdec import DecodeStream, MockTokenizer
-    >>> from streamdec.streams.text_iterator import TextIterator
-    >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
+    >>> from streamdec import DecodeStream, MockTokenizer, iter_chunks
+    >>> with iter_chunks([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
     ...     next(chunks).text, next(chunks).text
     ('Hello', ' world')
     >>> [*chunks]
@@ -50,21 +47,20 @@ class TextIterator(BaseStream[M]):
         self,
         source: Iterable[Any],
         decoder: M,
-        *,
+        reading: Reading,
         on_stop: Callable[[], object] | None = None,
-        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(decoder, **options)
+        self.decoder, self._reading = decoder, reading
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         pulled = iterator_of(source)
-        self._closing = Closing(self._reading, close_of(pulled), on_stop)
-        if self._reading.is_over:
+        self._closing = Closing(reading, close_of(pulled), on_stop)
+        if reading.is_over:
             pulled = iter(())
-        self._chunks = _chunks(self._reading, pulled, self._closing)
-        if self._reading.has_sections:
+        self._chunks = _chunks(reading, pulled, self._closing)
+        if has_sections(decoder):
             self._chunks = _split(self._chunks)
-        self._own_decoder(self._chunks)
+        own(decoder, reading, self._chunks)  # last, as in a TextStream
 
     # --- reading
 

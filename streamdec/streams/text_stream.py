@@ -19,15 +19,16 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
+from streamdec.core.stepping import has_sections
 from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.options import ReadingOptions
+from streamdec.streams.owners import own
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
 from streamdec.streams.sources import Blocking, async_iterator_of, close_of
 
@@ -37,8 +38,8 @@ __all__ = ["TextStream"]
 class TextStream(BaseStream[M]):
     """The chunks of one source, as an async iterator and an async context manager.
 
-    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``decoder``,
-    ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. With a
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder``,
+    ``on_stop`` and ``idle_timeout`` are theirs, ``reading`` has their other options. With a
     StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
@@ -66,16 +67,14 @@ class TextStream(BaseStream[M]):
     One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
     an asynchronous generator, if the first reader was between two chunks).
 
-    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
-
     **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
     last chunk. **Cost.** If the source never waits, a token of ordinary text takes twice as long
     as in an asynchronous generator that only passes it on.
 
     >>> import anyio
-    >>> from streamdec import DecodeStream, MockTokenizer, TextStream
+    >>> from streamdec import DecodeStream, MockTokenizer, wrap
     >>> async def main():
-    ...     async with TextStream([1, 2], DecodeStream(MockTokenizer())) as chunks:
+    ...     async with wrap([1, 2], DecodeStream(MockTokenizer())) as chunks:
     ...         return "".join([chunk.text async for chunk in chunks])
     >>> anyio.run(main)
     'Hello world'
@@ -85,12 +84,11 @@ class TextStream(BaseStream[M]):
         self,
         source: AsyncIterable[Any] | Iterable[Any],
         decoder: M,
-        *,
+        reading: Reading,
         on_stop: Callable[[], object] | None = None,
         idle_timeout: float | None = None,
-        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(decoder, **options)
+        self.decoder, self._reading = decoder, reading
         pulled = async_iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
@@ -99,14 +97,17 @@ class TextStream(BaseStream[M]):
                     "idle_timeout needs an async source: a plain one cannot be interrupted"
                 )
             pulled = IdleSource(pulled, close_of(pulled), idle_timeout, decoder)
-        self._closing = AsyncClosing(self._reading, close_of(pulled), on_stop)
-        if self._reading.is_over:
+        self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
+        if reading.is_over:
             pulled = Blocking(iter(()))
-        chunks = _chunks(self._reading, pulled, self._closing)
-        if self._reading.has_sections:
+        chunks = _chunks(reading, pulled, self._closing)
+        if has_sections(decoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
-        self._own_decoder(chunks)
+        # Last, so that a stream that was not made owns no decoder. If a loop is left early and
+        # nothing else refers to its generator, the event loop closes the generator later. But no
+        # reader can use it any more, so the decoder is free at once.
+        own(decoder, reading, chunks)
 
     # --- reading
 

@@ -186,12 +186,6 @@ def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
         make([], decoder(), **{name: OPTIONS[name]})
 
 
-def test_stream_takes_only_decoders_of_ids() -> None:
-    ended: Any = decoder()
-    with pytest.raises(TypeError, match=r"wrap\(source, decoder\)"):
-        wrap([], ended)
-
-
 def test_hooks_are_not_called_for_text_without_tokens() -> None:
     class Ends(Hook):
         def stream_ended(self, event: Any) -> None:
