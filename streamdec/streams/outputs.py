@@ -388,7 +388,10 @@ class PieceReader:
     A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
     """
 
-    list_type = None
+    list_type: type | None = None
+    shape_type: type | None = None
+    shape: Shape = staticmethod(no_shape)
+    num_seen = 0
 
     def check_end(self) -> None:
         """Accept the end of the source: pieces have no samples."""
