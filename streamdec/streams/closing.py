@@ -149,9 +149,8 @@ def _check_completed(result: object) -> None:
 class AsyncClosing(BaseClosing):
     """Closes an asynchronous source, and is an async context manager that closes it."""
 
-    _scope: Any = None
-    """The innermost cancel scope of the reader when it entered this block."""
-    _is_entered = False
+    _reader: tuple[Any, Any] = (None, None)
+    """The task that entered this block, and its innermost cancel scope then."""
 
     async def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
@@ -161,7 +160,7 @@ class AsyncClosing(BaseClosing):
                 if is_of_generator(action) and self._may_hold_a_scope():
                     await completed(action)
                 else:
-                    await _shielded(action)
+                    interrupt = await _shielded(action, self._errors, interrupt)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
                 self._errors.append(error)
             except BaseException as error:  # noqa: BLE001 (raised after the other actions)
@@ -178,7 +177,7 @@ class AsyncClosing(BaseClosing):
             super().note_on(error)
 
     async def __aenter__(self) -> None:
-        self._scope, self._is_entered = _current_scope(), True
+        self._reader = _current_scope()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close(error)
@@ -189,9 +188,10 @@ class AsyncClosing(BaseClosing):
 
         It holds none if the reader is in the scope in which it began to read, or in one around it.
         """
-        if not self._is_entered:
-            return False
-        now, scope = _current_scope(), self._scope
+        task, scope = self._reader
+        now_task, now = _current_scope()
+        if now_task is not task:
+            return False  # no other task can exit the reader's scopes
         while scope is not None and scope is not now:
             scope = _parent_of(scope)
         return scope is not now
@@ -241,62 +241,75 @@ HOLDS_A_SCOPE = (
 # --- a separate task ------------------------------------------------------------------------------
 
 
-async def _shielded(action: Callable[[], object]) -> None:
+async def _shielded(
+    action: Callable[[], object], errors: list[Exception], interrupt: BaseException | None
+) -> BaseException | None:
     """Call ``action``. Await its result in a separate task, if it is awaitable.
 
-    Raises what the action raises. If this task is cancelled with ``task.cancel()``, that is raised
-    after the action; a cancelled scope raises at the next await.
+    Args:
+        action: the function.
+        errors: gets the error of the action.
+        interrupt: the ``task.cancel()`` that came before; None without one.
+
+    Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at the
+    next await.
     """
     owner = getattr(action, "__self__", None)
     if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
-        return  # the generator has ended
+        return interrupt  # the generator has ended
     result = action()
     if not inspect.isawaitable(result):
-        return
-    error: BaseException | None = None
+        return interrupt
     done, scope = anyio.Event(), anyio.CancelScope()
+    fatal: BaseException | None = None
 
     async def run() -> None:
-        nonlocal error
+        nonlocal fatal
         try:
             with scope:
-                await completed(lambda: result)
-        except BaseException as raised:  # noqa: BLE001 (the reader raises it)
-            error = raised
+                await result
+        except BaseException as error:  # noqa: BLE001 (the reader raises it)
+            found = closing_error(error) if is_of_generator(action) else error
+            if isinstance(found, Exception):
+                errors.append(found)
+            else:
+                fatal = found
         finally:
             done.set()
 
     _spawn(run)
-    interrupt = await _waited(done, scope)
-    if error is not None:
-        raise closing_error(error) if is_of_generator(action) else error
-    if interrupt is not None:
-        raise interrupt
+    interrupt = await _waited(done, scope, interrupt)
+    if fatal is not None:
+        raise fatal
+    return interrupt
 
 
-async def _waited(done: anyio.Event, scope: anyio.CancelScope) -> BaseException | None:
+async def _waited(
+    done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
+) -> BaseException | None:
     """Wait for ``done``; cancel ``scope`` CLOSING_SECONDS after this task was cancelled.
 
-    Returns the cancellation, unless a cancelled scope around this task raises it again.
+    ``interrupt`` and the result are as for ``_shielded``.
     """
     cancelled = anyio.get_cancelled_exc_class()
-    try:
-        await done.wait()
-    except cancelled as error:
-        interrupt = error
-    else:
-        return None
+    if interrupt is None:
+        try:
+            await done.wait()
+        except cancelled as error:
+            interrupt = error
+        else:
+            return None
     with anyio.CancelScope(shield=True):
         end = anyio.current_time() + CLOSING_SECONDS
         while not done.is_set():
             try:
-                with anyio.move_on_at(end):
+                with anyio.CancelScope(deadline=end):
                     await done.wait()
-                if not done.is_set():
-                    scope.cancel()
-                    end = math.inf
             except cancelled as error:  # task.cancel() again
                 interrupt = error
+            if anyio.current_time() >= end:
+                scope.cancel()
+                end = math.inf
     return None if _is_in_cancelled_scope() else interrupt
 
 
@@ -343,16 +356,18 @@ def _context() -> contextvars.Context:
     return contextvars.copy_context()
 
 
-def _current_scope() -> Any:
-    """Return the innermost cancel scope of this task; None without one.
+def _current_scope() -> tuple[Any, Any]:
+    """Return the running task, and its innermost cancel scope; None without one.
 
     No public function of anyio and trio tells it. Without these attributes no generator is known
     to hold a scope.
     """
     if runs_trio():
-        return getattr(sys.modules["trio.lowlevel"].current_task(), "_cancel_status", None)
+        task = sys.modules["trio.lowlevel"].current_task()
+        return task, getattr(task, "_cancel_status", None)
+    task = asyncio.current_task()
     states: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
-    return getattr(states.get(asyncio.current_task()), "cancel_scope", None)
+    return task, getattr(states.get(task), "cancel_scope", None)
 
 
 def _parent_of(scope: Any) -> Any:

@@ -16,9 +16,10 @@ class GrowthWatch:
     """Warns once if the outputs of a stream look cumulative.
 
     They do if each output so far began with all ids of the output before and had more, and an
-    output repeats two different ids. So ``[5], [5, 6]`` may be new ids that repeat by chance, and
-    the warning comes at ``[5, 6, 7]``; after ``[5, 6]`` it comes at ``[5, 6, 7]`` too. Dashes of a
-    line (``[9], [9, 9], [9, 9, 9]``) cause none.
+    output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance: the
+    warning comes at the next output, ``[5, 6, 7]``, before its text is output. Equal tokens, such
+    as those of a line (``[9], [9, 9], [9, 9, 9]``), cause none. It is a warning and no error,
+    because it may be wrong.
 
     Args:
         advice: the part of the warning that says what to do.

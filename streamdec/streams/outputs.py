@@ -386,8 +386,8 @@ class PieceReader:
 
     list_type: type | None = None
     shape_type: type | None = None
+    shape: Shape = staticmethod(no_shape)
     num_seen = 0
-    shape = staticmethod(no_shape)
 
     def check_end(self) -> None:
         """Accept the end of the source: pieces have no samples."""

@@ -56,8 +56,9 @@ class TextStream(BaseStream[M]):
     * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
       output is pulled after the one that finished the stream.
     * The source is closed exactly once: at the end, when a step or the source raises, or when the
-      reader is cancelled or leaves the block. Closing is shielded from cancellation. But if the
-      reader is cancelled while a generator is being closed, the generator is cancelled too.
+      reader is cancelled or leaves the block. Closing is shielded from cancellation, for 10
+      seconds after the reader was cancelled. There is one exception: a generator that holds a
+      cancel scope across a ``yield`` is cancelled with its reader.
     * An error is raised after all text that was decided before it. The decoder then has the state
       after that text. The text can be continued from ``snapshot()`` with another source, and
       ``pending_text`` is the withheld text.
