@@ -262,9 +262,11 @@ async def _shielded(
         return interrupt
     done, scope = anyio.Event(), anyio.CancelScope()
     fatal: BaseException | None = None
+    has_begun = False
 
     async def run() -> None:
-        nonlocal fatal
+        nonlocal fatal, has_begun
+        has_begun = True
         try:
             with scope:
                 await result
@@ -277,8 +279,10 @@ async def _shielded(
         finally:
             done.set()
 
-    _spawn(run)
+    _spawn(run, done)
     interrupt = await _waited(done, scope, interrupt)
+    if not has_begun:  # asyncio cancels all tasks before the event loop is closed
+        await result
     if fatal is not None:
         raise fatal
     return interrupt
@@ -318,10 +322,10 @@ def _is_in_cancelled_scope() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-def _spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
     """Start ``work`` in a new task, outside the cancel scopes of this task.
 
-    It has the context of this task, so that context variables can be reset.
+    ``done`` is set when the task has ended, also if it was cancelled before it began. It has the context of this task, so that context variables can be reset.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]
@@ -337,7 +341,12 @@ def _spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     loop = asyncio.get_running_loop()
     task = loop.create_task(work(), context=_context())
     _running.add(task)
-    task.add_done_callback(_running.discard)
+
+    def end(task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        done.set()
+
+    task.add_done_callback(end)
 
 
 _running: set[asyncio.Task[None]] = set()
