@@ -291,7 +291,7 @@ async def _shielded(
 async def _waited(
     done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
 ) -> BaseException | None:
-    """Wait for ``done``; cancel ``scope`` CLOSING_SECONDS after this task was cancelled.
+    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``.
 
     ``interrupt`` and the result are as for ``_shielded``.
     """
@@ -325,7 +325,8 @@ def _is_in_cancelled_scope() -> bool:
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
     """Start ``work`` in a new task, outside the cancel scopes of this task.
 
-    ``done`` is set when the task has ended, also if it was cancelled before it began. It has the context of this task, so that context variables can be reset.
+    ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
+    the context of this task, so that context variables can be reset.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]

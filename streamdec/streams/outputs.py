@@ -379,7 +379,7 @@ class OutputReader:
 
 
 class PieceReader:
-    """Reads pieces of text, as an OutputReader reads ids: for streams on a TextStopDecoder.
+    """Reads pieces of text, for streams on a TextStopDecoder.
 
     A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
     """
@@ -393,7 +393,7 @@ class PieceReader:
         """Accept the end of the source: pieces have no samples."""
 
     def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
-        """Return the text and the finish reason of ``piece``, as ``OutputReader.parts`` does.
+        """Return the text and the finish reason of ``piece``.
 
         Raises SourceError if ``piece`` is not a string, a Chunk or None.
         """
@@ -444,7 +444,7 @@ def _ids_in_output(value: Any) -> Ids | None:
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
-    """Return the finish reason and the stop of an output; None, None if it has not ended.
+    """Return the finish reason and the stop of an output; each may be None.
 
     ``get`` returns its fields. Enums and dicts become plain values.
     """
