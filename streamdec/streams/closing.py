@@ -262,9 +262,11 @@ async def _shielded(
         return interrupt
     done, scope = anyio.Event(), anyio.CancelScope()
     fatal: BaseException | None = None
+    has_begun = False
 
     async def run() -> None:
-        nonlocal fatal
+        nonlocal fatal, has_begun
+        has_begun = True
         try:
             with scope:
                 await result
@@ -277,8 +279,10 @@ async def _shielded(
         finally:
             done.set()
 
-    _spawn(run)
+    _spawn(run, done)
     interrupt = await _waited(done, scope, interrupt)
+    if not has_begun:  # asyncio.run cancelled all tasks before the new one could start
+        await run()
     if fatal is not None:
         raise fatal
     return interrupt
@@ -287,7 +291,9 @@ async def _shielded(
 async def _waited(
     done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
 ) -> BaseException | None:
-    """Wait for ``done``; cancel ``scope`` CLOSING_SECONDS after this task was cancelled.
+    """Wait for ``done``, with a time limit after this task was cancelled.
+
+    CLOSING_SECONDS after the cancellation ``scope`` is cancelled.
 
     ``interrupt`` and the result are as for ``_shielded``.
     """
@@ -318,10 +324,11 @@ def _is_in_cancelled_scope() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-def _spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
     """Start ``work`` in a new task, outside the cancel scopes of this task.
 
-    It has the context of this task, so that context variables can be reset.
+    It has the context of this task, so that context variables can be reset. ``done`` is set when
+    it has ended, also if it never began.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]
@@ -338,6 +345,7 @@ def _spawn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     task = loop.create_task(work(), context=_context())
     _running.add(task)
     task.add_done_callback(_running.discard)
+    task.add_done_callback(lambda _: done.set())
 
 
 _running: set[asyncio.Task[None]] = set()

@@ -22,7 +22,6 @@ from streamdec.streams.sources import is_plain
 __all__ = [
     "Delta",
     "OutputReader",
-    "PieceReader",
     "checked_ids",
     "ending",
     "ids_of",
@@ -378,37 +377,6 @@ class OutputReader:
         return ids[seen:]
 
 
-class PieceReader:
-    """Reads pieces of text, as an OutputReader reads ids: for streams on a TextStopDecoder.
-
-    A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
-    """
-
-    list_type: type | None = None
-    shape_type: type | None = None
-    shape: Shape = staticmethod(no_shape)
-    num_seen = 0
-
-    def check_end(self) -> None:
-        """Accept the end of the source: pieces have no samples."""
-
-    def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
-        """Return the text and the finish reason of ``piece``, as ``OutputReader.parts`` does.
-
-        Raises SourceError if ``piece`` is not a string, a Chunk or None.
-        """
-        if piece is None:
-            return (), None, None
-        if isinstance(piece, str):
-            return (piece,), None, None
-        if isinstance(piece, Chunk):
-            return (piece.text,), piece.finish_reason, None
-        raise SourceError(
-            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
-            f"not {piece!r:.200}"
-        )
-
-
 # --- fields ---------------------------------------------------------------------------------------
 
 Get = Callable[[str, Any], Any]
@@ -444,7 +412,7 @@ def _ids_in_output(value: Any) -> Ids | None:
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
-    """Return the finish reason and the stop of an output; None, None if it has not ended.
+    """Return the finish reason and the stop of an output; None, None before its end.
 
     ``get`` returns its fields. Enums and dicts become plain values.
     """

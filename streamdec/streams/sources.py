@@ -1,4 +1,4 @@
-"""What a stream pulls from: the iterator of a source, and the function that closes it."""
+"""The iterator of a source, and the function that closes it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class _Bare:
 
 
 class _AsyncBare:
-    """Adds ``__aiter__`` to an iterator without it; ``async for`` accepts such iterators."""
+    """Adds ``__aiter__`` to an iterator without it, as ``async for`` accepts them."""
 
     def __init__(self, iterator: Any) -> None:
         self._pull = iterator.__anext__
