@@ -466,7 +466,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Warnings": (
         Message(
             "StreamdecWarning",
-            "3 outputs in a row began with all ids of the one before, so the engine's outputs seem "
+            "an output began with all ids of the output before it, so the engine's outputs seem "
             "to be cumulative …",
             "The text is repeated. Pass `cumulative=True`, or make the engine output only new ids.",
             ASYNC,

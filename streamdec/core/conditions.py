@@ -369,6 +369,7 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
         if not isinstance(conditions, StopConditions):
             raise not_conditions(conditions)
         if options:
+            StopConditions(**options)  # raises Python's error for an argument that does not exist
             names = ", ".join(options)
             told = "pass one StopConditions, or only its parts"
             raise TypeError(f"got conditions and {names}: {told}")

@@ -281,8 +281,8 @@ async def _shielded(
 
     _spawn(run, done)
     interrupt = await _waited(done, scope, interrupt)
-    if not has_begun:  # asyncio.run cancelled all tasks before the new one could start
-        await run()
+    if not has_begun:  # asyncio cancels all tasks before the event loop is closed
+        await result
     if fatal is not None:
         raise fatal
     return interrupt
@@ -291,9 +291,7 @@ async def _shielded(
 async def _waited(
     done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
 ) -> BaseException | None:
-    """Wait for ``done``, with a time limit after this task was cancelled.
-
-    CLOSING_SECONDS after the cancellation ``scope`` is cancelled.
+    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``.
 
     ``interrupt`` and the result are as for ``_shielded``.
     """
@@ -327,8 +325,8 @@ def _is_in_cancelled_scope() -> bool:
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
     """Start ``work`` in a new task, outside the cancel scopes of this task.
 
-    It has the context of this task, so that context variables can be reset. ``done`` is set when
-    it has ended, also if it never began.
+    ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
+    the context of this task, so that context variables can be reset.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]
@@ -344,8 +342,12 @@ def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> 
     loop = asyncio.get_running_loop()
     task = loop.create_task(work(), context=_context())
     _running.add(task)
-    task.add_done_callback(_running.discard)
-    task.add_done_callback(lambda _: done.set())
+
+    def end(task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        done.set()
+
+    task.add_done_callback(end)
 
 
 _running: set[asyncio.Task[None]] = set()

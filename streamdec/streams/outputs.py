@@ -412,7 +412,7 @@ def _ids_in_output(value: Any) -> Ids | None:
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
-    """Return the finish reason and the stop of an output; None, None before its end.
+    """Return the finish reason and the stop of an output; each may be None.
 
     ``get`` returns its fields. Enums and dicts become plain values.
     """

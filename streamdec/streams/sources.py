@@ -1,4 +1,4 @@
-"""The iterator of a source, and the function that closes it."""
+"""What a stream pulls from: the iterator of a source, and how it is closed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class _Bare:
 
 
 class _AsyncBare:
-    """Adds ``__aiter__`` to an iterator without it, as ``async for`` accepts them."""
+    """Adds ``__aiter__`` to an iterator that lacks it, as ``async for`` does."""
 
     def __init__(self, iterator: Any) -> None:
         self._pull = iterator.__anext__

@@ -68,6 +68,8 @@ class TextStream(BaseStream[M]):
     One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
     an asynchronous generator, if the first reader was between two chunks).
 
+    Raises ValueError for ``idle_timeout`` with a plain source.
+
     **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
     last chunk. **Cost.** If the source never waits, a token of ordinary text takes twice as long
     as in an asynchronous generator that only passes it on.

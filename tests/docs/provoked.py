@@ -492,7 +492,7 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "3 outputs in a row began with all ids of the one before, so the engine's outputs seem to be "
+    "an output began with all ids of the output before it, so the engine's outputs seem to be "
     "cumulative …"
 )
 def _(_: Path) -> Any:
