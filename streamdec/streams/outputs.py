@@ -22,7 +22,6 @@ from streamdec.streams.sources import is_plain
 __all__ = [
     "Delta",
     "OutputReader",
-    "PieceReader",
     "checked_ids",
     "ending",
     "ids_of",
@@ -376,37 +375,6 @@ class OutputReader:
         self.num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]
         return ids[seen:]
-
-
-class PieceReader:
-    """Reads pieces of text, for streams on a TextStopDecoder.
-
-    A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
-    """
-
-    list_type: type | None = None
-    shape_type: type | None = None
-    shape: Shape = staticmethod(no_shape)
-    num_seen = 0
-
-    def check_end(self) -> None:
-        """Accept the end of the source: pieces have no samples."""
-
-    def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
-        """Return the text and the finish reason of ``piece``.
-
-        Raises SourceError if ``piece`` is not a string, a Chunk or None.
-        """
-        if piece is None:
-            return (), None, None
-        if isinstance(piece, str):
-            return (piece,), None, None
-        if isinstance(piece, Chunk):
-            return (piece.text,), piece.finish_reason, None
-        raise SourceError(
-            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
-            f"not {piece!r:.200}"
-        )
 
 
 # --- fields ---------------------------------------------------------------------------------------

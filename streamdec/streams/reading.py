@@ -16,7 +16,8 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
+from streamdec.streams.outputs import ADVICE, OutputReader, ending
+from streamdec.streams.pieces import PieceReader
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 MAX_TOKENS_AT_ONCE = 256

@@ -439,3 +439,22 @@ def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: st
 
     anyio.run(main, backend=backend)
     assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize("count", range(20))
+@pytest.mark.parametrize("engine", [bare, Iterator])
+def test_the_end_of_an_event_loop_at_any_turn_closes_an_engine_that_is_left(
+    engine: Callable[[Log], Any], count: int
+) -> None:
+    """asyncio.run cancels all tasks, also one that closes and has not begun."""
+    log = Log()
+
+    async def main() -> None:
+        chunks = stream(engine(log), TOKENIZER)
+        await anext(chunks)
+        kept.append(asyncio.create_task(chunks.aclose()))
+        await turns(count)
+
+    kept: list[asyncio.Task[None]] = []
+    asyncio.run(main())
+    assert log.begun == 1
