@@ -135,8 +135,7 @@ def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields
     """Return the table for the options of ``snapshot``, and the machine's own fields.
 
     Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    route. Raises TypeError if ``tokenizer`` is not a
-    tokenizer.
+    route. Raises TypeError if ``tokenizer`` is not a tokenizer.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)

@@ -25,7 +25,7 @@ __all__ = ["iter_chunks", "stream", "wrap"]
 NO_PROMPT: Final[tuple[int, ...]] = ()
 
 
-def stream(
+def stream(  # noqa: D417 (the rest is said together)
     source: AsyncIterable[Any] | Iterable[Any],
     tokenizer: Decoder,
     *,
@@ -53,17 +53,11 @@ def stream(
         conditions: when the text ends. Or give its parts as ``options``. Without either, the text
             ends with the source.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
-        on_stop: as for ``wrap``, and so are ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
-            ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
-        idle_timeout: seconds.
-        ids: a function.
-        cumulative: whether an output has all ids so far.
-        index: the number of a sample.
-        chunk_by: ``"output"`` or ``"token"``.
-        return_token_ids: whether chunks have their ids.
-        finish_reason: of a source that ends without one.
         options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
             ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
+
+    As for ``wrap`` are ``on_stop``, ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
+    ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
 
     Returns:
         The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
@@ -185,7 +179,7 @@ def wrap(
         raise
 
 
-def iter_chunks(
+def iter_chunks(  # noqa: D417
     source: Iterable[Any],
     tokenizer_or_decoder: Decoder | Machine | TextStopDecoder,
     *,
@@ -209,17 +203,10 @@ def iter_chunks(
         source: a plain iterable of outputs, as for ``wrap``.
         tokenizer_or_decoder: a tokenizer, of which a StopSequenceDecoder is made; or a decoder,
             with which no arguments of decoders must be given.
-        conditions: as for ``stream``, and so are ``prompt_token_ids`` and ``options``.
-        prompt_token_ids: the ids of the prompt.
-        on_stop: as for ``wrap``, but a plain function; ``ids``, ``cumulative``, ``index``,
-            ``chunk_by``, ``return_token_ids`` and ``finish_reason`` are as for ``wrap``, too.
-        ids: a function.
-        cumulative: whether an output has all ids so far.
-        index: the number of a sample.
-        chunk_by: ``"output"`` or ``"token"``.
-        return_token_ids: whether chunks have their ids.
-        finish_reason: of a source that ends without one.
-        options: all other arguments of StopSequenceDecoder, such as ``stop="User:"``.
+        on_stop: as for ``wrap``, but a plain function.
+
+    As for ``stream`` are ``conditions``, ``prompt_token_ids`` and ``options``; as for ``wrap`` are
+    ``ids``, ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
 
     Returns:
         The chunks, as an iterator and a context manager; see :func:`~streamdec.stream`.

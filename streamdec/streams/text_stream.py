@@ -188,7 +188,9 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of a TextStream.
 
-    The generator has no reference to the TextStream, so that there is no cycle.
+    The generator has no reference to the TextStream, so that there is no cycle. What is ugly and
+    stays: a TextIterator has the same loop again. A call for each output would take as long as the
+    rest of the loop.
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
