@@ -32,7 +32,6 @@ VOCABULARIES: Mapping[str, Mapping[str, bytes]] = {
     "bpe model": {"tokenizer.model": _MADE["bpe.model"]},
     "unigram model": {"spiece.model": _MADE["unigram.model"]},
     "ranks": {"tiktoken.model": rank_file()},
-    "rwkv": {"rwkv_vocab.txt": _MADE["rwkv_vocab.txt"]},
     "words": {"vocab.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhi\n##x\n"},
     "merges": {
         "vocab.json": json.dumps({piece: i for i, piece in enumerate(loading.PIECES)}).encode(),
@@ -82,7 +81,6 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "pad_token": "<p>",
     },
     "ranks": {"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]}},
-    "rwkv": {"bos_token": "<s>", "add_bos_token": True, "added_tokens_decoder": {"0": SPECIAL}},
     "words": {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
     "merges": {"tokenizer_class": "GPT2Tokenizer", "extra_special_tokens": {"x_token": "<x>"}},
 }
@@ -115,7 +113,7 @@ WORDS: list[Any] = [
 ]
 WORDS += ["<unk>", "<s>", "</s>", "<x>", "\ud800", "<extra_id_0>", "0", "2", "12", "257", "-1", "x"]
 WORDS += ["LlamaTokenizer", "Qwen2Tokenizer", "BertTokenizer", "CLIPTokenizer", "GemmaTokenizer"]
-WORDS += ["EvaByteTokenizer", "PreTrainedTokenizerFast", "eos_token", "bos_token", "unk_token"]
+WORDS += ["ByT5Tokenizer", "PreTrainedTokenizerFast", "eos_token", "bos_token", "unk_token"]
 WORDS += ["tokenization_hy.HYTokenizer", "tokenization_chatglm.ChatGLM4Tokenizer", *VOCABULARIES]
 TARGET = Target("folders", law, seeds, json_edit(WORDS))
 

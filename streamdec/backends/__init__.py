@@ -18,8 +18,6 @@ Modules::
     gguf                    a llama.cpp file
       gguf_metadata         reading its keys and values, within bounds
       gguf_cutting          how a text is split, by the name in the file
-    byte_vocabulary         RWKV's vocabulary, ByT5 and EvaByte, without a library
-      longest_token         encoding by the longest token at each place
     mock                    tokenizers for tests, without a library
 
     caveats                 properties of a tokenizer that surprise people

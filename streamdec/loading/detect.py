@@ -18,9 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from streamdec.backends.byte_vocabulary import byte_class_of
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
 from streamdec.tokenizers._reading import MAX_FILE
 
@@ -32,9 +30,7 @@ Format = Literal[
     "tiktoken",
     "sentencepiece",
     "vocabulary",
-    "rwkv",
     "gguf",
-    "bytes",
     "unsupported",
 ]
 
@@ -66,6 +62,11 @@ _KEYS: dict[Format, re.Pattern[bytes]] = {
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
 # A line of an RWKV vocabulary has an id, the token as a Python literal, and its length in bytes.
 _RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
+_ABOUT_RWKV = (
+    "an RWKV vocabulary, which streamdec does not read. The package rwkv does (pip install rwkv; "
+    "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
+    "The page 'Write a backend' has a class for this format that streams accept"
+)
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
 _GGUF = b"GGUF"
@@ -77,7 +78,6 @@ _NAMES: dict[Format, str] = {
     "tiktoken": "a tiktoken rank file",
     "sentencepiece": "a SentencePiece model",
     "vocabulary": "a vocabulary",
-    "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
 """Formats by priority: if a folder has several, the first of them is loaded."""
@@ -110,8 +110,8 @@ def detect_format(path: str | os.PathLike[str]) -> Detected:
 
     The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
     ``description`` in words. The format is ``"huggingface"``, ``"tekken"``, ``"tiktoken"``,
-    ``"sentencepiece"``, ``"vocabulary"``, ``"rwkv"``, ``"gguf"``, ``"bytes"``, or ``"unsupported"``
-    if no backend can load the file. Only the first 4 KiB are read; of JSON, everything up to a key
+    ``"sentencepiece"``, ``"vocabulary"``, ``"gguf"``, or ``"unsupported"`` if no backend can load
+    the file. Only the first 4 KiB are read; of JSON, everything up to a key
     that identifies the format, or the whole file (256 MiB at most) if it has none.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
@@ -169,7 +169,7 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     elif _RANKS.match(content):
         found = "tiktoken"
     elif _RWKV.match(head):
-        found = "rwkv"
+        return "unsupported", _ABOUT_RWKV
     if found is not None:
         return found, _NAMES[found]
     return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
@@ -199,10 +199,8 @@ def _detect_folder(folder: Path) -> Detected:
         files = _listed([one.path.name for one in best])
         several = f"a folder with several tokenizer files: {files}; give the path of one"
         return Detected(folder, "unsupported", several)
-    if (chosen := byte_class_of(read_folder(folder))) is not None:
-        return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
     # A Git LFS pointer or a compressed file explains best why there is no tokenizer.
-    absent = [one for one in looked_into if one.description in _MAGIC.values()]
+    absent = [one for one in looked_into if one.description in (*_MAGIC.values(), _ABOUT_RWKV)]
     if absent:
         return absent[0]
     other = [one for one in looked_into if one.path.name != CONFIG]

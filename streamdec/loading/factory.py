@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from streamdec import hooks
-from streamdec.backends.byte_vocabulary import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
@@ -45,19 +44,13 @@ if TYPE_CHECKING:
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
 
-    Loaded = (
-        HybridTokenizer
-        | TiktokenTokenizer
-        | SentencePieceTokenizer
-        | ByteTableTokenizer
-        | GGUFTokenizer
-    )
+    Loaded = HybridTokenizer | TiktokenTokenizer | SentencePieceTokenizer | GGUFTokenizer
 
 __all__ = ["load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
-    "SentencePiece model, an RWKV vocabulary, a GGUF file, or a folder that has one"
+    "SentencePiece model, a GGUF file, or a folder that has one"
 )
 
 _OF_OPENAI = ("", "openai", "azure")
@@ -83,7 +76,7 @@ def load_tokenizer(
 
     The content of a file determines its format, not its name. In a folder, names determine which
     files are read; of several formats, the first of these is loaded: tokenizer.json, Tekken, rank
-    file, SentencePiece, vocab.json or vocab.txt, RWKV, GGUF.
+    file, SentencePiece, vocab.json or vocab.txt, GGUF.
 
     If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package, with a
     chat template; of an encoding (``"cl100k_base"``); of a model
@@ -403,10 +396,6 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
         return SentencePieceTokenizer(found.path)
-    if found.format in ("rwkv", "bytes"):
-        if found.format == "rwkv":
-            return ByteTableTokenizer.from_rwkv(found.path)
-        return ByteTableTokenizer.from_folder(found.path.parent)
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)

@@ -14,6 +14,7 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
+from streamdec.loading.factory import load_tokenizer
 from tests.support.files import SHARED as FOLDER
 from tests.support.files import gguf, rank_file, tekken
 from tests.support.zoo import ZOO, shared_tokenizers
@@ -210,11 +211,15 @@ def test_the_advice_of_an_error_works() -> None:
 
 
 @pytest.mark.parametrize("name", ["rwkv_vocab_v20230424.txt", "vocab.txt"])
-def test_a_vocabulary_of_rwkv_is_known_by_its_lines(name: str, tmp_path: Path) -> None:
+def test_a_vocabulary_of_rwkv_is_refused_with_a_library_that_reads_it(
+    name: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(b"1 '\\x00' 1\n2 b'\\xff' 1\n")
-    assert detect_format(tmp_path).format == "rwkv"
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(TokenizerLoadError, match=r"an RWKV vocabulary.*pip install rwkv; "):
+            load_tokenizer(path)
     (tmp_path / name).write_bytes(b"1 \\x00 1\n")
-    assert detect_format(tmp_path).format != "rwkv"
+    assert "RWKV" not in detect_format(tmp_path).description
 
 
 def test_a_vocabulary_may_begin_with_an_angle_bracket(tmp_path: Path) -> None:
