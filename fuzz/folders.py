@@ -1,7 +1,8 @@
 """``python -m fuzz.folders``: check that any folder is a correct tokenizer or a clear error.
 
 An input is JSON: the name of a ``vocabulary``, and the content of the JSON files beside it. The
-promised errors are TokenizerLoadError; for texts and ids, EncodeError and TokenizerLibraryError.
+promised errors are TokenizerLoadError, and MissingExtraError without transformers; for texts and
+ids, EncodeError and TokenizerLibraryError.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from fuzz.cases import Case
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
-from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import (
+    EncodeError,
+    MissingExtraError,
+    TokenizerLibraryError,
+    TokenizerLoadError,
+)
 from tests.support.files import rank_file
 
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json")
@@ -32,11 +38,6 @@ VOCABULARIES: Mapping[str, Mapping[str, bytes]] = {
     "bpe model": {"tokenizer.model": _MADE["bpe.model"]},
     "unigram model": {"spiece.model": _MADE["unigram.model"]},
     "ranks": {"tiktoken.model": rank_file()},
-    "words": {"vocab.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhi\n##x\n"},
-    "merges": {
-        "vocab.json": json.dumps({piece: i for i, piece in enumerate(loading.PIECES)}).encode(),
-        "merges.txt": "#version: 0.2\n▁a b\n".encode(),
-    },
 }
 
 
@@ -50,7 +51,7 @@ def law(data: bytes) -> None:
             (folder / file).write_bytes(content)
         try:
             tokenizer = load_tokenizer(folder, fast="off")
-        except TokenizerLoadError as error:
+        except (TokenizerLoadError, MissingExtraError) as error:
             said = str(error)
             assert name in said
             assert len(said) < 2_000
@@ -81,8 +82,6 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "pad_token": "<p>",
     },
     "ranks": {"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]}},
-    "words": {"tokenizer_class": "BertTokenizer", "do_lower_case": False},
-    "merges": {"tokenizer_class": "GPT2Tokenizer", "extra_special_tokens": {"x_token": "<x>"}},
 }
 
 

@@ -18,6 +18,7 @@ Modules::
     gguf                    a llama.cpp file
       gguf_metadata         reading its keys and values, within bounds
       gguf_cutting          how a text is split, by the name in the file
+    transformers_object     a tokenizer of transformers, by its own encode and decode
     mock                    tokenizers for tests, without a library
 
     caveats                 properties of a tokenizer that surprise people
