@@ -1,4 +1,4 @@
-"""A tokenizer of transformers that is not a ``tokenizers.Tokenizer``, as a streamdec tokenizer.
+"""A tokenizer of transformers that is written in Python.
 
 In: the object that ``AutoTokenizer`` made. Out: a :class:`~streamdec.protocols.Tokenizer` whose ids
 and texts are those of the object's own ``encode`` and ``decode``. It has no rules, so its streams
@@ -30,7 +30,7 @@ from streamdec.tokenizers._instrumented import instrumented_decode
 
 
 def roles_of(given: Any) -> dict[str, str]:
-    """Return the token of each role, such as ``eos_token``, of an object of transformers."""
+    """Return the token of each role, such as ``eos_token``, of a tokenizer."""
     named: Mapping[str, Any] = given.special_tokens_map
     return {role: str(named[role]) for role in ROLES if named.get(role)}
 

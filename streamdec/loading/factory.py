@@ -355,13 +355,14 @@ def _loaded(
             tokenizer = load_by_transformers(folder, reason)
         else:
             tokenizer = _opened(found, encoding)
+    libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
         active=tokenizer.tokenizer_type,
         reason=reason or _reason(tokenizer, found),
-        versions=versions_of(("tokenizers", *_LIBRARIES.get(tokenizer.tokenizer_type, ()))),
+        versions=versions_of(("tokenizers", *libraries)),
         sha256=getattr(tokenizer, "sha256", None),
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
@@ -427,5 +428,4 @@ _LIBRARIES = {
     "tiktoken": ("tiktoken",),
     "sentencepiece": ("sentencepiece",),
     "gguf": ("sentencepiece",),
-    "transformers": ("transformers",),
 }
