@@ -36,7 +36,7 @@ def roles_of(given: Any) -> dict[str, str]:
 
 
 class TransformersTokenizer(BaseTokenizer):
-    """The tokenizer ``given`` of transformers, which was made from the files in ``folder``.
+    """The tokenizer ``given`` of transformers, made from the files in ``folder``.
 
     Encoding has no offsets: raises :class:`~streamdec.errors.EncodeError`, except where the tokens
     spell the text. ``special="text"`` does not find special tokens in a text, but some classes of
@@ -59,7 +59,7 @@ class TransformersTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """Decode as the object does; unknown ids, which some classes refuse, have no text."""
+        """Decode as the object does; unknown ids have no text."""
         known = [i for i in checked_ids(token_ids) if self.piece(i) is not None]
         text: str = guarded(self._given.decode, known, skip_special_tokens=skip_special_tokens)
         return text
@@ -100,7 +100,7 @@ class TransformersTokenizer(BaseTokenizer):
         return token if isinstance(token, str) and token not in self._by_name else None
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the UTF-8 of the decoded text of ``token_id``; None if there is no token."""
+        """Return the UTF-8 of the text of ``token_id``; None if there is no token."""
         if self.piece(token_id) is None:
             return None
         with suppressed:

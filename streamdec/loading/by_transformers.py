@@ -1,4 +1,4 @@
-"""Load a folder with transformers, where a class of transformers makes the tokenizer.
+"""Load a folder with transformers, where its class makes the tokenizer.
 
 In: a folder without a ``tokenizer.json``. Out: a :class:`~streamdec.HuggingFaceTokenizer` if
 ``AutoTokenizer`` makes a fast tokenizer whose class decodes as its backend does, else a

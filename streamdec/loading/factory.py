@@ -373,7 +373,7 @@ def _loaded(
 
 
 def _assembled(found: Detected, *, applies: bool) -> Assembled | str | None:
-    """Return a tokenizer.json made from a SentencePiece model and the files beside it.
+    """Return a tokenizer.json of a SentencePiece model and the files beside it.
 
     None if the library reads the file alone, and the reason as a str if only transformers can make
     the tokenizer of the folder.
