@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex, cast, get_args
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import SourceError
+from streamdec.mistakes import hint
 from streamdec.streams.growth import GrowthWatch
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 from streamdec.streams.sources import is_plain
@@ -336,13 +337,11 @@ class OutputReader:
         found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
         if isinstance(output, Chunk):
             return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
-        hint = ""
-        if self._ids is None:
-            hint = ". For other objects pass ids=, a function that returns the ids"
-        if isinstance(output, str):
-            hint += ". For text use wrap(source, TextStopDecoder(...))"
         known = ", ".join((*IDS, NEW_IDS))
-        return f"{found} an id, a list of ids, or an object with {known} or outputs{hint}"
+        told = f"{found} an id, a list of ids, or an object with {known} or outputs"
+        if self._ids is None:
+            told += "; for other objects pass ids=, a function that returns the ids"
+        return told + hint("output", output)
 
     # --- new ids
 

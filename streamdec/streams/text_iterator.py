@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, Self
 
 from streamdec.chunks import Chunk
 from streamdec.core.stepping import has_sections
@@ -69,14 +69,6 @@ class TextIterator(BaseStream[M]):
 
     def __next__(self) -> Chunk:
         return next(self._chunks)
-
-    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
-
-        def __aenter__(self) -> NoReturn:
-            raise TypeError("a TextIterator is not asynchronous: write `with`, or use stream()")
-
-        def __aexit__(self, *_: object) -> None:
-            pass  # for __aenter__, which raises
 
     # --- the end
 

@@ -150,28 +150,10 @@ class TextStream(BaseStream[M]):
         self._note_entered()
         return self
 
-    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream is asynchronous: write `async with`, or use iter_chunks()"
-            )
-
-        def __exit__(self, *_: object) -> None:
-            pass  # for __enter__, which raises
+    if not TYPE_CHECKING:  # without it a type checker reports the mistake
 
         def __iter__(self) -> NoReturn:
             raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
-
-        def __next__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream is asynchronous: write `await anext(...)`, or use iter_chunks()"
-            )
-
-        def __await__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream cannot be awaited; write `async for chunk in stream(...)`"
-            )
 
     async def __aexit__(
         self,

@@ -232,7 +232,7 @@ def _(_: Path) -> Any:
 
 @gives(
     "no token ids in a dict of ['text'], which the source yielded; expected an id, a list of ids, "
-    "or an object with token_ids, output_ids, token_ids_diff or outputs. For other objects pass "
+    "or an object with token_ids, output_ids, token_ids_diff or outputs; for other objects pass "
     "ids=, a function that returns the ids"
 )
 def _(_: Path) -> Any:

@@ -592,7 +592,7 @@ def test_the_error_for_an_output_without_ids_names_the_expected_forms(
 
 def test_the_error_for_text_names_the_decoder_of_text() -> None:
     with pytest.raises(
-        SourceError, match=r"For text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
+        SourceError, match=r"; for text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
     ):
         OutputReader().read("Hi")
 
