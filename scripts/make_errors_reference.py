@@ -229,7 +229,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "SourceError",
             "no token ids in a dict of ['text'], which the source yielded; expected an id, a list "
-            "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs. For other "
+            "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs; for other "
             "objects pass ids=, a function that returns the ids",
             "The engine yields its own type: use `ids=lambda output: output.my_ids`. If it yields "
             "text, use `wrap(source, TextStopDecoder(…))`.",

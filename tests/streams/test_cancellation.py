@@ -22,7 +22,7 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams import closing as closing_module
+from streamdec.streams import async_closing as closing_module
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.streams.stepper import Machine
 from tests.streams import laws
