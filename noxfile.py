@@ -53,6 +53,7 @@ ENGINES = {
         "tests/docs/test_coming_from.py",
         "tests/integrations/mlx_lm",
         "tests/integrations/transformers",
+        "tests/loading/test_by_transformers.py",
         "tests/server/test_transformers.py",
     ],
     "evaluation": ["tests/integrations/lm_eval"],

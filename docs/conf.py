@@ -34,7 +34,9 @@ extensions = [
 ]
 nitpicky = True
 # Names that are imported for types alone.
-nitpick_ignore_regex = [("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|UnknownIds")]
+nitpick_ignore_regex = [
+    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds")
+]
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["substitution"]

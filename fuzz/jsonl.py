@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
-import streamdec.cli
+import streamdec.loading
 from fuzz.edits import edit_lines
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
@@ -26,7 +26,7 @@ from streamdec.cli import decode, encode, loading, rows, screen  # noqa: F401
 from streamdec.cli.statuses import CANNOT_BEGIN
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-TOKENIZER = Path(streamdec.cli.__file__).parent / "data" / "demo_tokenizer.json"
+TOKENIZER = Path(streamdec.loading.__file__).parent / "demo" / "tokenizer.json"
 PREFIX = "new "
 TEXT, IDS = f"{PREFIX}text", f"{PREFIX}token_ids"
 END, REASON = f"{PREFIX}finish_reason", f"{PREFIX}stop_reason"

@@ -27,7 +27,7 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
-from streamdec.backends import byte_vocabulary, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
+from streamdec.backends import gguf, sentencepiece, tekken, tiktoken  # noqa: F401
 from streamdec.errors import StreamdecError
 from streamdec.folders.sentencepiece_proto import model_proto
 from streamdec.tokenizers.encodings import EncodingSpec
@@ -160,14 +160,6 @@ def _tekken(draw: Draw) -> bytes:
     return json.dumps(data | {"special_tokens": []}).encode()
 
 
-def _rwkv(draw: Draw) -> bytes:
-    lines = [f"{number} {token!r} 1" for number, token in enumerate(BYTES, 1)]
-    for number, word in enumerate(draw.words(16), 257):
-        spelled = word.replace("a", "\\x61") if draw.flag("escaped") else word
-        lines.append(f"{number} '{spelled}' {min(len(word), 9_999)}")
-    return "\n".join(lines).encode()
-
-
 def _sentencepiece(draw: Draw) -> bytes:
     kind = draw.number("type", 6, least=1)
     pieces = [("<unk>", 2), *((word, kind) for word in draw.words(12))]
@@ -195,7 +187,6 @@ SHAPES: dict[str, tuple[str, Callable[[Draw], bytes]]] = {
     "keys": ("tokenizer.json", _keys),
     "ranks": ("ranks.tiktoken", _ranks),
     "tekken": ("tekken.json", _tekken),
-    "rwkv": ("rwkv_vocab.txt", _rwkv),
     "sentencepiece": ("tokenizer.model", _sentencepiece),
     "gguf": ("model.gguf", _gguf),
 }
@@ -310,15 +301,12 @@ def seeds() -> dict[str, bytes]:
         "tekken-counted": written(
             shape="tekken", size=1, special=20, regex="(?=\\w{9})a", repeated=999
         ),
-        "rwkv": written(shape="rwkv", size=300, letters=2, escaped=1),
-        "rwkv-long": written(shape="rwkv", size=300, letters=40_000),
         "sentencepiece": written(shape="sentencepiece", size=300, letters=3),
         "sentencepiece-long": written(shape="sentencepiece", size=300, letters=900, bpe=1),
         "sentencepiece-folder": written(
             shape="sentencepiece", size=99, beside=1, **{"class": "LlamaTokenizer"}
         ),
         "gguf": written(shape="gguf", size=300, letters=2),
-        "gguf-long": written(shape="gguf", size=300, letters=40_000, kind="rwkv"),
         "folder": written(shape="bpe", size=99, beside=1, letters=2, normalized=1),
     }
 

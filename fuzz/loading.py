@@ -22,7 +22,7 @@ from typing import Any
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import DecodeStream, load_tokenizer
-from streamdec.backends import byte_vocabulary, gguf, sentencepiece, tekken, tiktoken  # noqa: F401
+from streamdec.backends import gguf, sentencepiece, tekken, tiktoken  # noqa: F401
 from streamdec.errors import RewriteError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.loading.detect import detect_format
 from streamdec.protocols import ByteFallback
@@ -196,13 +196,10 @@ def seeds() -> dict[str, bytes]:
     tokens = [b"a", b" b", "你".encode()[:2], b"\xa0", b"ab"]
     small = files.tekken(tokens, special_tokens=["<unk>", "<s>"], num_special=2)
     ranks = b"".join(b"%s %d\n" % (base64.b64encode(t), n) for n, t in enumerate(tokens))
-    named = enumerate([*(bytes([byte]) for byte in range(256)), b"\n\n", b"it's"], 1)
-    rwkv = "".join(f"{number} {token!r} {len(token)}\n" for number, token in named).encode()
     made = {f"tokenizer-{name}.json": _tokenizer_json(each) for name, each in DECODERS.items()}
     return made | {
         "tokenizer-unigram.json": _unigram(),
         "ranks.tiktoken": ranks,
-        "rwkv_vocab.txt": rwkv,
         "tekken.json": json.dumps(small).encode(),
         "unigram.model": _sentencepiece(1),
         "bpe.model": _sentencepiece(2),

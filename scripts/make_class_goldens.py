@@ -129,13 +129,6 @@ def write(folder: Path, form: str, file: Any, config: dict[str, Any]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
     if form == "tokenizer.model":
         (folder / form).write_bytes(base64.b64decode(file))
-    elif form == "vocab.json":
-        (folder / form).write_text(json.dumps(file["model"]["vocab"]), "utf-8")
-        merges = "".join(f"{a} {b}\n" for a, b in file["model"]["merges"])
-        (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", "utf-8")
-    elif form == "vocab.txt":
-        words = file["model"]["vocab"]
-        (folder / form).write_text("".join(f"{word}\n" for word in words), "utf-8")
     else:
         (folder / form).write_text(json.dumps(file), "utf-8")
 
@@ -170,9 +163,6 @@ def rows(draws: int, seed: int) -> Iterator[dict[str, Any]]:
         cls: Any = getattr(transformers, name, None)
         kind = getattr(getattr(cls, "model", None), "__name__", "BPE")
         forms = ["tokenizer.json"] * draws
-        if name != "TokenizersBackend":
-            read = cls.vocab_files_names.values()
-            forms += [name for name in ("vocab.json", "vocab.txt") if name in read]
         if name in OF_SENTENCEPIECE:
             forms += ["tokenizer.model"] * draws
         for form in forms:
@@ -206,7 +196,7 @@ def hashes() -> Iterator[dict[str, Any]]:
 
 def is_vocabulary(path: Path) -> bool:
     """Return whether ``path`` can hold a vocabulary."""
-    return path.name in ("tokenizer.json", "vocab.json", "vocab.txt") or path.suffix == ".model"
+    return path.name == "tokenizer.json" or path.suffix == ".model"
 
 
 def digest(value: Any) -> str:

@@ -229,7 +229,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         Message(
             "SourceError",
             "no token ids in a dict of ['text'], which the source yielded; expected an id, a list "
-            "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs. For other "
+            "of ids, or an object with token_ids, output_ids, token_ids_diff or outputs; for other "
             "objects pass ids=, a function that returns the ids",
             "The engine yields its own type: use `ids=lambda output: output.my_ids`. If it yields "
             "text, use `wrap(source, TextStopDecoder(…))`.",
@@ -466,7 +466,7 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
     "Warnings": (
         Message(
             "StreamdecWarning",
-            "3 outputs in a row began with all ids of the one before, so the engine's outputs seem "
+            "an output began with all ids of the output before it, so the engine's outputs seem "
             "to be cumulative …",
             "The text is repeated. Pass `cumulative=True`, or make the engine output only new ids.",
             ASYNC,

@@ -154,7 +154,6 @@ class Maker:
                 self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}
             ),
             "adds_as_asked": is_template,
-            "files": list(self.cls.vocab_files_names.values()),
             "converts": self.converts(),
             "adds_again": self.adds_again(),
             "flags": {r: {flag: getattr(t, flag) for flag in FLAGS} for r, t in roles.items()},

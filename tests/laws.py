@@ -455,16 +455,19 @@ def bad_ids_are_refused(subject: Subject, before: Sequence[int]) -> None:
 
 def nothing_lost(subject: Subject, before: Sequence[int], bad: Any, after: Sequence[int]) -> None:
     """A bad id raises; what was decoded is on the error; the stream continues without it."""
-    plain, tried = stream_of(subject), stream_of(subject)
+    plain, stepped, fed = (stream_of(subject) for _ in range(3))
     texts = plain.step_batch(before)
-    with pytest.raises(TokenIdError) as raised:
-        tried.step_batch([*before, bad, *after])
-    assert raised.value.chunk is not None
-    assert raised.value.chunk.text == "".join(texts)
-    assert raised.value.index == len(before)
-    assert observe(tried) == observe(plain)
-    assert tried.step_batch(after) == plain.step_batch(after)
-    assert tried.flush() == plain.flush()
+    for tried, take in ((stepped, stepped.step_batch), (fed, fed.feed)):
+        with pytest.raises(TokenIdError) as raised:
+            take([*before, bad, *after])
+        assert raised.value.chunk is not None
+        assert raised.value.chunk.text == "".join(texts)
+        assert raised.value.num_taken == raised.value.index == len(before)
+        assert observe(tried) == observe(plain)
+    texts = plain.step_batch(after)
+    assert stepped.step_batch(after) == texts
+    assert fed.feed(after) == "".join(texts)
+    assert stepped.flush() == fed.flush() == plain.flush()
 
 
 def unknown_ids(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:

@@ -164,7 +164,7 @@ def test_the_table_of_formats_agrees_with_the_page_of_formats() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     formats = Page("docs/explanation/formats.md").text
     rows = re.findall(r"^\| .+ \| `pip install '\.\[(.+)\]'` \|$", README.text, re.MULTILINE)
-    assert rows == ["tiktoken", "sentencepiece", "tiktoken,hub"]
+    assert rows == ["tiktoken", "sentencepiece", "transformers", "tiktoken,hub"]
     for extra in ",".join(rows).split(","):
         assert extra in extras["optional-dependencies"]
         assert re.search(rf"\| (?:–, or )?`{extra}`|extra `{extra}`", formats)

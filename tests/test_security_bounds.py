@@ -142,17 +142,6 @@ def test_the_pattern_of_a_tekken_file() -> None:
         TekkenTokenizer.from_tekken(json.dumps(data).encode())
 
 
-def test_a_line_of_an_rwkv_vocabulary(tmp_path: Path) -> None:
-    path = tmp_path / "rwkv_vocab.txt"
-    lines = [f"{number} {bytes([number - 1])!r} 1" for number in range(1, 257)]
-    longest = "\\U0000007F" * 255
-    path.write_text("\n".join([*lines, f"257 '{longest}' 255"]))
-    load_tokenizer(path)
-    path.write_text("\n".join([*lines, f"257 '{longest * 9}' 2295"]))
-    with pytest.raises(TokenizerLoadError, match=r"line 257: .* is not an id"):
-        load_tokenizer(path)
-
-
 def test_the_size_of_a_tokenizer_config(tmp_path: Path) -> None:
     config = model_in(tmp_path) / "tokenizer_config.json"
     config.write_text("{}" + " " * 1_000)

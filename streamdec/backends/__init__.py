@@ -18,8 +18,7 @@ Modules::
     gguf                    a llama.cpp file
       gguf_metadata         reading its keys and values, within bounds
       gguf_cutting          how a text is split, by the name in the file
-    byte_vocabulary         RWKV's vocabulary, ByT5 and EvaByte, without a library
-      longest_token         encoding by the longest token at each place
+    transformers_object     a tokenizer of transformers, by its own encode and decode
     mock                    tokenizers for tests, without a library
 
     caveats                 properties of a tokenizer that surprise people

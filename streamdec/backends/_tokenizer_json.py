@@ -71,6 +71,19 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     return tokenizer, _with_other_ids(declared, tokenizer, name)
 
 
+def switch_off_dropout(tokenizer: Tokenizer, name: str) -> bool:
+    """Switch off the dropout of the model, with a warning; return whether it has one.
+
+    Dropout is for training: a text has other ids each time.
+    """
+    model = tokenizer.model
+    if not getattr(model, "dropout", None):
+        return False
+    model.dropout = None
+    warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
+    return True
+
+
 def _with_other_ids(
     declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str
 ) -> list[str]:

@@ -7,9 +7,8 @@ llama.cpp leaves that to its callers.
 
 A GGUF file does not fully describe how a text is split. So encoding is *best effort*, with one
 warning. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` encodes for
-``bert``, and for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`). For
-``rwkv`` this module takes the longest token at each place. Other kinds, such as ``t5``, only
-decode.
+``bert``, and for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`). Other
+kinds, such as ``t5`` and ``rwkv``, only decode.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
-from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -57,8 +55,6 @@ _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
-_MAX_TOKEN = 255
-"""The most bytes of an ``rwkv`` token that is searched for in a text. The longest has 127."""
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -217,7 +213,7 @@ class GGUFTokenizer(AssembledFastPath):
         """``"best effort"``, or ``"no: "`` and the reason."""
         if self._kind == "llama" and len(self._scores) == len(self._tokens):
             return "best effort"
-        if self._kind == "rwkv" or (self._kind == "bert" and "unk_token" in self._roles):
+        if self._kind == "bert" and "unk_token" in self._roles:
             return "best effort"
         if self._kind == "gpt2" and self._merges and self._pre in CUTTING:
             return "best effort"
@@ -245,8 +241,6 @@ class GGUFTokenizer(AssembledFastPath):
         return found
 
     def _library_ids(self, text: str, special: Special) -> list[int]:
-        if self._kind == "rwkv":
-            return list(self._longest(text, special))
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         result = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0]
         return result.ids
@@ -258,26 +252,6 @@ class GGUFTokenizer(AssembledFastPath):
                 f"the text has the special token {name!r}, which the model cannot encode as "
                 "ordinary text; pass special='parse'"
             )
-
-    def _longest(self, text: str, special: Special) -> Iterator[int]:
-        """Yield the id of the longest token at each place.
-
-        A byte without a token has the id of the unknown token.
-        """
-        names = self._any_special if special == "parse" else None
-        parts = [text] if names is None else names.split(text)
-        for index, part in enumerate(parts):
-            if index % 2:
-                yield self._by_name[part]
-            else:
-                yield from self._by_length.ids(part.encode())
-
-    @cached_property
-    def _by_length(self) -> LongestToken:
-        pieces = ((i, self.piece(i) or b"") for i in range(self.vocab_size))
-        is_skipped = self.is_skipped
-        tokens = [(i, data) for i, data in pieces if len(data) <= _MAX_TOKEN and not is_skipped(i)]
-        return LongestToken(tokens, self._roles.get("unk_token"))
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

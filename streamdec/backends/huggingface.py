@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._tokenizer_json import parse, read_json, vocabulary_hash
+from streamdec.backends._tokenizer_json import parse, read_json, switch_off_dropout, vocabulary_hash
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
@@ -104,6 +104,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     """The role tokens; None if the files beside the tokenizer.json are read for them."""
     _renumbered: Sequence[str] = ()
     """Added tokens whose ids differ from those in the tokenizer.json."""
+    _had_dropout = False
+    """Whether the tokenizer.json has a dropout, which is switched off."""
 
     def __init__(
         self,
@@ -136,6 +138,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         self.name = name
         shown = name if path is None else repr(str(path))
         self._tokenizer, self._renumbered = parse(content, shown)
+        self._had_dropout = switch_off_dropout(self._tokenizer, shown)
         self._folder = None if path is None else path.parent
         self._content_hash = found = hashlib.sha256(content).digest()
         size = self._model_size

@@ -112,7 +112,8 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         started = perf_counter()
         content, name, path = read_json(source)
         sha256 = self._take(content, name, path, apply_tokenizer_config, is_folder=is_folder)
-        content_of = (lambda: content) if not self.tokenizer_config_changes else self._as_json
+        is_changed = self.tokenizer_config_changes or self._had_dropout
+        content_of = self._as_json if is_changed else lambda: content
         self._report_loading("huggingface", sha256, started, revision, options)
         self._begin_trial(content_of, options)
 

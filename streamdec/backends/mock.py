@@ -7,12 +7,11 @@ decodes bytes, and the decoders of the library ``tokenizers`` do the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from tokenizers import decoders
 
-from streamdec.backends.longest_token import LongestToken
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.locks import cached_property
@@ -168,7 +167,7 @@ class MockTokenizer(BaseTokenizer):
         if self._tokens is None:
             known = _ALL_WORDS if special == "parse" else _WORDS
             return [known[word] for word in text.split() if word in known]
-        return list(self._by_length.ids(text.encode()))
+        return list(self._longest(text.encode()))
 
     def _encoding_identity(self) -> bytes:
         return repr((self._tokens, sorted(self._special_ids))).encode()
@@ -178,10 +177,27 @@ class MockTokenizer(BaseTokenizer):
             if name and name in text:
                 raise EncodeError(f"the text has a special token, which is forbidden: {name!r}")
 
+    def _longest(self, data: bytes) -> Iterator[int]:
+        """Yield the id of the longest token at each place. Raises EncodeError."""
+        start = 0
+        while start < len(data):
+            most = min(self._most_bytes, len(data) - start)
+            ends = (start + length for length in range(most, 0, -1))
+            end = next((end for end in ends if data[start:end] in self._id_of_bytes), None)
+            if end is None:
+                what = f"no token begins at byte {start}: {data[start : start + 16]!r}"
+                raise EncodeError(what)
+            yield self._id_of_bytes[data[start:end]]
+            start = end
+
     @cached_property
-    def _by_length(self) -> LongestToken:
-        tokens = enumerate(self._tokens or ())
-        return LongestToken(pair for pair in tokens if pair[0] not in self._special_ids)
+    def _id_of_bytes(self) -> dict[bytes, int]:
+        tokens = reversed([*enumerate(self._tokens or ())])
+        return {data: i for i, data in tokens if data and i not in self._special_ids}
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        return max(map(len, self._id_of_bytes), default=0)
 
     # --- the vocabulary ---------------------------------------------------------------------------
 

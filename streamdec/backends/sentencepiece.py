@@ -11,9 +11,9 @@ Differences from the library:
 - A control piece has its name as text if special tokens are not skipped. In the library it never
   has text.
 - A character may continue after a skipped control piece.
-- At the very beginning of a text, one space is removed even if it comes from an unknown piece or a
-  byte. If the model removes superfluous spaces, all spaces of the first piece are removed. If it
-  has byte pieces too, all spaces at the beginning of the text are removed.
+- If the model removes superfluous spaces, all spaces of the first piece are removed. If it has byte
+  pieces too, all spaces at the beginning of the text are removed, also those of an unknown piece or
+  a byte.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _chain(self) -> decoders.Decoder:
         if isinstance(self.rules.rule, Metaspace):
             return decoders.Metaspace()
+        if self._stripped == 1:
+            return decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
         stages = [decoders.ByteFallback(), decoders.Fuse()]
         if self._stripped:
             stages.append(decoders.Strip(" ", self._stripped, 0))
@@ -173,6 +175,8 @@ class SentencePieceTokenizer(BaseTokenizer):
     def rules(self) -> TextRules:
         if self._stripped == _EVERY and next(self._byte_ids(), None) is None:
             return TextRules(Metaspace(_SPACE))
+        if self._stripped == 1:
+            return TextRules(ByteFallback(Metaspace(_SPACE)))
         return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
@@ -183,7 +187,11 @@ class SentencePieceTokenizer(BaseTokenizer):
             return text
         if token_id in self._unknown:
             return self._unknown[token_id]
-        return text if isinstance(self.rules.rule, Metaspace) else text.replace(_SPACE, " ")
+        if isinstance(self.rules.rule, Metaspace):
+            return text
+        # The rule removes each U+2581 of the first piece, and the library only the first one.
+        kept = 1 if self._stripped == 1 else 0
+        return text[:kept] + text[kept:].replace(_SPACE, " ")
 
     def token_bytes(self, token_id: int) -> bytes | None:
         piece = self.piece(token_id)

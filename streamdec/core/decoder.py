@@ -88,8 +88,11 @@ class TokenDecoder:
         starts_inside: bool | None = None,
     ) -> None:
         """Begin a stream after a prompt."""
-        check_flag("spans", spans)
-        prompt = as_prompt(prompt_token_ids)
+        if spans is not False:
+            check_flag("spans", spans)
+        prompt = prompt_token_ids
+        if type(prompt) is not tuple:
+            prompt = as_prompt(prompt)
         tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, options)
         self.tokenizer: Decoder = tokenizer
@@ -148,7 +151,8 @@ class TokenDecoder:
     def _set_alert(self, *, is_silent: bool) -> None:
         """Set what the next token is compared with."""
         is_watched = self._is_careful or self._spans is not None
-        self._is_rare = is_watched or self.num_tokens < self._stops.conditions.min_tokens
+        least = self._stops.conditions.min_tokens
+        self._is_rare = is_watched or (least > 0 and self.num_tokens < least)
         # After tokens without text, the next one with text must note the offsets.
         self._alert = ALERT if is_watched or is_silent else self._state.alert
 

@@ -19,18 +19,17 @@ Feed = Callable[[Iterable[SupportsIndex]], Chunk]
 DECODERS = DecodeStream, StopSequenceDecoder, Sequence, TextStopDecoder
 
 
-def step_of(decoder: Any) -> Step:
-    """Return the function that takes one id (or piece of text), and returns a chunk."""
-    if isinstance(decoder, TokenDecoder):
-        return decoder._step
-    return _of_chunks(decoder, decoder.step)
+def methods_of(decoder: Any) -> tuple[Step, Feed]:
+    """Return two functions that return a chunk.
 
-
-def feed_of(decoder: Any) -> Feed:
-    """Return the function that takes several ids, and returns one chunk."""
+    The first takes one id (or piece of text), the second several ids.
+    """
     if isinstance(decoder, TokenDecoder):
-        return decoder._feed
-    return _of_chunks(decoder, decoder.feed)
+        return decoder._step, decoder._feed
+    step = _of_chunks(decoder, decoder.step)
+    if isinstance(decoder, TextStopDecoder):
+        return step, step  # each piece comes by itself
+    return step, _of_chunks(decoder, decoder.feed)
 
 
 def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
@@ -48,7 +47,7 @@ def end(decoder: Any, reason: FinishReason = "length") -> Chunk:
 
 def has_sections(decoder: Any) -> bool:
     """Return whether the chunks of ``decoder`` name their section."""
-    behind = decoder_behind(decoder)
+    behind = decoder if isinstance(decoder, StopSequenceDecoder) else decoder_behind(decoder)
     return isinstance(behind, StopSequenceDecoder) and behind._stops.labeller is not None
 
 

@@ -72,8 +72,6 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
 
     ``renumbered`` are added tokens whose ids in ``tokenizer`` differ from those in the file.
     """
-    if getattr(tokenizer.model, "dropout", None):
-        yield "the model has dropout, which is random"
     if renumbered:
         yield f"the id of the added token {renumbered[0]!r:.60} is not the declared one"
     added = list(tokenizer.get_added_tokens_decoder().values())

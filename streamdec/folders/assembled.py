@@ -1,9 +1,8 @@
 """A ``tokenizer.json`` made in memory, for folders with other vocabulary files.
 
-In: a SentencePiece model, a ``vocab.json`` with ``merges.txt``, or a ``vocab.txt``; and what the
-files beside it say. Out: the JSON, to which the tokenizer class and the added tokens are then
-applied as to any other ``tokenizer.json``. So such a folder has the result of transformers 5,
-and fastokens may encode.
+In: a SentencePiece model and what the files beside it say, or a rank file. Out: the JSON, to which
+the tokenizer class and the added tokens are then applied as to any other ``tokenizer.json``. So
+such a folder has the result of transformers 5, and fastokens may encode.
 """
 
 from __future__ import annotations
@@ -95,10 +94,10 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
     cls, pipeline = tokens.chosen.cls, tokens.pipeline
-    if cls is not None and cls.how == "python":
-        return f"{cls.name}: the class does not use the library tokenizers"
+    if cls is not None and cls.how in ("python", "unknown"):
+        return f"the class {cls.name} makes its tokenizer in Python"
     if tokens.is_built and (pipeline is None or pipeline.data["converts"]):
-        return f"{tokens.chosen.name}: the class builds its tokenizer in its own way"
+        return f"the class {tokens.chosen.name} builds its tokenizer in its own way"
     sha256 = hashlib.sha256(content).digest()
     # Extra tokens in the files replace these.
     kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
@@ -246,78 +245,6 @@ def _decoder(proto: ModelProto) -> Any:
     if proto.adds_prefix:
         stages.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {"type": "Sequence", "decoders": stages}
-
-
-# --- vocab.json, merges.txt and vocab.txt ---------------------------------------------------------
-
-
-def from_vocabulary(path: Path) -> Assembled:
-    """Return the ``tokenizer.json`` of a ``vocab.json`` or a ``vocab.txt``.
-
-    A ``vocab.json`` needs a ``merges.txt`` beside it.
-
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed or
-    missing, or if nothing says which class makes the tokenizer.
-    """
-    tokens = read_folder(path.parent)
-    pipeline = tokens.pipeline
-    kind = "WordPiece" if path.suffix == ".txt" else "BPE"
-    if pipeline is None or path.name not in pipeline.data["files"]:
-        declared = tokens.config.get("tokenizer_class") or tokens.chosen.name
-        raise TokenizerLoadError(
-            f"{str(path)!r}: a vocabulary does not say how a text is split, and the class "
-            f"{declared!s:.60} is not supported. Convert the folder with transformers: "
-            f"AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        )
-    content = read_bounded(path)
-    sha256 = hashlib.sha256(content).digest()
-    merges = [*_read_merges(path.parent / "merges.txt")] if kind == "BPE" else []
-    try:
-        model = _bpe(_vocab_of(content), merges) if kind == "BPE" else _word_piece(content, tokens)
-        return Assembled(_json(model), tokens, sha256)
-    except (ValueError, RecursionError) as error:
-        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
-
-
-def _vocab_of(content: bytes) -> dict[str, int]:
-    """Return the ids in a ``vocab.json``. Raises ValueError."""
-    vocab = json.loads(content.decode("utf-8-sig"))
-    if not isinstance(vocab, dict) or not all(type(i) is int for i in vocab.values()):
-        raise ValueError("expected a JSON object that maps tokens to integer ids")
-    return vocab
-
-
-def _word_piece(content: bytes, tokens: FolderTokens) -> Any:
-    """Return the model of a ``vocab.txt``. Raises ValueError."""
-    words = content.decode("utf-8").split("\n")
-    if not words[-1]:
-        words.pop()
-    return {
-        "type": "WordPiece",
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 100,
-        "unk_token": tokens.roles.get("unk_token", "[UNK]"),
-        "vocab": {word.rstrip("\r"): i for i, word in enumerate(words)},
-    }
-
-
-def _read_merges(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of ``merges.txt``.
-
-    Raises TokenizerLoadError, which names the malformed line.
-    """
-    try:
-        lines = read_bounded(path).decode("utf-8").split("\n")
-    except ValueError as error:
-        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
-    for number, line in enumerate(lines, 1):
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        left, space, right = line.partition(" ")
-        if not left or not space or not right or " " in right:
-            what = f"line {number}: {line!r:.60} is not two tokens with a space between them"
-            raise TokenizerLoadError(f"{str(path)!r}, {what}")
-        yield left, right
 
 
 # --- rank files -----------------------------------------------------------------------------------

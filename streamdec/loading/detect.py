@@ -18,7 +18,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from streamdec.backends.byte_vocabulary import byte_class_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
@@ -31,10 +30,8 @@ Format = Literal[
     "tekken",
     "tiktoken",
     "sentencepiece",
-    "vocabulary",
-    "rwkv",
+    "transformers",
     "gguf",
-    "bytes",
     "unsupported",
 ]
 
@@ -66,18 +63,23 @@ _KEYS: dict[Format, re.Pattern[bytes]] = {
 _RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
 # A line of an RWKV vocabulary has an id, the token as a Python literal, and its length in bytes.
 _RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
+_ABOUT_RWKV = (
+    "an RWKV vocabulary, which streamdec does not read. The package rwkv does (pip install rwkv; "
+    "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
+    "The page 'Write a backend' has a class for this format that streams accept"
+)
+_ABOUT_VOCABULARY = "a vocabulary without a way to split a text (give the path of its folder)"
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
 _GGUF = b"GGUF"
-_VOCABULARIES = {"vocab.json": "merges.txt", "vocab.txt": "vocab.txt"}
-"""Files with a vocabulary, and the file that must be beside each."""
+_VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
+"""Files whose meaning depends on the tokenizer class."""
+_CONFIGS = (CONFIG, "config.json")
 _NAMES: dict[Format, str] = {
     "huggingface": "a tokenizer.json",
     "tekken": "a Tekken file",
     "tiktoken": "a tiktoken rank file",
     "sentencepiece": "a SentencePiece model",
-    "vocabulary": "a vocabulary",
-    "rwkv": "an RWKV vocabulary",
     "gguf": "a GGUF file",
 }
 """Formats by priority: if a folder has several, the first of them is loaded."""
@@ -110,8 +112,8 @@ def detect_format(path: str | os.PathLike[str]) -> Detected:
 
     The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
     ``description`` in words. The format is ``"huggingface"``, ``"tekken"``, ``"tiktoken"``,
-    ``"sentencepiece"``, ``"vocabulary"``, ``"rwkv"``, ``"gguf"``, ``"bytes"``, or ``"unsupported"``
-    if no backend can load the file. Only the first 4 KiB are read; of JSON, everything up to a key
+    ``"sentencepiece"``, ``"gguf"``, ``"transformers"`` for a folder that only transformers can
+    load, or ``"unsupported"``. Only the first 4 KiB are read; of JSON, everything up to a key
     that identifies the format, or the whole file (256 MiB at most) if it has none.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
@@ -143,11 +145,9 @@ def _detect_file(path: Path) -> Detected:
     with path.open("rb") as file:
         head = file.read(_HEAD)
         content = head.removeprefix(_BOM).lstrip()
-        is_vocabulary = (path.parent / _VOCABULARIES.get(path.name, "/")).is_file()
-        # A vocabulary may begin with the token "<s>".
-        is_other = _magic_of(content) and not content.startswith(b"<")
-        if is_vocabulary and not is_other and not _RWKV.match(head):
-            return Detected(path, "vocabulary", f"a vocabulary, {path.name}")
+        # A vocabulary may begin with the token "<s>" or "[PAD]".
+        if path.name == "vocab.txt" and content[:1] in (b"<", b"["):
+            return Detected(path, "unsupported", _ABOUT_VOCABULARY)
         if content[:1] in (b"{", b"["):
             blocks = iter(partial(file.read, _BLOCK), b"")
             return Detected(path, *_describe_json(chain((head,), blocks)))
@@ -169,7 +169,7 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     elif _RANKS.match(content):
         found = "tiktoken"
     elif _RWKV.match(head):
-        found = "rwkv"
+        return "unsupported", _ABOUT_RWKV
     if found is not None:
         return found, _NAMES[found]
     return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
@@ -199,14 +199,29 @@ def _detect_folder(folder: Path) -> Detected:
         files = _listed([one.path.name for one in best])
         several = f"a folder with several tokenizer files: {files}; give the path of one"
         return Detected(folder, "unsupported", several)
-    if (chosen := byte_class_of(read_folder(folder))) is not None:
-        return Detected(folder / CONFIG, "bytes", f"a folder of the class {chosen}")
     # A Git LFS pointer or a compressed file explains best why there is no tokenizer.
-    absent = [one for one in looked_into if one.description in _MAGIC.values()]
+    absent = [one for one in looked_into if one.description in (*_MAGIC.values(), _ABOUT_RWKV)]
     if absent:
         return absent[0]
+    if (made_by := _class_in(folder, names)) is not None:
+        return Detected(folder, "transformers", f"a folder of the class {made_by}")
     other = [one for one in looked_into if one.path.name != CONFIG]
     return Detected(folder, "unsupported", _without_tokenizer(names, other))
+
+
+def _class_in(folder: Path, names: list[str]) -> str | None:
+    """Return the class of transformers that makes the tokenizer of a folder.
+
+    None if the files do not say it, if code of the folder makes it, or if its vocabulary is not
+    there.
+    """
+    if not any(name in names for name in _CONFIGS):
+        return None
+    tokens = read_folder(folder)
+    cls = tokens.chosen.cls
+    if cls is None or not (cls.how == "python" or any(map(_VOCABULARY.fullmatch, names))):
+        return None
+    return str(tokens.config.get("tokenizer_class") or cls.name)
 
 
 def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
@@ -285,7 +300,7 @@ def _named_json(content: bytes) -> str:
     if data.keys() & {"tokenizer_class", "added_tokens_decoder", "model_max_length"}:
         return "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
     if data and all(type(value) is int for value in data.values()):
-        return "a vocabulary (token to id) without merges.txt beside it"
+        return _ABOUT_VOCABULARY
     return f'JSON without a "model", with {_listed(list(data))}' if data else "an empty JSON object"
 
 

@@ -17,16 +17,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from streamdec import hooks
-from streamdec.backends.byte_vocabulary import ByteTableTokenizer
 from streamdec.backends.caveats import warn_of_caveats
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
+from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.fastpath.fast_path import FastOptions, FastPath
-from streamdec.folders.assembled import Assembled, from_sentencepiece, from_vocabulary
+from streamdec.folders.assembled import Assembled, from_sentencepiece
 from streamdec.folders.folder_tokens import has_config
+from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.mistakes import check_flag
@@ -42,22 +42,24 @@ from streamdec.tokenizers.tokenizer_report import (
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
+    from streamdec.backends.huggingface import HuggingFaceTokenizer
     from streamdec.backends.sentencepiece import SentencePieceTokenizer
     from streamdec.backends.tiktoken import TiktokenTokenizer
+    from streamdec.backends.transformers_object import TransformersTokenizer
 
     Loaded = (
-        HybridTokenizer
-        | TiktokenTokenizer
+        TiktokenTokenizer
         | SentencePieceTokenizer
-        | ByteTableTokenizer
         | GGUFTokenizer
+        | HuggingFaceTokenizer  # and HybridTokenizer
+        | TransformersTokenizer
     )
 
 __all__ = ["load_tokenizer"]
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
-    "SentencePiece model, an RWKV vocabulary, a GGUF file, or a folder that has one"
+    "SentencePiece model, a GGUF file, or a folder that has one"
 )
 
 _OF_OPENAI = ("", "openai", "azure")
@@ -83,7 +85,8 @@ def load_tokenizer(
 
     The content of a file determines its format, not its name. In a folder, names determine which
     files are read; of several formats, the first of these is loaded: tokenizer.json, Tekken, rank
-    file, SentencePiece, vocab.json or vocab.txt, RWKV, GGUF.
+    file, SentencePiece, GGUF. A folder with none of them is loaded with transformers if its files
+    name a class of transformers that makes a tokenizer.
 
     If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package, with a
     chat template; of an encoding (``"cl100k_base"``); of a model
@@ -323,6 +326,7 @@ def _loaded(
 ) -> Loaded:
     """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
+    reason = ""
     if source.path is None:
         from streamdec.backends.tiktoken import TiktokenTokenizer
 
@@ -341,18 +345,24 @@ def _loaded(
         is_folder = source.path.is_dir()
         applies = is_folder if apply_tokenizer_config is None else apply_tokenizer_config
         assembled = _assembled(found, applies=applies) if encoding is None else None
-        if assembled is not None:
+        if isinstance(assembled, Assembled):
             return HybridTokenizer.from_assembled(
                 assembled, found.path, options, form=found.format, revision=source.revision
             )
-        tokenizer = _opened(found, encoding)
+        reason = found.description if found.format == "transformers" else assembled or ""
+        if reason:
+            folder = found.path if found.path.is_dir() else found.path.parent
+            tokenizer = load_by_transformers(folder, reason)
+        else:
+            tokenizer = _opened(found, encoding)
+    libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
         active=tokenizer.tokenizer_type,
-        reason=_reason(tokenizer, found),
-        versions=versions_of(("tokenizers", *_LIBRARIES.get(tokenizer.tokenizer_type, ()))),
+        reason=reason or _reason(tokenizer, found),
+        versions=versions_of(("tokenizers", *libraries)),
         sha256=getattr(tokenizer, "sha256", None),
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
@@ -362,23 +372,18 @@ def _loaded(
     return tokenizer
 
 
-def _assembled(found: Detected, *, applies: bool) -> Assembled | None:
-    """Return a tokenizer.json made from ``found`` and the files beside it, or None."""
-    if found.format == "vocabulary":
-        return from_vocabulary(found.path)
+def _assembled(found: Detected, *, applies: bool) -> Assembled | str | None:
+    """Return a tokenizer.json of a SentencePiece model and the files beside it.
+
+    None if the library reads the file alone, and the reason as a str if only transformers can make
+    the tokenizer of the folder.
+    """
     if found.format != "sentencepiece" or not applies:
         return None
-    if not has_config(found.path.parent):
-        return None
-    made = from_sentencepiece(found.path)
-    if isinstance(made, str):
-        what = "ids and text may differ from those of transformers, and added tokens are missing"
-        fast = "AutoTokenizer.from_pretrained(folder)"
-        how = f"If transformers loads a fast tokenizer, use {fast} instead"
-        message = f"{str(found.path.parent)!r}: {what}: {made}. {how}"
-        warn(message)
-        return None
-    return made
+    folder = found.path.parent
+    if (folder / "vocab.json").is_file():
+        return "its ids are those of vocab.json, not those of the SentencePiece model"
+    return from_sentencepiece(found.path) if has_config(folder) else None
 
 
 def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
@@ -403,10 +408,6 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
         return SentencePieceTokenizer(found.path)
-    if found.format in ("rwkv", "bytes"):
-        if found.format == "rwkv":
-            return ByteTableTokenizer.from_rwkv(found.path)
-        return ByteTableTokenizer.from_folder(found.path.parent)
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)

@@ -22,7 +22,8 @@ _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tekken.json", "tiktoken.model", "*.tiktoken", "tokenizer.model", "tokenizer.model.v*"),
     *("spiece.model", "sentencepiece.bpe.model", "vocab.json", "merges.txt", "vocab.txt"),
-    *("rwkv_vocab*.txt", "config.json"),
+    *("source.spm", "target.spm"),
+    *("config.json",),
     *("chat_template.jinja", "additional_chat_templates/*.jinja", "chat_template.json"),
 )
 """The files that are downloaded: of tokenizers and chat templates, never weights."""

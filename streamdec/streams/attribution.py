@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
-from streamdec.core.stepping import end, feed_of, step_of
+from streamdec.core.stepping import end, methods_of
 
 
 class TokenAttribution:
@@ -39,7 +39,7 @@ class TokenAttribution:
 
     def __init__(self, decoder: Any, waiting: Iterable[int] = ()) -> None:
         self._decoder = decoder
-        self._step, self._feed = step_of(decoder), feed_of(decoder)
+        self._step, self._feed = methods_of(decoder)
         self._waiting = [*waiting]
 
     def step(self, token_id: SupportsIndex) -> Chunk:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from functools import partial
 
-import anyio
-
-from streamdec.errors import SourceError
 from streamdec.streams.owners import disown
 from streamdec.streams.reading import Reading
 
@@ -26,6 +22,8 @@ class BaseClosing:
         on_stop: the caller's function. It is called first, unless the engine has ended by itself.
     """
 
+    _is_done = False
+
     def __init__(
         self,
         reading: Reading,
@@ -37,7 +35,6 @@ class BaseClosing:
         self._reading = reading
         self._close = close
         self._on_stop = on_stop
-        self._is_done = False
         self._errors: list[Exception] = []
 
     def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
@@ -124,91 +121,3 @@ def _check_completed(result: object) -> None:
             "on_stop and the source's close() must be plain functions here, but one of them "
             f"returned {result!r:.80}, which must be awaited; use stream() instead"
         )
-
-
-class AsyncClosing(BaseClosing):
-    """Closes an asynchronous source, shielded from cancellation where possible.
-
-    A shield is a cancel scope. An asynchronous generator may hold its own cancel scope or task
-    group across a ``yield`` (PEP 789). If the generator is closed inside a shield, it exits its
-    scope before the shield, which is an error. So a generator is shielded only if a cancellation is
-    pending.
-    """
-
-    async def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
-        interrupt: BaseException | None = None
-        for action in self._due(cause):
-            try:
-                if is_of_generator(action) and not _is_cancelled():
-                    await completed(action)
-                else:
-                    with anyio.CancelScope(shield=True):
-                        await completed(action)
-            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
-                self._errors.append(error)
-            except BaseException as error:  # noqa: BLE001 (a shield does not stop task.cancel())
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
-
-    def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes, except to a cancellation.
-
-        For a cancellation the errors are kept, and ``raise_error`` still raises them.
-        """
-        if not isinstance(error, anyio.get_cancelled_exc_class()):
-            super().note_on(error)
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self.close(error)
-        self.note_on(error)
-
-
-def _is_cancelled() -> bool:
-    """Whether a cancel scope around this task was cancelled."""
-    return anyio.current_effective_deadline() == -math.inf
-
-
-def is_of_generator(action: Callable[[], object] | None) -> bool:
-    """Whether ``action`` is a method of an asynchronous generator."""
-    return isinstance(getattr(action, "__self__", None), AsyncGenerator)
-
-
-async def completed(action: Callable[[], object]) -> None:
-    """Call ``action``, and await its result if that is awaitable.
-
-    Raises SourceError, which says what to change, if a generator exits its scopes in the wrong
-    order.
-    """
-    try:
-        result = action()
-        if inspect.isawaitable(result):
-            await result
-    except BaseException as error:
-        found = closing_error(error) if is_of_generator(action) else error
-        if found is error:
-            raise
-        raise found from error
-
-
-def closing_error(error: BaseException) -> BaseException:
-    """Return ``error``, or a SourceError if a scope across a ``yield`` caused it."""
-    holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
-    if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
-        holds = error.split(GeneratorExit)[1] is None
-    if not holds:
-        return error
-    found = SourceError(HOLDS_A_SCOPE)
-    found.__cause__ = error
-    return found
-
-
-HOLDS_A_SCOPE = (
-    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
-    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
-    "a streamdec.TokenQueue"
-)

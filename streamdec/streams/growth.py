@@ -11,13 +11,15 @@ from typing import Any, SupportsIndex
 
 from streamdec.errors import warn
 
-GROWING_OUTPUTS = 3
-"""If this many outputs in a row begin with all ids of the output before, a warning says that the
-outputs seem to be cumulative."""
-
 
 class GrowthWatch:
     """Warns once if the outputs of a stream look cumulative.
+
+    They do if each output so far began with all ids of the output before and had more, and an
+    output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance: the
+    warning comes at the next output, ``[5, 6, 7]``, before its text is output. Equal tokens, such
+    as those of a line (``[9], [9, 9], [9, 9, 9]``), cause none. It is a warning and no error,
+    because it may be wrong.
 
     Args:
         advice: the part of the warning that says what to do.
@@ -31,22 +33,21 @@ class GrowthWatch:
         """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
         self._advice = advice
         self._before: list[SupportsIndex] = []
-        self._num_growing = 0
 
     def note(self, ids: Sequence[SupportsIndex]) -> None:
-        """Note the ids of the newest output."""
+        """Note the ids of the newest output, before its text is output."""
         before, self._before = self._before, list(ids)
         if not before:
             return
-        if len(ids) > len(before) and self._before[: len(before)] == before:
-            self._num_growing += 1
-            if self._num_growing < GROWING_OUTPUTS:
-                return
-            warn(
-                f"{GROWING_OUTPUTS} outputs in a row began with all ids of the one before, so the "
-                f"engine's outputs seem to be cumulative and their text is repeated; {self._advice}"
-            )
+        grows = len(ids) > len(before) and self._before[: len(before)] == before
+        if grows and before == before[:1] * len(before):
+            return
         self.is_over, self._before = True, []
+        if grows:
+            warn(
+                "an output began with all ids of the output before it, so the engine's outputs "
+                f"seem to be cumulative and their text is repeated; {self._advice}"
+            )
 
 
 class RoundsWatch:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from weakref import ref
 
+from streamdec.core.decoder import TokenDecoder
 from streamdec.core.stepping import decoder_behind
 
 _owners: dict[int, tuple[ref[Any], ref[Any]]] = {}
@@ -24,7 +25,7 @@ def own(machine: Any, owner: object, reader: object = None) -> None:
     only valid until the reader is deleted. If the owner then still exists, its ``leave()`` is
     called. Raises RuntimeError if another stream or pool steps ``machine``.
     """
-    decoder = decoder_behind(machine)
+    decoder = machine if isinstance(machine, TokenDecoder) else decoder_behind(machine)
     key = id(decoder)
     if key in _owners:
         raise RuntimeError(

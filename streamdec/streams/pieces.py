@@ -1,8 +1,4 @@
-"""Read pieces of text as if each were a token, for streams on a TextStopDecoder.
-
-In: the pieces that an API sends. Out: the input from which :mod:`streamdec.streams.reading` makes
-chunks.
-"""
+"""Read pieces of text as if each were a token, for streams on a TextStopDecoder."""
 
 from __future__ import annotations
 
@@ -10,23 +6,25 @@ from typing import Any
 
 from streamdec.chunks import Chunk
 from streamdec.errors import SourceError
+from streamdec.streams.shapes import Shape, no_shape
 
 
 class PieceReader:
-    """Reads the pieces of one source; it has the methods of an OutputReader.
+    """Reads the pieces of one source; it has what streams use of an OutputReader.
 
     A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream.
     """
 
-    list_types = ()
+    list_type: type | None = None
+    shape_type: type | None = None
+    shape: Shape = staticmethod(no_shape)
+    num_seen = 0
 
     def check_end(self) -> None:
         """Accept the end of the source: pieces have no samples."""
 
     def parts(self, piece: Any) -> tuple[tuple[Any, ...], str | None, None]:
-        """Return the text and the finish reason of ``piece``.
-
-        The tuple has the form of ``OutputReader.parts``.
+        """Return the text and the finish reason of ``piece``, as an OutputReader does.
 
         Raises SourceError if ``piece`` is not a string, a Chunk or None.
         """

@@ -6,24 +6,24 @@ In: outputs. Out: chunks. The last chunk is kept until the source is closed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, Unpack, get_args
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
-from streamdec.core.stepping import decoder_behind, has_sections
+from streamdec.core.stepping import decoder_behind
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.options import ChunkBy, ReadingOptions
-from streamdec.streams.outputs import OutputReader, ending
-from streamdec.streams.owners import own
+from streamdec.streams.outputs import ADVICE, OutputReader, ending
 from streamdec.streams.pieces import PieceReader
 from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
 
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
+ChunkBy = Literal["output", "token"]
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
@@ -34,6 +34,35 @@ class Reading:
     after the chunks that were output. The last chunk is kept in ``last`` until the source is
     closed.
     """
+
+    outputs: OutputReader | PieceReader
+    """Reads the ids of outputs."""
+    id_type: Any
+    """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
+    step: Callable[[SupportsIndex], Chunk]
+    """Returns the chunk of an output whose type is ``id_type``."""
+    feed: Callable[[Sequence[SupportsIndex]], Chunk]
+    """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``."""
+    most: int
+    """The most tokens of a chunk."""
+    shows_all: bool
+    """Whether chunks without text are output."""
+    num_taken = 0
+    """The number of tokens of the last chunk."""
+    is_over = False
+    """Whether the stream has finished or failed."""
+    last: Chunk | None = None
+    """The last chunk, from the end of the stream until the chunk is output."""
+    finish_reason: FinishReason | None = None
+    """Why the stream ended; None while it runs, and if it failed."""
+    stop_reason: StopReason = None
+    """The stop that ended the stream."""
+    engine_finish_reason: str | None = None
+    """The engine's own finish reason."""
+    source_ended = False
+    """Whether the engine has ended, so that it need not be stopped."""
+    _error: Exception | None = None
+    """The error of a step."""
 
     def __init__(
         self,
@@ -49,18 +78,16 @@ class Reading:
         if chunk_by not in get_args(ChunkBy):
             known = " or ".join(map(repr, get_args(ChunkBy)))
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
-        check_finish_reason(finish_reason)
-        check_flag("cumulative", cumulative)
-        check_flag("return_token_ids", return_token_ids)
+        if finish_reason != "length":
+            check_finish_reason(finish_reason)
+        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
+            if flag is not False:
+                check_flag(name, flag)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
-        self.outputs: OutputReader | PieceReader
-        """Reads the ids of outputs."""
-        self.id_type: Any
-        """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
         if isinstance(machine, TextStopDecoder):
             about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
             for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
@@ -69,37 +96,16 @@ class Reading:
                     raise ValueError(f"{name} {told}")
             self.outputs, self.id_type = PieceReader(), str
         else:
-            check_machine(machine)
+            if not isinstance(machine, StopSequenceDecoder):
+                check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
-        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
-        self.shows_all = chunk_by == "token"
-        """Whether chunks without text are output."""
-        self.num_taken = 0
-        """The number of tokens of the last chunk."""
-        self.is_over = False
-        """Whether the stream has finished or failed."""
-        self.last: Chunk | None = None
-        """The last chunk, from the end of the stream until the chunk is output."""
-        self.finish_reason: FinishReason | None = None
-        """Why the stream ended; None while it runs, and if it failed."""
-        self.stop_reason: StopReason = None
-        """The stop that ended the stream."""
-        self.engine_finish_reason: str | None = None
-        """The engine's own finish reason."""
-        self.source_ended = False
-        """Whether the engine has ended, so that it need not be stopped."""
-        self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
-        """Returns the chunk of an output whose type is ``id_type``."""
-        self.feed: Callable[[Sequence[SupportsIndex]], Chunk] = self.stepper.feed
-        """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``.
-
-        Outputs of ``outputs.list_types`` may go to it directly."""
-        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
-        """The most tokens of a chunk."""
         self.machine = machine
-        self._finish_reason: FinishReason = finish_reason
-        self._error: Exception | None = None
+        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
+        self.step, self.feed = self.stepper.step, self.stepper.feed
+        self.shows_all = chunk_by == "token"
+        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        self._finish_reason = finish_reason
         if machine.finished:
             self._end(finish_reason)
             warn(
@@ -109,22 +115,14 @@ class Reading:
 
     # --- reading outputs
 
-    def read(self, output: Any) -> Iterable[Chunk]:
-        """Return the chunks of one output, except the last chunk of the stream.
-
-        Raises SourceError if the output cannot be read. An error of a step is raised by
-        ``ending``, after the last chunk.
-        """
-        token_ids, reason, stop_reason = self.outputs.parts(output)
-        if reason is None and len(token_ids) <= self.most:  # avoids the cost of a generator
-            chunk = self._chunk_of(token_ids) if token_ids else None
-            return () if chunk is None else (chunk,)
-        return self._read_parts(token_ids, reason, stop_reason)
-
-    def _read_parts(
+    def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of an output with many ids, or with a finish reason."""
+        """Yield the chunks of one output, except the last chunk of the stream.
+
+        The arguments are the fields of the output, as ``outputs.parts`` returns them. An error of
+        a step is raised by ``ending``, after the last chunk.
+        """
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         size = len(token_ids)
@@ -171,7 +169,7 @@ class Reading:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
         is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
         if is_other and isinstance(self.outputs, OutputReader):
-            error.add_note(self.outputs.advice)
+            error.add_note(ADVICE)
         self._error = error
         self.finish(take_chunk(error))
 
@@ -205,11 +203,6 @@ class Reading:
     # --- properties
 
     @property
-    def has_sections(self) -> bool:
-        """Whether chunks name their section."""
-        return has_sections(self.machine)
-
-    @property
     def pending_text(self) -> str:
         """The text that would still be output if no more ids came."""
         last = "" if self.last is None else self.last.text
@@ -231,22 +224,10 @@ class Reading:
 class BaseStream(Generic[M]):
     """The base class of TextStream and TextIterator."""
 
-    def __init__(self, decoder: M, **options: Unpack[ReadingOptions]) -> None:
-        self.decoder: M = decoder
-        """The decoder. While the stream runs, only the stream may step it."""
-        self._reading = Reading(decoder, **options)
-        self._is_entered = False
-
-    def _own_decoder(self, chunks: object) -> None:
-        """Reject other streams and pools while the generator ``chunks`` can be read.
-
-        If a loop is left early and nothing else refers to its generator, the event loop closes the
-        generator later. But no reader can use it any more, so the decoder is free at once.
-
-        A constructor calls this last, so that a stream that was not made owns no decoder. Raises
-        RuntimeError if another stream or pool steps the decoder.
-        """
-        own(self.decoder, self._reading, chunks)
+    decoder: M
+    """The decoder. While the stream runs, only the stream may step it."""
+    _reading: Reading
+    _is_entered = False
 
     def _note_entered(self) -> None:
         """Note that a ``with`` block begins. Raises RuntimeError if one began before."""

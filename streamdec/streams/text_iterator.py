@@ -9,38 +9,41 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
+from typing import Any, Final, Self, SupportsIndex, Unpack
 
-from streamdec.chunks import Chunk
-from streamdec.core.token_ids import check_dimensions
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
-from streamdec.streams.options import ReadingOptions
-from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
-from streamdec.streams.reading import BaseStream, M, Reading
+from streamdec.streams.owners import own
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Reading
+from streamdec.streams.sources import close_of, iterator_of
+from streamdec.streams.stepper import Machine
 
-__all__ = ["TextIterator"]
+__all__ = ["TextIterator", "iter_chunks"]
+
+NO_PROMPT: Final[tuple[int, ...]] = ()
 
 
 class TextIterator(BaseStream[M]):
     """The chunks of one plain source, as an iterator and a context manager.
 
-    :func:`~streamdec.iter_chunks` makes one with a StopSequenceDecoder. A DecodeStream, a Sequence
-    and a TextStopDecoder work too. ``source``, ``decoder`` and ``options`` are as for
-    :func:`~streamdec.wrap`; ``on_stop`` must be a plain function.
+    :func:`~streamdec.iter_chunks` makes one: ``source``, ``decoder`` and ``on_stop`` are its
+    arguments, ``reading`` has its other options.
 
     The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
     last chunk is output, when a step or the source raises, on ``close``, or at the end of a
     ``with`` block. An error is raised after all text that was decided before it. The text can then
     be continued from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
 
-    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
-
     If a reader leaves the loop early without a ``with`` block, the source stays open until the
     iterator is garbage collected.
 
-    >>> from streamdec import DecodeStream, MockTokenizer
-    >>> from streamdec.streams.text_iterator import TextIterator
-    >>> with TextIterator([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
+    >>> from streamdec import DecodeStream, MockTokenizer, iter_chunks
+    >>> with iter_chunks([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
     ...     next(chunks).text, next(chunks).text
     ('Hello', ' world')
     >>> [*chunks]
@@ -51,22 +54,20 @@ class TextIterator(BaseStream[M]):
         self,
         source: Iterable[Any],
         decoder: M,
-        *,
+        reading: Reading,
         on_stop: Callable[[], object] | None = None,
-        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(decoder, **options)
+        self.decoder, self._reading = decoder, reading
         if inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
-        warn_of_ended(source)
-        pulled = _iterator_of(source)
-        self._closing = Closing(self._reading, getattr(pulled, "close", None), on_stop)
-        if self._reading.is_over:
+        pulled = iterator_of(source)
+        self._closing = Closing(reading, close_of(pulled), on_stop)
+        if reading.is_over:
             pulled = iter(())
-        self._chunks = _chunks(self._reading, pulled, self._closing)
-        if self._reading.has_sections:
+        self._chunks = _chunks(reading, pulled, self._closing)
+        if has_sections(decoder):
             self._chunks = _split(self._chunks)
-        self._own_decoder(self._chunks)
+        own(decoder, reading, self._chunks)  # last, as in a TextStream
 
     # --- reading
 
@@ -75,14 +76,6 @@ class TextIterator(BaseStream[M]):
 
     def __next__(self) -> Chunk:
         return next(self._chunks)
-
-    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
-
-        def __aenter__(self) -> NoReturn:
-            raise TypeError("a TextIterator is not asynchronous: write `with`, or use stream()")
-
-        def __aexit__(self, *_: object) -> None:
-            pass  # for __aenter__, which raises
 
     # --- the end
 
@@ -112,6 +105,70 @@ class TextIterator(BaseStream[M]):
         self._closing.pass_on_to(error)
 
 
+def iter_chunks(  # noqa: D417
+    source: Iterable[Any],
+    tokenizer_or_decoder: Decoder | Machine | TextStopDecoder,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    on_stop: Callable[[], object] | None = None,
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+    **options: Unpack[DecoderOptions],
+) -> TextIterator[Any]:
+    r"""Return the text of a plain ``source`` in chunks, until a stop.
+
+    It is :func:`~streamdec.stream`, or with a decoder :func:`~streamdec.wrap`, without an event
+    loop.
+
+    Args:
+        source: a plain iterable of outputs, as for ``wrap``.
+        tokenizer_or_decoder: a tokenizer, of which a StopSequenceDecoder is made; or a decoder,
+            with which no arguments of decoders must be given.
+        on_stop: as for ``wrap``, but a plain function.
+
+    As for ``stream`` are ``conditions``, ``prompt_token_ids`` and ``options``; as for ``wrap`` are
+    ``ids``, ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
+
+    Returns:
+        The chunks, as an iterator and a context manager; see :func:`~streamdec.stream`.
+
+    Raises the errors that ``stream`` raises. While it is read, it raises SourceError, and all
+    errors of the source and the decoder.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> engine = iter([[0, 1], [2], [3, 0]])
+    >>> for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"):
+    ...     print(chunk)
+    Chunk(text='Hi!')
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
+    """
+    decoder: Any = tokenizer_or_decoder
+    if not isinstance(decoder_behind(decoder), DECODERS):
+        decoder = StopSequenceDecoder(decoder, conditions, prompt_token_ids, **options)
+    else:
+        given = [*options]
+        given += ["conditions"] if conditions is not None else []
+        given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
+        if given:
+            raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
+    reading = Reading(
+        decoder,
+        ids=ids,
+        cumulative=cumulative,
+        index=index,
+        chunk_by=chunk_by,
+        return_token_ids=return_token_ids,
+        finish_reason=finish_reason,
+    )
+    return TextIterator(source, decoder, reading, on_stop)
+
+
 def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
@@ -119,27 +176,37 @@ def _chunks(
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     with closing:
         for output in source:
-            if type(output) is id_type:
+            kind = type(output)
+            if kind is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
+            else:
+                reason = stop = None
+                if kind is outputs.list_type:
+                    ids, size = output, len(output)
+                elif kind is outputs.shape_type and (ids := outputs.shape(output)) is not None:
+                    size = len(ids)
+                    outputs.num_seen += size
+                else:
+                    ids, reason, stop = outputs.parts(output)
+                    size = len(ids)
+                if reason is not None or not 0 < size <= most:
+                    for chunk in reading.read(ids, reason, stop):
+                        if chunk.text or shows_all:
+                            yield chunk
+                    if reading.is_over:
+                        break
+                    continue
                 try:
-                    chunk = step(output[0]) if size == 1 else feed(output)
+                    chunk = step(ids[0]) if size == 1 else feed(ids)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
-            else:
-                for chunk in reading.read(output):
-                    if chunk.text or shows_all:
-                        yield chunk
-                if reading.is_over:
-                    break
-                continue
             if chunk.text or shows_all:
                 yield chunk
         else:
@@ -157,25 +224,3 @@ def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]
     with closing_of(chunks):
         for chunk in chunks:
             yield from chunk.split()
-
-
-def _iterator_of(source: Any) -> Iterator[Any]:
-    if not is_plain(source) or inspect.isawaitable(source):
-        raise not_a_source(source, is_async=False)
-    check_dimensions(source)
-    iterator = iter(source)
-    return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
-
-
-class _Bare:
-    """Adds ``__iter__`` to an iterator without it; ``for`` accepts such iterators."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-        self.close = getattr(iterator, "close", None)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._iterator)

@@ -10,42 +10,40 @@ from which the stream pulls.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
     Iterable,
-    Iterator,
 )
 from contextlib import aclosing
-from time import monotonic
 from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec.chunks import Chunk
-from streamdec.core.token_ids import check_dimensions
-from streamdec.streams.closing import AsyncClosing
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
+from streamdec.protocols import Decoder
+from streamdec.streams.async_closing import AsyncClosing
 from streamdec.streams.idle import IdleSource, check_seconds
-from streamdec.streams.options import ReadingOptions
-from streamdec.streams.outputs import is_plain, not_a_source, warn_of_ended
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, M, Reading
+from streamdec.streams.owners import own
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
+from streamdec.streams.sources import Blocking, async_iterator_of, close_of
+from streamdec.streams.token_queue import TokenQueue
 
-__all__ = ["TextStream"]
-
-SLOW_NEXT = 0.005
-"""Seconds: a plain source that takes longer for an output is one that computes."""
+__all__ = ["TextStream", "stream", "wrap"]
 
 
 class TextStream(BaseStream[M]):
     """The chunks of one source, as an async iterator and an async context manager.
 
-    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one. ``source``, ``decoder``,
-    ``on_stop``, ``idle_timeout`` and ``options`` are as for :func:`~streamdec.wrap`. With a
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder``,
+    ``on_stop`` and ``idle_timeout`` are theirs, ``reading`` has their other options. With a
     StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
@@ -62,8 +60,9 @@ class TextStream(BaseStream[M]):
     * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
       output is pulled after the one that finished the stream.
     * The source is closed exactly once: at the end, when a step or the source raises, or when the
-      reader is cancelled or leaves the block. Closing is shielded from cancellation. But if the
-      reader is cancelled while a generator is being closed, the generator is cancelled too.
+      reader is cancelled or leaves the block. Closing is shielded from cancellation, for 10
+      seconds after the reader was cancelled. There is one exception: a generator that holds a
+      cancel scope across a ``yield`` is cancelled with its reader.
     * An error is raised after all text that was decided before it. The decoder then has the state
       after that text. The text can be continued from ``snapshot()`` with another source, and
       ``pending_text`` is the withheld text.
@@ -73,16 +72,16 @@ class TextStream(BaseStream[M]):
     One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
     an asynchronous generator, if the first reader was between two chunks).
 
-    Raises TypeError and ValueError for arguments as :func:`~streamdec.wrap` does.
+    Raises ValueError for ``idle_timeout`` with a plain source.
 
     **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
     last chunk. **Cost.** If the source never waits, a token of ordinary text takes twice as long
     as in an asynchronous generator that only passes it on.
 
     >>> import anyio
-    >>> from streamdec import DecodeStream, MockTokenizer, TextStream
+    >>> from streamdec import DecodeStream, MockTokenizer, wrap
     >>> async def main():
-    ...     async with TextStream([1, 2], DecodeStream(MockTokenizer())) as chunks:
+    ...     async with wrap([1, 2], DecodeStream(MockTokenizer())) as chunks:
     ...         return "".join([chunk.text async for chunk in chunks])
     >>> anyio.run(main)
     'Hello world'
@@ -92,29 +91,30 @@ class TextStream(BaseStream[M]):
         self,
         source: AsyncIterable[Any] | Iterable[Any],
         decoder: M,
-        *,
+        reading: Reading,
         on_stop: Callable[[], object] | None = None,
         idle_timeout: float | None = None,
-        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(decoder, **options)
-        warn_of_ended(source)
-        pulled = _iterator_of(source)
+        self.decoder, self._reading = decoder, reading
+        pulled = async_iterator_of(source)
         if idle_timeout is not None:
             check_seconds(idle_timeout)
-            if isinstance(pulled, _Blocking):
+            if isinstance(pulled, Blocking):
                 raise ValueError(
                     "idle_timeout needs an async source: a plain one cannot be interrupted"
                 )
-            pulled = IdleSource(pulled, _close_of(pulled), idle_timeout, decoder)
-        self._closing = AsyncClosing(self._reading, _close_of(pulled), on_stop)
-        if self._reading.is_over:
-            pulled = _Blocking(())
-        chunks = _chunks(self._reading, pulled, self._closing)
-        if self._reading.has_sections:
+            pulled = IdleSource(pulled, close_of(pulled), idle_timeout, decoder)
+        self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
+        if reading.is_over:
+            pulled = Blocking(iter(()))
+        chunks = _chunks(reading, pulled, self._closing)
+        if has_sections(decoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
-        self._own_decoder(chunks)
+        # Last, so that a stream that was not made owns no decoder. If a loop is left early and
+        # nothing else refers to its generator, the event loop closes the generator later. But no
+        # reader can use it any more, so the decoder is free at once.
+        own(decoder, reading, chunks)
 
     # --- reading
 
@@ -154,28 +154,10 @@ class TextStream(BaseStream[M]):
         self._note_entered()
         return self
 
-    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream is asynchronous: write `async with`, or use iter_chunks()"
-            )
-
-        def __exit__(self, *_: object) -> None:
-            pass  # for __enter__, which raises
+    if not TYPE_CHECKING:  # without it a type checker reports the mistake
 
         def __iter__(self) -> NoReturn:
             raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
-
-        def __next__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream is asynchronous: write `await anext(...)`, or use iter_chunks()"
-            )
-
-        def __await__(self) -> NoReturn:
-            raise TypeError(
-                "a TextStream cannot be awaited; write `async for chunk in stream(...)`"
-            )
 
     async def __aexit__(
         self,
@@ -187,27 +169,220 @@ class TextStream(BaseStream[M]):
         self._closing.pass_on_to(error)
 
 
+# --- the functions that make one ------------------------------------------------------------------
+
+
+def stream(  # noqa: D417 (the rest is said together)
+    source: AsyncIterable[Any] | Iterable[Any],
+    tokenizer: Decoder,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = (),
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+    **options: Unpack[DecoderOptions],
+) -> TextStream[StopSequenceDecoder]:
+    r"""Return the text of ``source`` in chunks, until a stop.
+
+    It makes a StopSequenceDecoder, and calls :func:`~streamdec.wrap`.
+
+    Args:
+        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts; see :func:`~streamdec.wrap`.
+        tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
+            DecodeStream accepts.
+        conditions: when the text ends. Or give its parts as ``options``. Without either, the text
+            ends with the source.
+        prompt_token_ids: the ids of the prompt, as context. They are never output.
+        options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
+            ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
+
+    As for ``wrap`` are ``on_stop``, ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
+    ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
+
+    Returns:
+        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
+        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
+        read once: a second loop yields nothing.
+
+    Raises the errors of StopSequenceDecoder and of :func:`~streamdec.wrap`; TypeError if
+    ``tokenizer`` is a decoder.
+
+    >>> import anyio
+    >>> from streamdec import MockTokenizer, stream
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> async def engine():
+    ...     for token_id in [0, 1, 2, 3, 0]:
+    ...         yield token_id
+    >>> async def main():
+    ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
+    ...         async for chunk in chunks:
+    ...             print(repr(chunk.text), chunk.finish_reason)
+    >>> anyio.run(main)
+    'Hi' None
+    '!' None
+    '' stop
+    """
+    try:
+        if isinstance(decoder_behind(tokenizer), DECODERS):
+            raise TypeError(
+                "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
+            )
+        decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
+    except BaseException:
+        _give_up(source)
+        raise
+    return wrap(
+        source,
+        decoder,
+        on_stop=on_stop,
+        idle_timeout=idle_timeout,
+        ids=ids,
+        cumulative=cumulative,
+        index=index,
+        chunk_by=chunk_by,
+        return_token_ids=return_token_ids,
+        finish_reason=finish_reason,
+    )
+
+
+def wrap(
+    source: AsyncIterable[Any] | Iterable[Any],
+    decoder: M,
+    *,
+    on_stop: Callable[[], object] | None = None,
+    idle_timeout: float | None = None,
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+) -> TextStream[M]:
+    r"""Return a :class:`~streamdec.TextStream` that steps ``decoder`` with ``source``.
+
+    Args:
+        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
+            own objects or dicts (:class:`~streamdec.streams.OutputReader` lists them). Prefer an
+            asynchronous source: a plain one blocks the event loop while it waits.
+        decoder: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
+            Sequence can always grow, so the bytes that it holds at the end are not output.) Or a
+            TextStopDecoder: then an output is a piece of text, None, or a Chunk, whose
+            ``finish_reason`` ends the stream.
+        on_stop: a function that aborts the engine's request. It is called before the source is
+            closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
+            If the reader is cancelled while it waits for the source, the source is cancelled first.
+        idle_timeout: how many seconds the source may take for one output, at most 10**9; None for
+            no limit. With a limit the source runs in a separate task, which costs about 8
+            microseconds for each output.
+        ids: a plain function that returns the ids of an output of another shape.
+        cumulative: whether each output has all ids since the beginning instead of only the new ids.
+        index: the number, from 0, of the sample to read if a request has several (``n > 1``). None:
+            a source with several samples raises SourceError.
+        chunk_by: ``"output"``: one chunk for each output after which there is new text.
+            ``"token"``: one chunk for each token, with or without text.
+        return_token_ids: whether chunks have ``token_ids``.
+        finish_reason: the finish reason if the source ends without one.
+
+    Raises:
+        TypeError: at once, for an argument with a wrong type.
+        ValueError: at once, for an argument with a wrong value, or ``idle_timeout`` with a plain
+            source.
+        RuntimeError: at once, if another stream or pool steps the decoder.
+        IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
+        SourceError: while reading, for an output that cannot be read.
+
+    Reading also raises all errors of the source and the decoder. Hooks are not called for streams
+    on a TextStopDecoder, which have no tokens to count.
+
+    >>> import anyio
+    >>> from streamdec import DecodeStream, MockTokenizer, wrap
+    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+    >>> async def main():
+    ...     async with wrap([0, 1, 2], DecodeStream(tokenizer)) as stream:
+    ...         return [chunk.text async for chunk in stream]
+    >>> anyio.run(main)
+    ['caf', 'é', '']
+    """
+    try:
+        reading = Reading(
+            decoder,
+            ids=ids,
+            cumulative=cumulative,
+            index=index,
+            chunk_by=chunk_by,
+            return_token_ids=return_token_ids,
+            finish_reason=finish_reason,
+        )
+        return TextStream(source, decoder, reading, on_stop, idle_timeout)
+    except BaseException:
+        _give_up(source)
+        raise
+
+
+def _give_up(source: object) -> None:
+    """Close a TokenQueue that no stream will read, so that its producer ends."""
+    if isinstance(source, TokenQueue):
+        source.close()
+
+
+# --- its loop -------------------------------------------------------------------------------------
+
+
 async def _chunks(
     reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of a TextStream.
 
-    The generator has no reference to the TextStream, so that there is no cycle.
+    The generator has no reference to the TextStream, so that there is no cycle. What is ugly and
+    stays: a TextIterator has the same loop again. A call for each output would take as long as the
+    rest of the loop.
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     left = MAX_TOKENS_AT_ONCE
     async with closing:
         async for output in source:
-            if type(output) is id_type:
+            kind = type(output)
+            if kind is id_type:
                 chunk = step(output)
                 if chunk.finish_reason is not None:
                     reading.finish(chunk)
                     break
                 left -= 1
-            elif type(output) in outputs.list_types and 0 < (size := len(output)) <= most:
+            else:
+                reason = stop = None
+                if kind is outputs.list_type:
+                    ids, size = output, len(output)
+                elif kind is outputs.shape_type and (ids := outputs.shape(output)) is not None:
+                    size = len(ids)
+                    outputs.num_seen += size
+                else:
+                    ids, reason, stop = outputs.parts(output)
+                    size = len(ids)
+                if reason is not None or not 0 < size <= most:
+                    for chunk in reading.read(ids, reason, stop):
+                        if chunk.text or shows_all:
+                            yield chunk
+                        left -= reading.num_taken
+                        if left <= 0:
+                            left = MAX_TOKENS_AT_ONCE
+                            await checkpoint()
+                    if reading.is_over:
+                        break
+                    left -= 1  # an output without ids
+                    if left <= 0:
+                        left = MAX_TOKENS_AT_ONCE
+                        await checkpoint()
+                    continue
                 try:
-                    chunk = step(output[0]) if size == 1 else feed(output)
+                    chunk = step(ids[0]) if size == 1 else feed(ids)
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
@@ -215,21 +390,6 @@ async def _chunks(
                     reading.finish(chunk)
                     break
                 left -= size
-            else:
-                for chunk in reading.read(output):
-                    if chunk.text or shows_all:
-                        yield chunk
-                    left -= reading.num_taken
-                    if left <= 0:
-                        left = MAX_TOKENS_AT_ONCE
-                        await checkpoint()
-                if reading.is_over:
-                    break
-                left -= 1  # an output without ids
-                if left <= 0:
-                    left = MAX_TOKENS_AT_ONCE
-                    await checkpoint()
-                continue
             if chunk.text or shows_all:
                 yield chunk
             if left <= 0:
@@ -252,70 +412,3 @@ async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, N
         async for chunk in chunks:
             for part in chunk.split():
                 yield part
-
-
-# --- the source -----------------------------------------------------------------------------------
-
-
-def _iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the iterator to pull from.
-
-    Raises TypeError if ``source`` is not a source.
-    """
-    if hasattr(source, "__aiter__"):
-        iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator if hasattr(iterator, "__aiter__") else _Bare(iterator)
-    if is_plain(source) and not inspect.isawaitable(source):  # one can iterate over a Future too
-        check_dimensions(source)
-        return _Blocking(source)
-    raise not_a_source(source, is_async=True)
-
-
-def _close_of(iterator: Any) -> Callable[[], object] | None:
-    """Return the function that closes a plain or async iterator; None without one."""
-    close: Callable[[], object] | None = getattr(iterator, "aclose", None)
-    return getattr(iterator, "close", None) if close is None else close
-
-
-class _Bare:
-    """Adds ``__aiter__`` to an iterator without it.
-
-    ``async for`` accepts such iterators.
-    """
-
-    def __init__(self, iterator: Any) -> None:
-        self._pull = iterator.__anext__
-        self.close = _close_of(iterator)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._pull()
-
-
-class _Blocking:
-    """A plain iterable as an async iterator; each ``next`` blocks the event loop.
-
-    After a slow ``next`` other tasks can run. Otherwise an engine that computes in ``next`` would
-    keep the event loop, and a disconnected client, for the time of MAX_TOKENS_AT_ONCE tokens.
-    """
-
-    def __init__(self, source: Iterable[Any]) -> None:
-        self._iterator: Iterator[Any] = iter(source)
-        self._was_slow = False
-        self.close = _close_of(self._iterator)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        if self._was_slow:  # before the next output is pulled: a cancellation loses none
-            await checkpoint()
-        started = monotonic()
-        try:
-            output = next(self._iterator)
-        except StopIteration:
-            raise StopAsyncIteration from None
-        self._was_slow = monotonic() - started > SLOW_NEXT
-        return output

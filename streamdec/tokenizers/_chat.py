@@ -88,9 +88,9 @@ class ChatTokenizer(Tokenizer, Protocol):
 
         Its ``origin`` names the file. The template is read at the first call.
 
-        Raises :class:`~streamdec.errors.ChatTemplateError`, which says where it was looked for, if
-        there is none and ``fallback`` is not ``"simple"``;
-        :class:`~streamdec.errors.MissingExtraError` without jinja2.
+        Without a template, ``fallback="simple"`` gives a simple one. Otherwise that raises
+        :class:`~streamdec.errors.ChatTemplateError`, which says where a template was looked for.
+        Raises :class:`~streamdec.errors.MissingExtraError` without jinja2.
         """
         return _source_of(self).template(self.special_tokens, fallback)
 
@@ -155,7 +155,7 @@ class ChatTokenizer(Tokenizer, Protocol):
         ``fallback="simple"`` renders lines of role and content if the model has no template, and
         ``chat_template`` is a template for this call.
 
-        Raises :class:`~streamdec.errors.ChatTemplateError` if the template fails or there is none;
+        Raises :class:`~streamdec.errors.ChatTemplateError` if there is no template, or if it fails;
         :class:`~streamdec.errors.MissingExtraError` without jinja2; TypeError for options of
         transformers that concern tensors, such as ``return_tensors``.
 

@@ -42,7 +42,7 @@ class TokenizerReport:
     requested_by: RequestedBy
     """Where it was requested."""
     active: str
-    """What encodes: fastokens, huggingface, tiktoken, sentencepiece, gguf or bytes."""
+    """What encodes: fastokens, huggingface, tiktoken, sentencepiece, gguf or transformers."""
     reason: str
     """Why this library encodes, in a phrase."""
     guarded: str = ""

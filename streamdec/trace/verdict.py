@@ -117,7 +117,10 @@ class _Reference:
         self._prompt = prompt
         # Unknown ids of a prompt are never refused, and those of the stream are not in its ids.
         self._options = {**options, "unknown_ids": "skip"}
-        self.before = "".join(DecodeStream(tokenizer, **self._options).step_batch(prompt))
+        stream = DecodeStream(tokenizer, **self._options)
+        self.before = "".join(stream.step_batch(prompt))
+        if not DecodeStream(tokenizer, prompt, **self._options).held:
+            self.before += stream.flush()  # a run of bytes ends with the prompt
         """The text that the prompt decided, which is not output."""
 
     def whole(self, count: int) -> str:

@@ -20,11 +20,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
-from streamdec.backends.byte_vocabulary import ByteTableTokenizer
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -48,12 +47,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encoding is best effort")
 
 LETTERS = [bytes([byte]) for byte in range(256)]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-RWKV = {
-    "model": "rwkv",
-    "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "the", " the", "\\n\\n"],
-    "token_type": [3] + [1] * 259,
-    **dict.fromkeys(("scores", "bos_token_id", "eos_token_id", "add_bos_token")),
-}
 
 
 def gguf(**changes: Any) -> GGUFTokenizer:
@@ -82,11 +75,6 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
     "gguf": gguf,
-    "gguf_rwkv": lambda: gguf(**RWKV),
-    "byte_table": lambda: ByteTableTokenizer(
-        dict(enumerate([*LETTERS, b"the", b" the", "é".encode()])),
-        {300: AddedToken("<|end|>", special=True), 301: AddedToken("<a>", lstrip=True)},
-    ),
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
@@ -230,12 +218,12 @@ NOT_IDS: list[tuple[Any, str]] = [
     (["5"], "the id at index 0 is of type str: '5'; "),
     ([None], "the id at index 0 is of type NoneType: None; "),
     ([[5]], "the id at index 0 is of type list: [5]; "),
-    (5, "token ids must be a list or an array, not int; for one id write [5]"),
+    (5, "token ids must be a list or an array, not int; for one id pass a list, such as [12]"),
     (None, "token ids must be a list or an array, not NoneType"),
-    ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
-    ("12 13", "token ids must be a list or an array, not str; ids are integers, such as"),
+    ("5", "token ids must be a list or an array, not str; tokenizer.encode(text).ids returns"),
+    ("12 13", "token ids must be a list or an array, not str; tokenizer.encode(text).ids"),
     (np.array([[1], [2]]), "an array of token ids must have one dimension, not 2; pass one"),
-    (np.int64(3), "an array of token ids must have one dimension, not 0; for one id write [3]"),
+    (np.int64(3), "an array of token ids must have one dimension, not 0"),
     (np.float32(3), "an array of token ids must have one dimension, not 0"),
 ]
 

@@ -347,8 +347,7 @@ RWKV = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_a_model_of_rwkv_takes_the_longest_token(tmp_path: Path) -> None:
+def test_a_model_of_rwkv_decodes(tmp_path: Path) -> None:
     ours = made(tmp_path, **RWKV)
     assert route_of(ours) == "bytes"
     assert [ours.piece(i) for i in (1, 256, 257, 258, 259)] == [
@@ -358,23 +357,10 @@ def test_a_model_of_rwkv_takes_the_longest_token(tmp_path: Path) -> None:
         b"\n\n",
         b"\t\\",
     ]
-    assert ours.encode("hellohe\n\n\t\\l").ids == (260, 257, 258, 259, 1 + ord("l"))
-    assert ours.encode("<s>he", special="parse").ids == (0, 257)
-    assert ours.decode(ours.encode("<s>he", special="text").ids) == "<s>he"
-    with pytest.raises(EncodeError, match="'<s>' at index 1"):
-        ours.encode("x<s>", special="forbid")
     for text in SAMPLE:
-        assert ours.decode(ours.encode(text).ids) == text
-
-
-@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_bytes_without_a_token_of_rwkv(tmp_path: Path) -> None:
-    small = RWKV | {"tokens": ["<s>", "<unk>", "a", "b" * 300], "token_type": [3, 2, 1, 1]}
-    with pytest.raises(EncodeError, match=r"no token begins at byte 1: b'b'"):
-        made(tmp_path, **small).encode("ab")
-    with pytest.raises(EncodeError, match="no token begins at byte 0"):
-        made(tmp_path, **small).encode("b" * 300)
-    assert made(tmp_path, **small, unknown_token_id=1).encode("aß").ids == (2, 1, 1)
+        assert ours.decode([1 + byte for byte in text.encode()]) == text
+    with pytest.raises(EncodeError, match=r"can decode but not encode: .*of the kind rwkv"):
+        ours.encode("hello")
 
 
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
@@ -397,7 +383,13 @@ def test_a_control_token_that_is_a_word_of_the_model_as_well(tmp_path: Path) -> 
 
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 def test_a_special_token_without_a_name_is_in_no_text(tmp_path: Path) -> None:
-    nameless = RWKV | {"tokens": ["", *(f"\\x{byte:02x}" for byte in range(256)), *"abcd"]}
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    nameless = BYTE_LEVEL | {
+        "pre": "llama-bpe",
+        "tokens": ["", *alphabet, "he"],
+        "token_type": [3] + [1] * 257,
+        "merges": ["h e"],
+    }
     ours = made(tmp_path, **nameless)
     for special in ("parse", "text", "forbid"):
-        assert ours.encode("ba", special=special).ids == (99, 98)
+        assert ours.encode("he", special=special).ids == (257,)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.core.rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
@@ -38,6 +39,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
+from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 ALL = {**ZOO, **UNCOMPILED}
@@ -451,6 +453,19 @@ def test_truncation_that_is_turned_on_later_is_off_too() -> None:
     assert ours.encode("a b c").ids == (1, 2, 3)
     given.enable_truncation(2)
     assert ours.encode("a b c").ids == (1, 2, 3)
+
+
+@pytest.mark.parametrize("fast", ["off", "now"])
+def test_dropout_of_a_file_is_switched_off_with_a_warning(fast: FastMode) -> None:
+    """Also for fastokens, which has dropout too: a small one rarely shows in a trial."""
+    library = ZOO["byte_level_trained"]()
+    data = json.loads(library.to_str())
+    data["model"]["dropout"] = 0.002
+    with pytest.warns(StreamdecWarning, match="its dropout, .* is switched off"):
+        tokenizer = HybridTokenizer(json.dumps(data), fast=fast)
+    text = "the the quick brown fox " * 100
+    expected = tuple(library.encode(text).ids)
+    assert {tokenizer.encode(text).ids for _ in range(20)} == {expected}
 
 
 def test_truncation_and_padding_of_a_file_are_off(tmp_path: Path) -> None:

@@ -165,10 +165,6 @@ def bad_regex(tokenizer: dict[str, Any], pattern: str = r"\w+|\b") -> None:
     }
 
 
-def dropout(tokenizer: dict[str, Any]) -> None:
-    tokenizer["model"]["dropout"] = 0.5
-
-
 def stripping(tokenizer: dict[str, Any]) -> None:
     tokenizer["added_tokens"][0]["rstrip"] = True
 
@@ -181,7 +177,6 @@ def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
     ("change", "reason"),
     [
         (bad_regex, "read this regex in different ways"),
-        (dropout, "dropout"),
         (stripping, "white space"),
         pytest.param(other_pre_tokenizer, "cannot load", marks=needs_fastokens),
     ],

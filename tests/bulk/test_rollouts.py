@@ -410,7 +410,7 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {"rows": 5}, TypeError, "rows must be a list of rows or a 2-D array, not 5"
     yield {"rows": np.array([1, 2])}, TypeError, "rows must be a list of rows or a 2-D array"
     yield {"rows": ["text"]}, TypeError, "row 0: token ids must be a list or an array, not str; "
-    yield {**rows, "conditions": "stop"}, TypeError, "conditions must be StopConditions, or one"
+    yield {**rows, "conditions": "stop"}, TypeError, "not 'stop'; write stop=..."
     yield {**rows, "conditions": [STOP]}, ValueError, "conditions has 1 rows, and there are 2 rows"
     yield {**rows, "mask": [[1, 1]]}, ValueError, "mask has 1 rows, and there are 2 rows of ids"
     yield {**rows, "mask": [[1, 1], [1, 1]]}, ValueError, "mask of row 1 has 2 values for 1 ids"
@@ -427,14 +427,10 @@ def wrong_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {**rows, "logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"
     yield {**rows, "per_token": {"x": []}}, ValueError, "x has 0 rows, and there are 2 rows of ids"
     yield {**rows, "prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"
-    yield (
-        {**rows, "stop": "x"},
-        TypeError,
-        "decode_rollouts has no option 'stop'; for stops, write conditions=StopConditions(stop=",
-    )
-    yield {**rows, "prompt": []}, TypeError, "no option 'prompt'; did you mean prompt_token_ids?"
-    yield {**rows, "conditions": "x"}, TypeError, "each row, not 'x'; write StopConditions('x')"
-    yield {**rows, "conditions": ["x"]}, TypeError, "not ['x']; write StopConditions(['x'])"
+    yield {**rows, "conditions": [STOP, STOP], "stop": "x"}, TypeError, "conditions must be Stop"
+    yield {**rows, "conditions": STOP, "stop": "x"}, TypeError, "got conditions and stop"
+    yield {**rows, "prompt": []}, TypeError, "unexpected keyword argument 'prompt'"
+    yield {**rows, "conditions": ["x"]}, TypeError, "not ['x']; write stop=..."
     yield (
         {**rows, "logprobs": [None, None]},
         TypeError,

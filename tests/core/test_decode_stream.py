@@ -211,7 +211,7 @@ def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prom
 
 
 def test_the_error_for_a_prompt_of_lists_says_to_pass_one_list(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TokenIdError, match="Pass the ids of the prompt as one flat list"):
+    with pytest.raises(TokenIdError, match="pass several ids as one flat list"):
         DecodeStream(tokenizer, [[0, 1]])  # type: ignore[list-item]
 
 

@@ -232,7 +232,7 @@ def _(_: Path) -> Any:
 
 @gives(
     "no token ids in a dict of ['text'], which the source yielded; expected an id, a list of ids, "
-    "or an object with token_ids, output_ids, token_ids_diff or outputs. For other objects pass "
+    "or an object with token_ids, output_ids, token_ids_diff or outputs; for other objects pass "
     "ids=, a function that returns the ids"
 )
 def _(_: Path) -> Any:
@@ -492,7 +492,7 @@ def _(_: Path) -> Any:
 
 
 @gives(
-    "3 outputs in a row began with all ids of the one before, so the engine's outputs seem to be "
+    "an output began with all ids of the output before it, so the engine's outputs seem to be "
     "cumulative …"
 )
 def _(_: Path) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.backends import byte_vocabulary, gguf_metadata, rank_encodings, tekken
+from streamdec.backends import gguf_metadata, rank_encodings, tekken
 from streamdec.core import moving, restoring, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
@@ -62,7 +62,6 @@ SERVER = ServerLimits()
             f"{_growth.MAX_ADDED:,} pieces and ids in its templates"
         ),
         f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
-        f"a line of an RWKV vocabulary | {byte_vocabulary._MAX_LINE:,} bytes",
         f"a token of a rank file or a Tekken file | {rank_encodings.MAX_TOKEN:,} bytes",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",

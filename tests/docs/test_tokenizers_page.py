@@ -87,7 +87,6 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "tiktoken's rank file": ("a.tiktoken", rank_file),
     "SentencePiece, with byte fallback": ("tokenizer.model", lambda: sentencepiece(**SPM)),
     "SentencePiece, without": ("tokenizer.model", sentencepiece),
-    "RWKV's vocabulary": ("rwkv_vocab.txt", lambda: _rwkv()),
     "GGUF, `llama`": ("a.gguf", small_gguf),
     "GGUF, `gpt2`, with a known way to split text": (
         "a.gguf",
@@ -98,11 +97,6 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV)),
     "GGUF, `t5`": ("a.gguf", lambda: small_gguf(model="t5")),
 }
-
-
-def _rwkv() -> bytes:
-    tokens = [*(bytes([byte]) for byte in range(256)), b"hi"]
-    return "\n".join(f"{i} {t!r} {len(t)}" for i, t in enumerate(tokens, 1)).encode()
 
 
 def _json(name: str) -> bytes:

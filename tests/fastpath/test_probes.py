@@ -109,11 +109,6 @@ def test_properties_that_are_the_same(regex: str) -> None:
     assert faults(regex=regex) == []
 
 
-@pytest.mark.parametrize(("dropout", "count"), [(0.1, 1), (0.0, 0), (None, 0)])
-def test_dropout_is_random(dropout: float | None, count: int) -> None:
-    assert len(faults(dropout=dropout)) == count
-
-
 @pytest.mark.parametrize(("size", "count"), [(MAX_STAGES - 1, 0), (MAX_STAGES, 1)])
 def test_a_chain_of_very_many_stages_is_not_compared(size: int, count: int) -> None:
     stage = {"type": "Split", "pattern": {"String": "a"}, "behavior": "Isolated", "invert": False}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
@@ -117,14 +117,6 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
         load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
 
 
-@pytest.mark.parametrize("name", ["NllbTokenizer", "BertJapaneseTokenizer"])
-def test_a_class_that_is_not_followed_is_warned_about(name: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, tokenizer_class=name)
-    with pytest.warns(StreamdecWarning, match=rf"{name}.*AutoTokenizer"):
-        tokenizer = load_tokenizer(folder)
-    assert isinstance(tokenizer, SentencePieceTokenizer)
-
-
 def test_a_piece_that_takes_too_long_is_rejected(tmp_path: Path) -> None:
     piece = b"a" * 5000
     field = b"\x0a" + b"\x88\x27" + piece
@@ -132,32 +124,3 @@ def test_a_piece_that_takes_too_long_is_rejected(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, model, tokenizer_class="LlamaTokenizer")
     with pytest.raises(TokenizerLoadError, match="a piece of 5000 characters"):
         from_sentencepiece(folder / "tokenizer.model")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("vocab.json", "[]", "expected a JSON object that maps tokens to integer ids"),
-        ("vocab.json", '{"a": "b"}', "expected a JSON object that maps tokens to integer ids"),
-        ("vocab.json", "{", "vocab.json"),
-        ("vocab.json", r'{"\ud800": 0}', "surrogates not allowed"),
-        ("merges.txt", "#version: 0.2\na b c\n", "merges.txt', line 2: 'a b c' is not"),
-        ("merges.txt", "a\n", "merges.txt', line 1"),
-    ],
-)
-def test_a_bad_vocabulary_is_named(name: str, content: str, told: str, tmp_path: Path) -> None:
-    write_json(tmp_path / "vocab.json", {"a": 0, "b": 1, "ab": 2})
-    (tmp_path / "merges.txt").write_text("a b\n", "utf-8")
-    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer"})
-    assert load_tokenizer(tmp_path, fast="off").encode("ab").ids == (2,)
-    (tmp_path / name).write_text(content, "utf-8")
-    with pytest.raises(TokenizerLoadError) as caught:
-        load_tokenizer(tmp_path, fast="off")
-    assert told in str(caught.value)
-
-
-def test_a_vocabulary_without_a_class_names_the_next_step(tmp_path: Path) -> None:
-    write_json(tmp_path / "vocab.json", {"a": 0})
-    (tmp_path / "merges.txt").write_text("", "utf-8")
-    with pytest.raises(TokenizerLoadError, match="save_pretrained"):
-        load_tokenizer(tmp_path)

@@ -40,13 +40,6 @@ def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer:
     write_json(path / "tokenizer_config.json", row["config"])
     if form == "tokenizer.model":
         (path / form).write_bytes(base64.b64decode(file))
-    elif form == "vocab.json":
-        write_json(path / form, file["model"]["vocab"])
-        merges = "".join(f"{a} {b}\n" for a, b in file["model"]["merges"])
-        (path / "merges.txt").write_text(f"#version: 0.2\n{merges}", "utf-8")
-    elif form == "vocab.txt":
-        words = "".join(f"{word}\n" for word in file["model"]["vocab"])
-        (path / form).write_text(words, "utf-8")
     else:
         write_json(path / form, file)
     tokenizer = load(path)

@@ -189,7 +189,7 @@ def test_failed_loads_are_reported(tmp_path: Path) -> None:
 def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -> None:
     pytest.importorskip("fastokens")
     data = json.loads(byte_level())
-    data["model"]["dropout"] = 0.1
+    data["added_tokens"][0]["rstrip"] = True
     with recording() as hook:
         loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data))
         assert loaded.report.active == "huggingface"

@@ -68,7 +68,7 @@ def test_removing_twice_does_nothing_and_adding_again_is_possible() -> None:
 
 
 def test_objects_that_are_not_hooks_and_registered_hooks_are_rejected() -> None:
-    with pytest.raises(TypeError, match=r"an instance of streamdec\.Hook"):
+    with pytest.raises(TypeError, match=r"an instance of streamdec\.metrics\.Hook"):
         add_hook(print)  # type: ignore[arg-type]
     with recording() as hook, pytest.raises(ValueError, match="is registered already"):
         add_hook(hook)

@@ -14,6 +14,7 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
+from streamdec.loading.factory import load_tokenizer
 from tests.support.files import SHARED as FOLDER
 from tests.support.files import gguf, rank_file, tekken
 from tests.support.zoo import ZOO, shared_tokenizers
@@ -181,7 +182,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
         ({"vocab.json": POINTER, "merges.txt": b"a b\n"}, "git lfs pull"),
         ({"tokenizer_config.json": b"{}", "config.json": b"{}"}, "download the tokenizer"),
         ({}, "download the tokenizer files"),
-        ({"vocab.json": b'{"a": 0}'}, "without merges.txt beside it; if transformers can load it"),
+        ({"vocab.json": b'{"a": 0}'}, "without a way to split a text"),
         ({"tokenizer.model": b"\x00"}, r"DecodeStream(AutoTokenizer.from_pretrained(fold"),
         (
             {"tokenization_x.py": b"", "x.model": b"\x00"},
@@ -210,16 +211,21 @@ def test_the_advice_of_an_error_works() -> None:
 
 
 @pytest.mark.parametrize("name", ["rwkv_vocab_v20230424.txt", "vocab.txt"])
-def test_a_vocabulary_of_rwkv_is_known_by_its_lines(name: str, tmp_path: Path) -> None:
+def test_a_vocabulary_of_rwkv_is_refused_with_a_library_that_reads_it(
+    name: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(b"1 '\\x00' 1\n2 b'\\xff' 1\n")
-    assert detect_format(tmp_path).format == "rwkv"
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(TokenizerLoadError, match=r"an RWKV vocabulary.*pip install rwkv; "):
+            load_tokenizer(path)
     (tmp_path / name).write_bytes(b"1 \\x00 1\n")
-    assert detect_format(tmp_path).format != "rwkv"
+    assert "RWKV" not in detect_format(tmp_path).description
 
 
-def test_a_vocabulary_may_begin_with_an_angle_bracket(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_bytes(b"<s>\n<pad>\n")
-    assert detect_format(tmp_path).format == "vocabulary"
+@pytest.mark.parametrize("content", [b"<s>\n<pad>\n", b"[PAD]\n[UNK]\n"])
+def test_a_vocabulary_may_begin_with_a_bracket(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(content)
+    assert detect_format(tmp_path / "vocab.txt").description.startswith("a vocabulary")
 
 
 KINDS = {
@@ -297,11 +303,11 @@ def test_a_link_to_nowhere_is_named(tmp_path: Path) -> None:
         detect_format(tmp_path / "tokenizer.json")
 
 
-@pytest.mark.parametrize("names", [["vocab.json", "merges.txt"], ["vocab.txt"]])
-def test_a_vocabulary_is_found_by_its_name(names: list[str], tmp_path: Path) -> None:
-    for name in names:
-        (tmp_path / name).touch()
+def test_a_class_of_transformers_is_for_a_folder_without_another_format(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").touch()
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}', "utf-8")
     detected = detect_format(tmp_path)
-    assert (detected.format, detected.path.name) == ("vocabulary", names[0])
+    assert (detected.format, detected.path) == ("transformers", tmp_path)
+    assert detected.description == "a folder of the class BertTokenizer"
     (tmp_path / "tokenizer.json").write_text('{"model": {}}', "utf-8")
     assert detect_format(tmp_path).format == "huggingface"

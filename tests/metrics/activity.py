@@ -65,7 +65,7 @@ def act(folder: Path) -> object:
     with pytest.raises(TokenizerLoadError):
         load_tokenizer(folder / "nothing")
     refused = json.loads(TOKENIZER.read_text(encoding="utf-8"))
-    refused["model"]["dropout"] = 0.1
+    refused["normalizer"] = {"type": "Replace", "pattern": {"Regex": "\\b"}, "content": ""}
     Path(folder, "tokenizer.json").write_text(json.dumps(refused), encoding="utf-8")
     load_tokenizer(folder)
     _stream(tokenizer)

@@ -20,7 +20,6 @@ from tests.support.pages import ROOT
 OF_THEIR_OWN = {
     "backends/_huggingface_encoder.py": "is waited for so long, and no longer",
     "chat/isolated.py": "is made again in a fork, with the pool that it counts for",
-    "streams/round_queue.py": "belongs to the event loop of its pool, which no fork has",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
     "integrations/_row_feed.py": "belongs to the thread of generate, which no fork has",
 }

@@ -22,6 +22,7 @@ from streamdec import (
     stream,
     wrap,
 )
+from streamdec.streams import async_closing as closing_module
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.streams.stepper import Machine
 from tests.streams import laws
@@ -239,8 +240,11 @@ async def test_a_timeout_of_asyncio_closes() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text() -> None:
-    """There is no shield from it: closing is broken off, but what was decoded is still there."""
+async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After some seconds closing is broken off, but what was decoded is still there."""
+    monkeypatch.setattr(closing_module, "CLOSING_SECONDS", 0.05)
     closing = asyncio.Event()
 
     async def in_close() -> None:
@@ -262,7 +266,10 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
 
 
 @pytest.mark.asyncio
-async def test_a_task_that_is_cancelled_in_on_stop_still_closes() -> None:
+async def test_a_task_that_is_cancelled_in_on_stop_still_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closing_module, "CLOSING_SECONDS", 0.05)
     telling = asyncio.Event()
 
     async def abort() -> None:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import anyio
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
@@ -590,7 +592,7 @@ def test_the_error_for_an_output_without_ids_names_the_expected_forms(
 
 def test_the_error_for_text_names_the_decoder_of_text() -> None:
     with pytest.raises(
-        SourceError, match=r"For text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
+        SourceError, match=r"; for text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
     ):
         OutputReader().read("Hi")
 
@@ -686,9 +688,34 @@ def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) ->
 
 
 @pytest.mark.parametrize(
+    ("outputs", "repeated"),
+    [
+        (outputs_of([2, 3, 4]), "ab"),  # at the second output
+        (outputs_of([1, 2, 3, 4]), "aab"),  # one id may repeat by chance, two do not
+        ([[97] * size for size in range(1, 4)] + [[97, 97, 97, 98], [97, 97, 97, 98, 99]], None),
+    ],
+)
+@pytest.mark.parametrize("shape", [lambda ids: ids, lambda ids: {"token_ids": ids}])
+def test_cumulative_outputs_are_noticed_before_text_is_repeated_twice(
+    outputs: list[Any], repeated: str | None, shape: Callable[[Any], Any]
+) -> None:
+    """With the warning as an error, no more text comes."""
+    chunks = iter_chunks([shape(ids) for ids in outputs], LETTERS)
+    texts: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StreamdecWarning)
+        with pytest.raises(StreamdecWarning, match="seem to be cumulative"):
+            texts.extend(chunk.text for chunk in chunks)
+    if repeated is not None:
+        assert "".join(texts) == repeated
+
+
+@pytest.mark.parametrize(
     "outputs",
     [
-        outputs_of([1, 2, 3]),  # Two outputs that grow may be a coincidence.
+        outputs_of([1, 2]),  # One id that comes again may be a coincidence.
+        [[97], [97], [97, 98]],
+        [[97] * size for size in range(1, 9)],  # A line of equal tokens.
         [[97, 98], [99], [97, 98], [97, 98, 99]],
         [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
         [[97]] * 8,
@@ -708,3 +735,75 @@ def test_with_cumulative_nothing_is_repeated_and_nothing_warned() -> None:
         warnings.simplefilter("error")
         chunks = iter_chunks(outputs_of([1, 2, 4, 5, 6]), LETTERS, cumulative=True)
         assert "".join(chunk.text for chunk in chunks) == "abcdef"
+
+
+# --- outputs whose shape is known -----------------------------------------------------------------
+
+
+class Loose:
+    """An object with any fields, of which no class is a dataclass."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+def drawn_output(draw: Any) -> Any:
+    """An output of any engine: most are like the one before, some have other fields."""
+    ids = draw(st.sampled_from([[0], [1, 2], [], (1,), [0], [0], None, 2, "ab"]))
+    fields: dict[str, Any] = {}
+    for name, values in FIELDS.items():
+        value = draw(st.sampled_from([MISSING, MISSING, *values]))
+        if value is not MISSING:
+            fields[name] = value
+    name = draw(st.sampled_from(["token_ids", "output_ids", "token_ids_diff"]))
+    kind = draw(st.sampled_from(["dict", "loose", "nested", "vllm", "ids", "both"]))
+    if kind == "ids":
+        return ids
+    if kind == "vllm":
+        return vllm(*(ids if isinstance(ids, list) else ()), index=fields.get("index", 0))
+    fields |= {name: ids}
+    if kind == "dict":
+        return fields
+    fields = {"finish_reason": None, "index": 0} | fields
+    if kind == "loose":
+        return Loose(**fields)
+    samples = [Loose(**fields)] * (2 if kind == "both" else 1)
+    return RequestOutput(samples)
+
+
+MISSING = object()
+FIELDS: dict[str, list[Any]] = {
+    "index": [0, 1, None, True],
+    "finish_reason": [None, None, "stop", "abort", ""],
+    "meta_info": [None, {}, {"finish_reason": None}, {"finish_reason": {"type": "abort"}}],
+    "token_ids_diff": [[7]],
+    "outputs": [None, [], 5],
+}
+
+
+@given(data=st.data(), cumulative=st.booleans(), index=st.sampled_from([None, 0, 1]))
+def test_a_known_shape_is_read_as_any_output(
+    data: st.DataObject, cumulative: bool, index: int | None
+) -> None:
+    """The fast reader and the general one, over outputs that repeat or change their shape."""
+    some = [drawn_output(data.draw) for _ in range(data.draw(st.integers(1, 4)))]
+    outputs = data.draw(st.lists(st.sampled_from(some), max_size=12))
+    fast = OutputReader(cumulative=cumulative, index=index)
+    general = OutputReader(cumulative=cumulative, index=index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for output in outputs:
+            known = fast.shape(output) if type(output) is fast.shape_type else None
+            if known is None:
+                found = outcome(fast.parts, output)
+            else:
+                fast.num_seen += len(known)
+                found = known, None, None
+            assert found == outcome(general._read, output)
+
+
+def outcome(read: Callable[[Any], Any], output: Any) -> Any:
+    try:
+        return read(output)
+    except SourceError as error:
+        return str(error)

@@ -25,7 +25,6 @@ from streamdec import (
 from streamdec.errors import IdleTimeoutError
 from streamdec.metrics import Hook, add_hook
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from streamdec.streams.text_iterator import TextIterator
 from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
 
 CONDITIONS = StopConditions(stop="\nUser:")
@@ -180,16 +179,10 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("make", [TextStream, TextIterator])
+@pytest.mark.parametrize("make", [wrap, iter_chunks])
 def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is for token ids"):
         make([], decoder(), **{name: OPTIONS[name]})
-
-
-def test_stream_takes_only_decoders_of_ids() -> None:
-    ended: Any = decoder()
-    with pytest.raises(TypeError, match=r"wrap\(source, decoder\)"):
-        wrap([], ended)
 
 
 def test_hooks_are_not_called_for_text_without_tokens() -> None:

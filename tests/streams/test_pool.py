@@ -352,26 +352,6 @@ def test_a_failed_add_adds_nothing() -> None:
     assert len(pool) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("conditon", "did you mean conditions?"),
-        ("skip_special_token", "did you mean skip_special_tokens?"),
-        ("start_inside", "did you mean starts_inside?"),
-        ("stop", "write add(request_id, StopConditions(stop=...))"),
-        ("stop_strings", "write add(request_id, StopConditions(stop=...))"),
-        ("sink", "call attach(request_id, sink) after add()"),
-        ("return_token_ids", "write DecoderPool(tokenizer, return_token_ids=...)"),
-    ],
-)
-def test_an_unknown_option_of_a_request_says_what_to_write(name: str, advice: str) -> None:
-    pool: Any = pool_of()
-    with pytest.raises(TypeError) as raised:
-        pool.add("a", **{name: True})
-    assert str(raised.value) == f"DecoderPool.add() has no option {name!r}; {advice}"
-    assert "a" not in pool
-
-
 def test_options_and_prompts_are_those_of_the_decoder() -> None:
     tokenizer = MockTokenizer.from_tokens([b"<s>", b"\xa9", b"\xc3"], [0])
     pool = DecoderPool(tokenizer)

@@ -137,10 +137,6 @@ def test_a_request_without_sections_has_none() -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a", sections=None)
     assert pool.step({"a": [0, 1]})["a"] == Chunk("<think>Hm")
-    for starts_inside in (True, False):
-        with pytest.raises(ValueError, match="starts_inside needs sections"):
-            pool.add("b", starts_inside=starts_inside)
-    assert [*pool] == ["a"]
 
 
 def test_the_prompt_of_a_request_may_open_a_section() -> None:

@@ -541,7 +541,6 @@ async def test_a_second_reader_is_rejected() -> None:
     [
         (stream, {"tokenizer": TOKENIZER, "stop": b"x"}),
         (stream, {"tokenizer": TOKENIZER, "stops": "x"}),
-        (stream, {}),
         (wrap, {"decoder": TOKENIZER}),
         (wrap, {"decoder": DecodeStream(TOKENIZER), "index": -1}),
     ],

@@ -356,11 +356,11 @@ def test_strict_laws_are_asked_for() -> None:
         ({"max_examples": "5"}, "max_examples must be an integer, not '5'"),
         (
             {"examples": 5},
-            "check_detokenizer() has no option 'examples'; did you mean max_examples?",
+            "checks() got an unexpected keyword argument 'examples'",
         ),
         (
             {"tokenizer": 5},
-            "check_detokenizer() has no option 'tokenizer'; did you mean tokenizers?",
+            "checks() got an unexpected keyword argument 'tokenizer'",
         ),
     ],
 )

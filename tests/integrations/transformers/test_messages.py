@@ -33,13 +33,13 @@ def started(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs:
 @pytest.mark.parametrize(
     ("args", "options", "kind", "message"),
     [
-        ((), {"stopp": "a"}, TypeError, "has no option 'stopp'; did you mean stop?"),
-        ((), {"chunk_by": "token"}, TypeError, "has no option 'chunk_by'"),
+        ((), {"stopp": "a"}, TypeError, "unexpected keyword argument 'stopp'"),
+        ((), {"chunk_by": "token"}, TypeError, "unexpected keyword argument 'chunk_by'"),
         ((), {"stop": ""}, ValueError, "stop"),
         ((), {"eos_token_ids": "x"}, TypeError, "eos_token_ids"),
-        (([],), {}, TypeError, "conditions must be StopConditions, one or several"),
-        (("ab",), {}, TypeError, "conditions must be StopConditions, one or several"),
-        ((StopConditions(),), {"stop": "a"}, TypeError, "conditions, which have their own"),
+        (([],), {}, TypeError, "conditions must be StopConditions, not []"),
+        (("ab",), {}, TypeError, "not 'ab'; write stop=..."),
+        ((StopConditions(),), {"stop": "a"}, TypeError, "got conditions and stop"),
     ],
 )
 def test_wrong_options_raise_an_error_at_once(

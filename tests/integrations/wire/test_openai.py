@@ -220,15 +220,19 @@ def test_an_echo_for_each_sample() -> None:
 @pytest.mark.parametrize(
     ("make", "options", "what"),
     [
-        (openai.ChatCompletionEncoder, {**HEAD, "num_samples": 2}, "has no option 'num_samples'"),
+        (
+            openai.ChatCompletionEncoder,
+            {**HEAD, "num_samples": 2},
+            "keyword argument 'num_samples'",
+        ),
         (openai.CompletionEncoder, {"model": "m", "created": 0}, "needs response_id="),
-        (openai.ChatCompletionEncoder, {**HEAD, "usages": True}, "include_usage, continuous_usage"),
-        (openai.ChatCompletionEncoder, {**HEAD, "include_usages": True}, "mean include_usage"),
-        (openai.CompletionEncoder, {**HEAD, "echos": "a"}, "did you mean echo"),
-        (openai.CompletionResponse, {**HEAD, "logprob": True}, "did you mean logprobs"),
-        (openai.ChatResponse, {**HEAD, "prompt_token": 3}, "did you mean prompt_tokens"),
+        (
+            openai.ChatCompletionEncoder,
+            {**HEAD, "include_usages": True},
+            "argument 'include_usages'",
+        ),
         (openai.CompletionResponse, {}, "needs response_id=, model=, created="),
-        (anthropic.MessageEncoder, {**MESSAGE, "stop_sequence": ["x"]}, "mean stop_sequences"),
+        (anthropic.MessageEncoder, {**MESSAGE, "stop_sequence": ["x"]}, "stop_sequence"),
         (anthropic.MessageResponse, {"model": "m"}, "needs response_id=, input_tokens="),
     ],
 )

@@ -1,0 +1,163 @@
+"""A tokenizer of transformers that is written in Python.
+
+In: the object that ``AutoTokenizer`` made. Out: a :class:`~streamdec.protocols.Tokenizer` whose ids
+and texts are those of the object's own ``encode`` and ``decode``. It has no rules, so its streams
+take the windowed route.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamdec.encoding import Special, SpecialTokens
+from streamdec.errors import TokenizerLibraryError
+from streamdec.folders.tokenizer_config import ROLES
+from streamdec.hooks import suppressed
+from streamdec.locks import cached_property
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import (
+    any_of,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    refuse_special,
+    sample_of,
+)
+from streamdec.tokenizers._instrumented import instrumented_decode
+
+
+def roles_of(given: Any) -> dict[str, str]:
+    """Return the token of each role, such as ``eos_token``, of a tokenizer."""
+    named: Mapping[str, Any] = given.special_tokens_map
+    return {role: str(named[role]) for role in ROLES if named.get(role)}
+
+
+class TransformersTokenizer(BaseTokenizer):
+    """The tokenizer ``given`` of transformers, made from the files in ``folder``.
+
+    Encoding has no offsets: raises :class:`~streamdec.errors.EncodeError`, except where the tokens
+    spell the text. ``special="text"`` does not find special tokens in a text, but some classes of
+    transformers find other added tokens. What ``given`` raises becomes a
+    :class:`~streamdec.errors.TokenizerLibraryError`.
+    """
+
+    tokenizer_type = "transformers"
+
+    inline_chars = 512
+
+    def __init__(self, given: Any, folder: Path) -> None:
+        self.name = str(folder)
+        self._given = given
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {type(self._given).__name__})"
+
+    # --- decoding ---------------------------------------------------------------------------------
+
+    @instrumented_decode
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Decode as the object does; unknown ids have no text."""
+        known = [i for i in checked_ids(token_ids) if self.piece(i) is not None]
+        text: str = guarded(self._given.decode, known, skip_special_tokens=skip_special_tokens)
+        return text
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """The token of each id, in order."""
+        found: Mapping[str, int] = guarded(self._given.get_vocab)
+        added = {i: token.content for i, token in self._given.added_tokens_decoder.items()}
+        return dict(sorted(({i: name for name, i in found.items()} | added).items()))
+
+    @cached_property
+    def _special(self) -> dict[str, int]:
+        """The special tokens by their texts, ids ascending."""
+        ids = set(self._given.all_special_ids)
+        return {name: i for i, name in self._names.items() if i in ids}
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(self._special.values())
+
+    def _special_texts(self) -> Iterable[tuple[str, int]]:
+        return self._special.items()
+
+    def is_skipped(self, token_id: int) -> bool:
+        return token_id in self._special_ids
+
+    rules = None
+    """No rules: a class may decode in any way."""
+
+    def piece(self, token_id: int) -> str | None:
+        if token_id in self._names:
+            return self._names[token_id]
+        try:  # M2M100 and others have tokens that are not in their vocabulary
+            token = guarded(self._given.convert_ids_to_tokens, token_id)
+        except TokenizerLibraryError:
+            return None
+        return token if isinstance(token, str) and token not in self._by_name else None
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the UTF-8 of the text of ``token_id``; None if there is no token."""
+        if self.piece(token_id) is None:
+            return None
+        with suppressed:
+            return self.decode([token_id], skip_special_tokens=False).encode()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        kind = type(self._given).__name__
+        return fingerprint_of(kind, self._names, sorted(self._special_ids))
+
+    def sample_ids(self) -> list[int]:
+        sample = sample_of(sorted(self._special_ids), (), self.vocab_size)
+        return [i for i in sample if i in self._names]
+
+    # --- encoding ---------------------------------------------------------------------------------
+
+    def _ids(self, text: str, special: Special) -> list[int]:
+        return self._encoded(text, special, add_special_tokens=False)
+
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
+        return [self._encoded(t, special, add_special_tokens=add_special_tokens) for t in texts]
+
+    def _encoded(self, text: str, special: Special, *, add_special_tokens: bool) -> list[int]:
+        if special == "forbid":
+            refuse_special(text, self._any_special)
+        ids: list[int] = guarded(
+            self._given.encode,
+            text,
+            add_special_tokens=add_special_tokens,
+            split_special_tokens=special == "text",
+        )
+        return ids
+
+    @cached_property
+    def _any_special(self) -> re.Pattern[str] | None:
+        return any_of(self._special)
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def id_to_token(self, token_id: int) -> str | None:
+        return self.piece(token_id)
+
+    def token_to_id(self, token: str) -> int | None:
+        return self._by_name.get(token)
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: i for i, name in reversed(self._names.items())}
+
+    @property
+    def vocab_size(self) -> int:
+        return max(self._names, default=-1) + 1
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        roles = roles_of(self._given)
+        others = tuple(name for name in self._special if name not in roles.values())
+        return SpecialTokens(**roles, additional_special_tokens=others)

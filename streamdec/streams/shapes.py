@@ -1,0 +1,129 @@
+"""Fast readers for the outputs of engines.
+
+In: one output that was read in general, and where its ids were found. Out: a function that reads
+outputs of exactly this shape. It returns None for any other output, and then
+:class:`~streamdec.streams.outputs.OutputReader` reads it in general.
+
+The shape is that of most outputs: one sample, with a list of ids, and without a finish reason. So
+only the ids must be returned. A field is read directly, because asking whether it exists takes
+three times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+__all__ = ["IDS", "NEW_IDS", "Shape", "no_shape", "shape_of"]
+
+IDS = ("token_ids", "output_ids")
+"""The fields in which engines keep ids: vLLM and Dynamo, then SGLang."""
+NEW_IDS = "token_ids_diff"
+"""The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
+
+Shape = Callable[[Any], list[Any] | None]
+"""Returns the ids of an output; None if it has another shape."""
+
+
+def no_shape(output: Any) -> None:
+    """Return None: no output has this shape."""
+
+
+def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
+    """Return the function that reads outputs like ``output``.
+
+    It is ``no_shape`` if none reads ``output`` itself.
+
+    Args:
+        output: an output that was read.
+        sample: the sample in it; ``output`` itself, if it has no samples.
+        name: the field with the ids.
+        chosen: the index of the sample to read; None if no sample had an index.
+    """
+    if type(output) is dict and sample is output:
+        shape = _shape_of_dict(output, name, chosen)
+    elif isinstance(output, Mapping) or isinstance(sample, Mapping) or name == IDS[1]:
+        return no_shape
+    else:
+        shape = _shape_of_object(sample, name, chosen, has_samples=sample is not output)
+    return no_shape if shape(output) is None else shape
+
+
+def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
+    """Return the reader of dicts like those of SGLang and Dynamo.
+
+    A dict that has fields which ``output`` does not have is read in general.
+    """
+    has_about, has_index = "meta_info" in output, "index" in output
+    has_reason = "finish_reason" in output
+    others = {"meta_info", "index", "finish_reason", "outputs", NEW_IDS, *IDS} - {*output}
+    if name != IDS[1]:
+        others.discard(IDS[1])  # not read if there is a field with a name before it
+    has_no_others = frozenset(others).isdisjoint
+
+    def read(output: Any) -> list[Any] | None:
+        if not has_no_others(output):
+            return None
+        try:
+            ids = output[name]
+            if type(ids) is not list or (has_reason and output["finish_reason"] is not None):
+                return None
+            if has_about:
+                about = output["meta_info"]
+                if type(about) is not dict or about.get("finish_reason") is not None:
+                    return None
+            if has_index:
+                index = output["index"]
+                if type(index) is not int or index != chosen:
+                    return None
+        except KeyError:
+            return None
+        return ids
+
+    return no_shape if "outputs" in output else read
+
+
+def _shape_of_object(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
+    """Return the reader of objects like those of vLLM and TensorRT-LLM.
+
+    A dataclass has the fields that it declares, so it is asked once for fields that change what is
+    read. Objects of other classes are asked each time.
+    """
+    sample_type, is_new = type(sample), name == NEW_IDS
+
+    def has_others(sample: Any) -> bool:
+        return (
+            hasattr(sample, "meta_info")
+            or (not is_new and hasattr(sample, NEW_IDS))
+            or (not has_samples and hasattr(sample, "outputs"))
+        )
+
+    if has_others(sample):
+        return no_shape
+    is_open = not is_dataclass(sample_type)
+
+    def read(output: Any) -> list[Any] | None:
+        try:
+            sample = output
+            if has_samples:
+                samples = output.outputs
+                if type(samples) is not list:
+                    return None
+                [sample] = samples
+                if type(sample) is not sample_type:
+                    return None
+            ids, index = sample.token_ids_diff if is_new else sample.token_ids, sample.index
+            if (
+                type(ids) is not list
+                or type(index) is not int
+                or index != chosen
+                or sample.finish_reason is not None
+                or (is_open and has_others(sample))
+            ):
+                return None
+        except (AttributeError, ValueError):
+            return None
+        return ids
+
+    return read

@@ -1,0 +1,171 @@
+"""Folders whose class builds its own tokenizer: transformers loads them, or nothing does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import DecodeStream, HuggingFaceTokenizer, load_tokenizer
+from streamdec.backends.transformers_object import TransformersTokenizer
+from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
+from streamdec.folders.sentencepiece_proto import ModelProto
+from streamdec.tokenizers import detect_format
+from tests.support.files import sentencepiece, write_json
+from tests.support.zoo import ZOO
+
+pytest.importorskip("sentencepiece")
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+MODEL = sentencepiece(model_type="unigram", vocab_size=120)
+TEXTS = ["hello worlds the", "HELLO WORLD", "é </s>x", ""]
+
+
+def named(folder: Path, name: str, **config: Any) -> None:
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": name, **config})
+
+
+def merges(folder: Path, name: str) -> None:
+    model = json.loads(ZOO["byte_level_trained"]().to_str())["model"]
+    size = len(model["vocab"])
+    ends = {"<|endoftext|>": size, "<|startoftext|>": size + 1}
+    write_json(folder / "vocab.json", model["vocab"] | ends)
+    pairs = "".join(f"{left} {right}\n" for left, right in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{pairs}", "utf-8")
+    named(folder, name)
+
+
+def bert(folder: Path) -> None:
+    words = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "hello", "world", "##s", "the"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", "utf-8")
+    named(folder, "BertTokenizer")
+
+
+def letters(folder: Path) -> None:
+    names = ["<pad>", "<s>", "</s>", "<unk>", "|", *"HELOWRD"]
+    write_json(folder / "vocab.json", {name: i for i, name in enumerate(names)})
+    named(folder, "Wav2Vec2CTCTokenizer")
+
+
+def pieces(folder: Path, models: list[str], before: list[str], after: list[str]) -> None:
+    """Write a ``vocab.json`` whose ids are not those of the SentencePiece models."""
+    for name in models:
+        (folder / name).write_bytes(MODEL)
+    texts = [piece.text for piece in ModelProto.parse(MODEL).pieces if piece.text not in SPECIAL]
+    names = [*before, *reversed(texts), *after]
+    write_json(folder / "vocab.json", {name: i for i, name in enumerate(names)})
+
+
+def m2m100(folder: Path) -> None:
+    pieces(folder, ["sentencepiece.bpe.model"], SPECIAL, [])
+    named(folder, "M2M100Tokenizer")
+
+
+def m2m100_by_its_model(folder: Path) -> None:
+    """Without a ``tokenizer_config.json``."""
+    pieces(folder, ["sentencepiece.bpe.model"], SPECIAL, [])
+    write_json(folder / "config.json", {"model_type": "m2m_100"})
+
+
+def marian(folder: Path) -> None:
+    pieces(folder, ["source.spm", "target.spm"], ["</s>", "<unk>"], ["<pad>"])
+    named(folder, "MarianTokenizer", source_lang="en", target_lang="de")
+
+
+def t5(folder: Path) -> None:
+    (folder / "spiece.model").write_bytes(MODEL)
+    named(folder, "T5Tokenizer")
+
+
+FAST: dict[str, Callable[[Path], None]] = {
+    "GPT2Tokenizer": lambda folder: merges(folder, "GPT2Tokenizer"),
+    "CLIPTokenizer": lambda folder: merges(folder, "CLIPTokenizer"),
+    "BertTokenizer": bert,
+    "T5Tokenizer": t5,
+}
+SLOW: dict[str, Callable[[Path], None]] = {
+    "ByT5Tokenizer": lambda folder: named(folder, "ByT5Tokenizer"),
+    "Wav2Vec2CTCTokenizer": letters,
+    "M2M100Tokenizer": m2m100,
+    "m2m_100": m2m100_by_its_model,
+    "MarianTokenizer": marian,
+}
+FOLDERS = FAST | SLOW
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_without_transformers_the_error_says_how_to_install_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    FOLDERS[name](tmp_path)
+    with pytest.raises(
+        MissingExtraError, match=r"pip install 'streamdec\[transformers\]'"
+    ) as error:
+        load_tokenizer(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_a_vocabulary_without_a_class_is_refused(tmp_path: Path) -> None:
+    FAST["GPT2Tokenizer"](tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert detect_format(tmp_path).format == "unsupported"
+    with pytest.raises(TokenizerLoadError, match="give the path of its folder"):
+        load_tokenizer(tmp_path / "vocab.json")
+
+
+@pytest.mark.filterwarnings("ignore:.*the compiled table differs")  # CLIP's own decode
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_tokenizer_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    FOLDERS[name](tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    ours = load_tokenizer(tmp_path)
+    assert isinstance(ours, HuggingFaceTokenizer if name in FAST else TransformersTokenizer)
+    assert ours.special_tokens.eos_token == theirs.eos_token
+    assert ours.report.sha256 is None
+    for text in TEXTS:
+        plain = ours.encode(text).ids
+        assert list(plain) == theirs.encode(text, add_special_tokens=False)
+        ids = ours.encode(text, add_special_tokens=True).ids
+        assert list(ids) == theirs.encode(text)
+        for skip in (True, False):
+            expected = theirs.decode(ids, skip_special_tokens=skip)
+            stream = DecodeStream(ours, skip_special_tokens=skip)
+            assert ours.decode(ids, skip_special_tokens=skip) == expected
+            assert "".join(map(stream.step, ids)) + stream.flush() == expected
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    SLOW[name](tmp_path)
+    ours = load_tokenizer(tmp_path)
+    end = ours.token_to_id("</s>")
+    assert end is not None
+    assert ours.id_to_token(end) == "</s>"
+    assert ours.token_bytes(end) == b"</s>"
+    assert end in ours.encode("a</s>").ids
+    assert end not in ours.encode("a</s>", special="text").ids
+    with pytest.raises(EncodeError, match="the special token '</s>' at index 1"):
+        ours.encode("a</s>", special="forbid")
+    assert ours.decode([end, 10**7]) == ""
+    assert [ours.piece(i) for i in (-1, 10**7)] == [None, None]
+    copy = pickle.loads(pickle.dumps(ours))
+    assert copy.fingerprint == ours.fingerprint
+    assert copy.encode("hello").ids == ours.encode("hello").ids
+
+
+def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    bert(tmp_path)
+    named(tmp_path, "GPT2Tokenizer")
+    (tmp_path / "vocab.json").write_text("[", "utf-8")
+    with pytest.raises(TokenizerLoadError, match="transformers cannot load it") as error:
+        load_tokenizer(tmp_path)
+    assert str(tmp_path) in str(error.value)

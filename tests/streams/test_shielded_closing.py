@@ -1,0 +1,460 @@
+"""Closing is shielded: a brute-force driver cancels a reader at every step of the event loop.
+
+Each case is one kind of engine, one kind of cancellation, and the number of turns of the event
+loop after which the cancellation comes. Whatever the place: the engine is closed once and to its
+end, no text is lost, and none comes twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from streamdec import MockTokenizer, StopSequenceDecoder, TextStream, stream, wrap
+from streamdec.streams import async_closing as closing
+
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
+IDS = [0, 1, 2, 3]
+STEPS = 3
+"""Checkpoints of an engine in each pull and in its cleanup."""
+LONG = 60
+BACKENDS = ["asyncio", "trio"]
+variable = contextvars.ContextVar("variable", default="unset")
+
+
+@dataclass
+class Log:
+    """What was done to an engine."""
+
+    begun: int = 0
+    """How often its cleanup began."""
+    done: int = 0
+    """How often its cleanup was completed."""
+    stopped: int = 0
+    """How often ``on_stop`` was completed."""
+    notes: list[str] = field(default_factory=list)
+
+    async def clean_up(self) -> None:
+        self.begun += 1
+        for _ in range(STEPS):
+            await checkpoint()
+        with anyio.move_on_after(0) as scope:  # a timeout of its own still works
+            await anyio.sleep(LONG)
+        assert scope.cancelled_caught
+        self.done += 1
+
+    async def on_stop(self) -> None:
+        for _ in range(STEPS):
+            await checkpoint()
+        self.stopped += 1
+
+
+async def plain(log: Log) -> AsyncGenerator[int, None]:
+    token = variable.set("engine")
+    try:
+        for token_id in IDS:
+            for _ in range(STEPS):
+                await checkpoint()
+            yield token_id
+    except BaseException as error:
+        log.notes.append(type(error).__name__)
+        raise
+    finally:
+        if "CancelledError" in log.notes or "Cancelled" in log.notes:  # at its own await
+            with anyio.CancelScope(shield=True):
+                await log.clean_up()
+        else:
+            await log.clean_up()
+        variable.reset(token)
+
+
+async def holding(log: Log) -> AsyncGenerator[int, None]:
+    """It holds a scope across its ``yield``, and shields its own cleanup."""
+    with anyio.fail_after(LONG):
+        try:
+            for token_id in IDS:
+                for _ in range(STEPS):
+                    await checkpoint()
+                yield token_id
+        finally:
+            with anyio.CancelScope(shield=True):
+                await log.clean_up()
+
+
+class Iterator:
+    """An engine that is no generator."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._ids = iter(IDS)
+
+    def __aiter__(self) -> Iterator:
+        return self
+
+    async def __anext__(self) -> int:
+        for _ in range(STEPS):
+            await checkpoint()
+        return next(self._ids)
+
+    async def aclose(self) -> None:
+        await self._log.clean_up()
+
+
+ENGINES: dict[str, Callable[[Log], Any]] = {
+    "generator": plain,
+    "holding": holding,
+    "iterator": Iterator,
+}
+
+
+class Reader:
+    """Reads a stream to its end, or until it is cancelled."""
+
+    def __init__(self, engine: str) -> None:
+        self.log = Log()
+        self.chunks: TextStream[Any] = stream(
+            ENGINES[engine](self.log), TOKENIZER, stop="STOP", on_stop=self.log.on_stop
+        )
+        self.texts: list[str] = []
+        self.is_finished = False
+
+    async def read(self) -> None:
+        async with self.chunks as chunks:
+            async for chunk in chunks:
+                self.texts.append(chunk.text)
+                self.is_finished = chunk.finish_reason is not None
+                await checkpoint()
+
+    def check(self, *, is_shielded: bool) -> None:
+        """Nothing is lost, nothing comes twice, the engine is closed once and to its end."""
+        log = self.log
+        assert log.begun == 1
+        assert log.done == 1 or not is_shielded, log
+        assert log.stopped == 1
+        text = "".join(self.texts)
+        taken = self.chunks.decoder.num_tokens
+        assert text + self.chunks.pending_text == "abc"[:taken]
+        assert self.is_finished or self.chunks.finish_reason in (None, "stop")
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await checkpoint()
+
+
+# --- cancellations --------------------------------------------------------------------------------
+
+
+async def by_scope(reader: Reader, count: int) -> bool:
+    """Return whether the reader was cancelled."""
+    async with anyio.create_task_group() as group:
+        scope = anyio.CancelScope()
+
+        async def read() -> None:
+            with scope:
+                await reader.read()
+
+        group.start_soon(read)
+        await turns(count)
+        was_running = not reader.is_finished
+        scope.cancel()
+    return was_running
+
+
+async def by_task(reader: Reader, count: int, *, times: int = 1) -> bool:
+    task = asyncio.create_task(reader.read())
+    await asyncio.sleep(0)
+    await turns(count)
+    was_running = not task.done()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    try:
+        await task
+    except asyncio.CancelledError:
+        assert was_running
+    else:
+        assert not was_running or task.cancelling() == 0 or reader.is_finished
+    return was_running
+
+
+async def by_task_twice(reader: Reader, count: int) -> bool:
+    return await by_task(reader, count, times=2)
+
+
+async def by_timeout(reader: Reader, count: int) -> bool:
+    """asyncio.timeout, moved to now after some turns."""
+    loop = asyncio.get_running_loop()
+    box: list[asyncio.Timeout] = []
+
+    async def read() -> bool:
+        try:
+            async with asyncio.timeout(None) as timeout:
+                box.append(timeout)
+                await reader.read()
+        except TimeoutError:
+            return True
+        return False
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    await turns(count)
+    if not task.done():
+        box[0].reschedule(loop.time())
+    return await task
+
+
+CANCELLATIONS: dict[str, Callable[[Reader, int], Awaitable[bool]]] = {
+    "scope": by_scope,
+    "task": by_task,
+    "twice": by_task_twice,
+    "timeout": by_timeout,
+}
+CASES = [
+    *(("asyncio", name, engine) for name in CANCELLATIONS for engine in ENGINES),
+    *(("trio", "scope", engine) for engine in ENGINES),
+]
+
+
+@pytest.mark.parametrize(("backend", "cancellation", "engine"), CASES)
+def test_a_cancellation_at_any_turn_closes_once_and_loses_nothing(
+    backend: str, cancellation: str, engine: str
+) -> None:
+    async def run(count: int) -> bool:
+        reader = Reader(engine)
+        was_running = await CANCELLATIONS[cancellation](reader, count)
+        is_shielded = engine != "holding" or cancellation == "scope"
+        if cancellation == "twice" and "CancelledError" in reader.log.notes:
+            is_shielded = False  # the first one came while it waited, the second in its cleanup
+        reader.check(is_shielded=is_shielded)
+        await checkpoint()
+        with anyio.move_on_after(0) as scope:  # the task's scopes still work
+            await anyio.sleep(LONG)
+        assert scope.cancelled_caught
+        return was_running
+
+    counts = iter(range(1, 200))
+    while anyio.run(run, next(counts), backend=backend):
+        pass
+
+
+# --- the bound ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("what", ["on_stop", "aclose"])
+def test_closing_is_cancelled_some_seconds_after_the_reader(
+    backend: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never, if the reader is not cancelled."""
+    monkeypatch.setattr(closing, "CLOSING_SECONDS", 0.05)
+    ended: list[str] = []
+
+    async def hang(name: str, seconds: float) -> None:
+        if name == what:
+            try:
+                await anyio.sleep(seconds)
+            except anyio.get_cancelled_exc_class():
+                ended.append("cancelled")
+                raise
+        ended.append(name)
+
+    async def run(seconds: float) -> None:
+        async def engine() -> AsyncGenerator[int, None]:
+            try:
+                yield 0
+                yield 1
+            finally:
+                await hang("aclose", seconds)
+
+        async with stream(engine(), TOKENIZER, on_stop=lambda: hang("on_stop", seconds)) as chunks:
+            await anext(chunks)
+
+    async def cancelled() -> None:
+        with anyio.move_on_after(0.05):
+            await run(LONG)
+
+    anyio.run(cancelled, backend=backend)
+    assert ended == {"on_stop": ["cancelled", "aclose"], "aclose": ["on_stop", "cancelled"]}[what]
+    ended.clear()
+    anyio.run(run, 0.2, backend=backend)
+    assert ended == ["on_stop", "aclose"]
+
+
+def test_the_bound_begins_with_the_first_cancellation_of_a_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One cancellation in on_stop bounds the closing of the iterator too."""
+    monkeypatch.setattr(closing, "CLOSING_SECONDS", 0.05)
+
+    class Endless(Iterator):
+        async def aclose(self) -> None:
+            await asyncio.sleep(LONG)
+
+    async def main() -> None:
+        telling = asyncio.Event()
+
+        async def on_stop() -> None:
+            telling.set()
+            await asyncio.sleep(0.02)
+
+        chunks = stream(Endless(Log()), TOKENIZER, stop="b", on_stop=on_stop)
+        assert (await anext(chunks)).text == "a"
+        task = asyncio.create_task(chunks.aclose())
+        await telling.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+# --- errors, garbage collection, two readers ------------------------------------------------------
+
+
+def test_an_error_of_closing_does_not_replace_a_cancellation() -> None:
+    class Broken(Iterator):
+        async def aclose(self) -> None:
+            closing_begun.set()
+            await asyncio.sleep(0.01)
+            raise OSError("cannot close")
+
+    closing_begun = asyncio.Event()
+
+    async def main() -> None:
+        chunks = stream(Broken(Log()), TOKENIZER)
+        await anext(chunks)
+        task = asyncio.create_task(chunks.aclose())
+        await closing_begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(OSError, match="cannot close"):
+            await chunks.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("engine", ["generator", "iterator"])
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_that_is_garbage_collected_closes_its_engine_once(
+    backend: str, engine: str
+) -> None:
+    """At each place between two chunks. Its decoder continues the text."""
+
+    async def run(place: int) -> None:
+        log = Log()
+        decoder = StopSequenceDecoder(TOKENIZER)
+        chunks = wrap(ENGINES[engine](log), decoder)
+        texts = [(await anext(chunks)).text for _ in range(place)]
+        del chunks
+        gc.collect()
+        await turns(20 * STEPS)
+        with anyio.move_on_after(5):
+            while log.done == 0:  # noqa: ASYNC110 (the engine's cleanup sets it)
+                await anyio.sleep(0.001)
+        assert (log.begun, log.done) == (1, 1)
+        async for chunk in wrap(IDS[place:], decoder):
+            texts.append(chunk.text)  # noqa: PERF401 (a loop that may raise)
+        assert "".join(texts) == "abcSTOP"
+
+    for place in range(1, len(IDS)):
+        anyio.run(run, place, backend=backend)
+
+
+async def bare(log: Log) -> AsyncGenerator[int, None]:
+    """It holds nothing that belongs to a task."""
+    try:
+        for token_id in IDS:
+            await turns(STEPS)
+            yield token_id
+    finally:
+        await log.clean_up()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("engine", [bare, Iterator])
+@pytest.mark.parametrize("lead", range(12))
+def test_two_readers_take_each_chunk_once(
+    backend: str, engine: Callable[[Log], Any], lead: int
+) -> None:
+    """A reader that finds the stream busy tries again."""
+
+    async def run() -> None:
+        log = Log()
+        chunks = stream(engine(log), TOKENIZER, stop="STOP", on_stop=log.on_stop)
+        texts: list[str] = []
+
+        async def read(delay: int) -> None:
+            await turns(delay)
+            while True:
+                try:
+                    texts.append((await anext(chunks)).text)
+                except (anyio.BusyResourceError, RuntimeError):
+                    await checkpoint()
+                except StopAsyncIteration:
+                    return
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, 0)
+            group.start_soon(read, lead)
+        assert texts == ["a", "b", "c", ""]
+        assert (log.begun, log.done, log.stopped) == (1, 1, 1)
+
+    anyio.run(run, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: str) -> None:
+    """The one exception: its own shield is needed. Its scope is exited in order."""
+    ended: list[str] = []
+
+    async def engine() -> AsyncGenerator[int, None]:
+        with anyio.fail_after(LONG):
+            try:
+                yield 0
+            finally:
+                try:
+                    await anyio.sleep(LONG)
+                except anyio.get_cancelled_exc_class():
+                    ended.append("cancelled")
+                    raise
+
+    async def main() -> None:
+        with anyio.move_on_after(0.05) as scope:
+            async with stream(engine(), TOKENIZER) as chunks:
+                await anext(chunks)
+        assert scope.cancelled_caught
+        await checkpoint()
+
+    anyio.run(main, backend=backend)
+    assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize("count", range(20))
+@pytest.mark.parametrize("engine", [bare, Iterator])
+def test_the_end_of_an_event_loop_at_any_turn_closes_an_engine_that_is_left(
+    engine: Callable[[Log], Any], count: int
+) -> None:
+    """asyncio.run cancels all tasks, also one that closes and has not begun."""
+    log = Log()
+
+    async def main() -> None:
+        chunks = stream(engine(log), TOKENIZER)
+        await anext(chunks)
+        kept.append(asyncio.create_task(chunks.aclose()))
+        await turns(count)
+
+    kept: list[asyncio.Task[None]] = []
+    asyncio.run(main())
+    assert log.begun == 1
