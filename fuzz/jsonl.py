@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+from streamdec.cli.statuses import CANNOT_BEGIN
+
 import streamdec.loading
 from fuzz.edits import edit_lines
 from fuzz.harness import Target, main
 from streamdec import load_tokenizer
 from streamdec.cli import decode, encode, loading, rows, screen  # noqa: F401
-from streamdec.cli.statuses import CANNOT_BEGIN
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 TOKENIZER = Path(streamdec.loading.__file__).parent / "demo" / "tokenizer.json"

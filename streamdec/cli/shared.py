@@ -264,10 +264,12 @@ def progress() -> Iterator[Callable[[str], None]]:
 
     Its value is a function that sets the text of the line.
     """
+    console = Console(stderr=True)
     line = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
+        console=console,
+        disable=not console.is_terminal,
         transient=True,
         redirect_stdout=sys.stdout.isatty(),
     )

@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
+from streamdec.bulk.job import Job
+
 from streamdec import StopConditions
 from streamdec.bench.clock import Clock, in_turns, nanoseconds
 from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
-from streamdec.bulk.job import Job
 from streamdec.tokenizers._extras import library
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import SEED, Subject

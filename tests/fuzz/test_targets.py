@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
 import streamdec.cli.rows as cli_rows
+
 from fuzz import harness, targets
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
