@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import re
 import weakref
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 from streamdec.bulk._pyarrow import compute, pyarrow
@@ -91,6 +93,9 @@ class Gather:
         self._table = pa.array(usual + (at_edge if self._edge else ()), pa.binary())
         self._longest = max(map(len, usual + at_edge))
         self._counts = pa.array([each is not None for each in elements])
+        self._sizes = array("I", map(len, usual))
+        self._edge_sizes = array("I", map(len, at_edge)) if self._edge else None
+        self._has_text = bytes(each is not None for each in elements)
         known = [table.knows(token_id) for token_id in range(self._size)]
         self._unknown = pa.array([*(not each for each in known), True])
         self._same: Any = None
@@ -127,6 +132,30 @@ class Gather:
             values = pa.array(final.values(), texts.type)
             texts = pc.replace_with_mask(texts, _mask(final, texts), values)
         return texts
+
+    def ends(self, token_ids: Sequence[int], size: int) -> list[int] | None:
+        """Return where the text of each token ends in the text of a row, in bytes.
+
+        Args:
+            token_ids: the ids of the row.
+            size: the number of bytes of its text, which must have no U+FFFD.
+
+        Returns None if the rule changes texts so that it is not known, or decides the text of a
+        token later.
+        """
+        if self._same is not None or self._replaces or self._edge == "last":
+            return None
+        ids = [min(token_id, self._size) for token_id in token_ids]
+        sizes = [self._sizes[each] for each in ids]
+        if self._edge_sizes is not None:
+            first = next((place for place, each in enumerate(ids) if self._has_text[each]), None)
+            if first is not None:
+                sizes[first] = self._edge_sizes[ids[first]]
+        ends = [*accumulate(sizes)]
+        stripped = (ends[-1] if ends else 0) - size
+        if not 0 <= stripped <= min(self._count, 1):
+            return None
+        return [end - stripped for end in ends] if stripped else ends
 
     def unknown_places(self, column: Column) -> list[int]:
         """Return the indices in ``column.values`` of ids that the tokenizer lacks."""

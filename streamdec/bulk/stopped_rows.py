@@ -127,16 +127,39 @@ class StoppedRows:
         places = self._gather.unknown_places(cut)
         if places and self._skips_unknown:
             warn_once(self._decoder.tokenizer, cut.values[places[0]].as_py())
-        return [
-            _at_end(end, text, unknown) if end and self._is_free(text, unknown) else None
-            for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True)
-        ]
+        found: list[StoppedRow | None] = []
+        matched = []
+        for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True):
+            row = None
+            # Without U+FFFD the text equals a stream's, also with byte tokens.
+            if end and utf8.REPLACEMENT not in text and (self._skips_unknown or not unknown):
+                if not any(stop in text for stop in self._stops):
+                    row = _at_end(end, text, unknown)
+                elif not unknown and not self._conditions.min_tokens:
+                    matched.append(len(found))
+            found.append(row)
+        for place, token_ids in zip(matched, cut.taken(matched).rows(), strict=True):
+            found[place] = self._stopped(texts[place], token_ids)
+        return found
 
-    def _is_free(self, text: str, unknown: int) -> bool:
-        """Whether ``text`` has no stop and equals a stream's text, also with byte tokens."""
-        if unknown and not self._skips_unknown:
-            return False
-        return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)
+    def _stopped(self, text: str, token_ids: list[int]) -> StoppedRow | None:
+        """Return a row with a stop in its ``text``; None if the places of its tokens are unknown.
+
+        The stop that is complete first ends the row, and the longest of those that end there.
+        """
+        assert self._gather is not None
+        places = ((text.find(stop), stop) for stop in self._stops)
+        end, size, stop = min((at + len(stop), -len(stop), stop) for at, stop in places if at >= 0)
+        start = end + size
+        ends = self._gather.ends(token_ids, len(text.encode()))
+        if ends is None:
+            return None
+        first, last = len(text[:start].encode()), len(text[:end].encode())
+        index, before = bisect_left(ends, last), bisect_right(ends, first)
+        conditions = self._conditions
+        visible = conditions.include_stop_str_in_output or stop not in conditions.stop
+        match = StopMatch(stop, visible, start, end, first, last, index, before)
+        return StoppedRow(text[: end if visible else start], "stop", match, index + 1)
 
     def _ends_of(self, column: Column) -> list[_End | None]:
         """Return the end of each row; None if a decoder must find it."""
