@@ -154,7 +154,7 @@ class Gather:
     @property
     def most_stripped(self) -> int:
         """How many bytes ``strip_left`` may remove from a row."""
-        return len(self._char.encode()) * self._count
+        return len(str(self._char).encode()) * int(self._count)
 
     def unknown_places(self, column: Column) -> list[int]:
         """Return the indices in ``column.values`` of ids that the tokenizer lacks."""

@@ -4,9 +4,9 @@ In: flat token ids. Out: the text of each row and its end. Both equal the result
 :class:`~streamdec.StopSequenceDecoder` with ``byte_fallback="eager"``, so a row ends at the
 same token as a live stream.
 
-The texts are gathered up to a stop id or the limit, and searched for stops. The sums of the sizes of
-tokens say which token completes a stop. Only rows that are not UTF-8, and rows of rules for which the
-sizes are not known, go through the decoder.
+The texts are gathered up to a stop id or the limit, and searched for stops. The sums of the sizes
+of tokens say which token completes a stop. Only rows that are not UTF-8, and rows of rules for
+which the sizes are not known, go through the decoder.
 """
 
 from __future__ import annotations
@@ -135,18 +135,14 @@ class StoppedRows:
             # Without U+FFFD the text equals a stream's, also with byte tokens.
             if end and utf8.REPLACEMENT not in text and (self._skips_unknown or not unknown):
                 # The stop that is complete first ends the row, and the longest that ends there.
-                stop = min(
-                    (
-                        (at + len(stop), at, stop)
-                        for stop in self._stops
-                        if (at := text.find(stop)) >= 0
-                    ),
-                    default=None,
-                )
-                if stop is None:
+                places = [(text.find(stop), stop) for stop in self._stops]
+                stops = [(at + len(stop), at, stop) for at, stop in places if at >= 0]
+                if not stops:
                     row = _at_end(end, text, unknown)
                 elif sums and not unknown:
-                    row = self._stopped(text, *stop, sums, *starts[len(found) : len(found) + 2])
+                    row = self._stopped(
+                        text, *min(stops), sums, *starts[len(found) : len(found) + 2]
+                    )
             found.append(row)
         return found
 
