@@ -135,8 +135,8 @@ class StoppedRows:
             # Without U+FFFD the text equals a stream's, also with byte tokens.
             if end and utf8.REPLACEMENT not in text and (self._skips_unknown or not unknown):
                 # The stop that is complete first ends the row, and the longest that ends there.
-                places = [(text.find(stop), stop) for stop in self._stops]
-                stops = [(at + len(stop), at, stop) for at, stop in places if at >= 0]
+                found_at = [(text.find(stop), stop) for stop in self._stops]
+                stops = [(at + len(stop), at, stop) for at, stop in found_at if at >= 0]
                 if not stops:
                     row = _at_end(end, text, unknown)
                 elif sums and not unknown:
