@@ -8,6 +8,7 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     stopped_rows  turns flat ids into texts that end at a stop
     arrays        ``decode_arrow``: with stops or without
     batches       ``BulkDecoder``: a picklable function from table to table, for Ray and Spark
+    lines         rows of JSONL
     files         Parquet, Arrow IPC and JSONL, block by block, in several processes
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
 

@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import signal
 import stat
+import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,11 +26,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from streamdec.bulk._pyarrow import WHAT, pyarrow
-from streamdec.bulk.batches import BulkDecoder, check_new, no_column
+from streamdec.bulk.batches import BulkDecoder
 from streamdec.bulk.column import names_after, row_name
-from streamdec.core.token_ids import check_token_id
-from streamdec.errors import SourceError, StreamdecError, TokenIdError
-from streamdec.jsonl import kind_of, parse_line, with_fields
+from streamdec.bulk.lines import decoded_lines
+from streamdec.errors import SourceError, StreamdecError
 from streamdec.tokenizers._extras import library
 
 try:
@@ -359,7 +359,16 @@ _its_decoder: BulkDecoder
 def _begin(decoder: BulkDecoder) -> None:
     global _its_decoder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the first process, which ends this
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _its_decoder = decoder
+
+
+def _end_with_parent() -> None:
+    """End this process if the first one was killed; it would wait for blocks forever."""
+    first = multiprocessing.parent_process()
+    assert first is not None
+    first.join()
+    os._exit(1)
 
 
 def _decoded_here(block: _Block) -> _Decoded:
@@ -368,67 +377,10 @@ def _decoded_here(block: _Block) -> _Decoded:
 
 def _decoded(decoder: BulkDecoder, block: _Block) -> _Decoded:
     if isinstance(block.rows, list):
-        return _decoded_lines(decoder, block)
+        data, unknown = decoded_lines(decoder, block.rows)
+        return _Decoded(data, len(block.rows), block.read, unknown)
     table, unknown = decoder.decode(block.rows, names_after(block.first, row_name))
     return _Decoded(table, len(table), block.read, unknown)
-
-
-def _decoded_lines(decoder: BulkDecoder, block: _Block) -> _Decoded:
-    """Decode lines up to the first bad one, and then raise its error.
-
-    So an error of an earlier row, which only decoding finds, is raised first.
-    """
-    column = decoder.column
-    texts, rows, numbers = [], [], [number for number, _ in block.rows]
-    failed: StreamdecError | None = None
-    for number, line in block.rows:
-        try:
-            text, row = _parsed(line, column)
-            check_new(decoder.columns, row)
-        except SourceError as error:
-            error.args = (f"line {number}: {error.args[0]}",)
-            failed = error
-            break
-        texts.append(text)
-        rows.append(row[column])
-    table = pyarrow().table({column: _ids(rows, numbers, column)})
-    found = decoder.decode(table, lambda row: f"line {numbers[row]}")
-    if failed is not None:
-        raise failed
-    new = found.table.select(decoder.columns).to_pylist()
-    data = b"".join(map(with_fields, texts, new))
-    return _Decoded(data, len(rows), block.read, found.unknown_tokens)
-
-
-def _parsed(line: bytes, column: str) -> tuple[str, dict[str, Any]]:
-    """Return the text of a row and the row. Raises SourceError if it has no ids."""
-    try:
-        text, row = parse_line(line)
-    except ValueError as error:
-        raise SourceError(str(error)) from error
-    if not isinstance(row, dict):
-        raise SourceError(f"expected an object with token ids, got {kind_of(row)}")
-    if column not in row:
-        raise no_column(column, row)
-    return text, row
-
-
-def _ids(rows: list[Any], numbers: list[int], column: str) -> Any:
-    """Return the ids of the lines ``numbers`` as an array. Raises TokenIdError for other values."""
-    pa = pyarrow()
-    with contextlib.suppress(pa.ArrowException, OverflowError):
-        ids = pa.array(rows)
-        if ids.type in (pa.null(), pa.list_(pa.null())):
-            ids = ids.cast(pa.list_(pa.int64()))
-        if ids.type == pa.list_(pa.int64()):
-            return ids
-    for number, ids in zip(numbers, rows, strict=False):
-        if ids is not None and not isinstance(ids, list):
-            told = f"{column!r} must be a list of integers or null, got {kind_of(ids)}"
-            raise TokenIdError(f"line {number}: {told}", ids, None)
-        for index, token_id in enumerate(ids or ()):
-            check_token_id(token_id, index, what=f"line {number}: token")
-    return pa.array(rows)
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -222,20 +222,24 @@ def test_two_processes_cannot_write_one_file(tmp_path: Path) -> None:
 def test_a_killed_run_is_continued(tmp_path: Path, workers: str) -> None:
     row = '{"token_ids": [' + ", ".join(["5"] * 2_000) + "]}\n"
     for n in range(3):
-        (tmp_path / f"{n}.jsonl").write_text(row * (4_000 if n == 1 else 5))
+        (tmp_path / f"{n}.jsonl").write_text(row * (2_000 if n == 1 else 5))
     out = tmp_path / "out"
     line = command("bulk", DEMO, tmp_path, out, f"--workers={workers}")
-    with subprocess.Popen(line, cwd=ROOT) as process:
+    with subprocess.Popen(line, cwd=ROOT, start_new_session=True) as process:
         until = time.monotonic() + 60
         while not [*out.glob("1.jsonl.*")] and time.monotonic() < until:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
+    with pytest.raises(ProcessLookupError):  # the workers end, too
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
     assert sorted(path.name for path in out.glob("*.jsonl")) == ["0.jsonl"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, check=True, text=True, timeout=120)
-    assert done.stdout.startswith("4,005 rows of 2 files in ")
+    assert done.stdout.startswith("2,005 rows of 2 files in ")
     assert done.stdout.endswith("; 1 file done before\n")
     assert sorted(path.name for path in out.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl"]
-    assert len((out / "1.jsonl").read_text().splitlines()) == 4_000
+    assert len((out / "1.jsonl").read_text().splitlines()) == 2_000
 
 
 # --- what is refused ------------------------------------------------------------------------------
