@@ -2,7 +2,8 @@
 
 The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
 (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
-rows whose prompt changes their text, rows with ids that cannot be decoded, small batches, and batches with ``spans``.
+rows whose prompt changes their text, rows with ids that cannot be decoded, small batches, and
+batches with ``spans``.
 """
 
 from __future__ import annotations
