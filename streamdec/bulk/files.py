@@ -1,7 +1,7 @@
-"""Decode files of token ids into the same files with texts: Parquet, Arrow IPC and JSONL.
+"""Decode files of token ids into the same files with texts.
 
-In: files of rows with a column of ids. Out: files of the same formats, with the new columns after
-all others. pyarrow reads and writes tables; the fields of JSONL keep their exact text.
+In: files of rows with a column of ids, in Parquet, Arrow IPC or JSONL. Out: files of the same
+formats, with the new columns after all others. pyarrow reads and writes tables; the fields of JSONL keep their exact text.
 
 A file is read, decoded and written in blocks of some 16 MB, so memory does not grow with the file.
 It is written beside its target and renamed when it is complete: a target is complete, or not there.

@@ -47,7 +47,6 @@ RUN_BY = {
         "tests/docs/test_preflight_page.py",
         "tests/preflight/test_questions_page.py",
     ],
-    "docs/reference/cli.md": ["tests/cli/test_reference_page.py"],
     "docs/reference/metrics.md": ["tests/metrics/test_docs.py"],
     "docs/tutorial.md": ["tests/docs/test_serve_page.py"],
 }
@@ -157,14 +156,12 @@ FROM_A_CLONE = re.compile(
     r"pip install (?!-e |.*--group)(?:[^`\n]* )?['\"]?\.(?:[\[\s/]|$)", re.MULTILINE
 )
 """Editable installations and dependency groups need a clone also after the first release."""
-MESSAGES = {"docs/reference/errors.md", "docs/reference/findings.md"}
-"""Their install lines are those of messages, which work where streamdec is installed."""
 
 
 def test_install_lines_work_before_and_after_the_first_release() -> None:
     published = "not on a package index" not in Page("README.md").text
     wrong = FROM_A_CLONE if published else FROM_AN_INDEX
-    found = {page: wrong.findall(Page(page).text) for page in {*OWN_PAGES} - MESSAGES}
+    found = {page: wrong.findall(Page(page).text) for page in OWN_PAGES}
     assert {page: lines for page, lines in found.items() if lines} == {}
 
 
