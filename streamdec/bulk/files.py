@@ -1,7 +1,8 @@
 """Decode files of token ids into the same files with texts.
 
 In: files of rows with a column of ids, in Parquet, Arrow IPC or JSONL. Out: files of the same
-formats, with the new columns after all others. pyarrow reads and writes tables; the fields of JSONL keep their exact text.
+formats, with the new columns after all others. pyarrow reads and writes tables; the fields of JSONL
+keep their exact text.
 
 A file is read, decoded and written in blocks of some 16 MB, so memory does not grow with the file.
 It is written beside its target and renamed when it is complete: a target is complete, or not there.
@@ -159,7 +160,7 @@ def _check(source: Path, target: Path, *, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Name the file ``path`` in errors of streamdec and of Arrow, and in a full disk's."""
+    """Name the file ``path`` in errors of streamdec and of Arrow."""
     try:
         yield
     except StreamdecError as error:
@@ -176,10 +177,10 @@ def _named(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _part(target: Path) -> Iterator[BinaryIO]:
-    """Yield a new file, which becomes ``target`` at the end and is deleted after an error.
+    """Yield a new file, which becomes ``target`` at the end.
 
-    Raises SourceError if another process writes it. (On Windows, and on file systems without locks,
-    this is not checked.) A file that a killed process has left is replaced.
+    It is deleted after an error. Raises SourceError if another process writes it. (On Windows, and
+    on file systems without locks, this is not checked.) What a killed process has left is replaced.
     """
     part = target.with_name(f"{target.name}{PART_SUFFIX}")
     part.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +211,7 @@ def _part(target: Path) -> Iterator[BinaryIO]:
 def _copied(
     source: Path, file: BinaryIO, decoder: BulkDecoder, decoded: Decoding
 ) -> Iterator[_Decoded]:
-    """Write the decoded rows of ``source`` to ``file``. Yield each block once it is written."""
+    """Write the decoded rows of ``source`` to ``file``. Yield each written block."""
     before = source.stat()
     with contextlib.ExitStack() as stack:
         schema, blocks, codec = _opened(source, decoder, stack)
@@ -229,7 +230,7 @@ def _copied(
 def _opened(
     path: Path, decoder: BulkDecoder, stack: contextlib.ExitStack
 ) -> tuple[Any, Iterator[_Block], str]:
-    """Open a file. Return the schema of its decoded rows, its blocks, and its compression.
+    """Open a file. Return the schema of decoded rows, its blocks and its codec.
 
     JSONL has no schema.
     """
@@ -256,7 +257,7 @@ def _opened(
 
 
 def _rows_at_once(about: Any) -> int:
-    """Return how many rows of a Parquet file, whose metadata is ``about``, are a small batch."""
+    """Return how many rows are a small batch of the file with the metadata ``about``."""
     groups = map(about.row_group, range(about.num_row_groups))
     values = sum(group.column(n).num_values for group in groups for n in range(about.num_columns))
     values_of_row = values / max(about.num_rows, 1)
@@ -274,7 +275,7 @@ def _ipc_reader(source: Any) -> Any:
 
 
 def _ipc_batches(reader: Any, source: Any) -> Iterator[tuple[Any, int | None]]:
-    """Yield each batch, with how many bytes were read; at the end of a file all of them."""
+    """Yield each batch, with the number of bytes that were read."""
     count = getattr(reader, "num_record_batches", None)
     if count is None:
         yield from ((batch, source.tell()) for batch in reader)
@@ -389,7 +390,7 @@ def _decoded(decoder: BulkDecoder, block: _Block) -> _Decoded:
 def _writer(
     file: BinaryIO, file_format: str | None, schema: Any, codec: str, stack: contextlib.ExitStack
 ) -> Callable[[Any], object]:
-    """Return the function that writes rows to ``file``, which the ``stack`` completes."""
+    """Return the function that writes rows. The ``stack`` completes the file."""
     if file_format == "jsonl":
         # No name and no time: equal rows give equal files.
         is_gzip = codec == "gzip"

@@ -13,7 +13,7 @@ from streamdec.jsonl import kind_of, parse_line, with_fields
 
 
 def decoded_lines(decoder: BulkDecoder, lines: list[tuple[int, bytes]]) -> tuple[bytes, int]:
-    """Return lines with the new fields, and how many of their ids the tokenizer does not have.
+    """Return lines with the new fields, and how many of their ids are unknown.
 
     Args:
         decoder: decodes the ids.
@@ -57,7 +57,7 @@ def _parsed(line: bytes, column: str) -> tuple[str, dict[str, Any]]:
 
 
 def _ids(rows: list[Any], numbers: list[int], column: str) -> Any:
-    """Return the ids of the lines ``numbers`` as an array. Raises TokenIdError for other values."""
+    """Return the ids of the lines, as an array. Raises TokenIdError for others."""
     pa = pyarrow()
     with contextlib.suppress(pa.ArrowException, OverflowError):
         ids = pa.array(rows)

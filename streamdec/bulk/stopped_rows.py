@@ -149,7 +149,7 @@ class StoppedRows:
     def _stopped(
         self, text: str, end: int, start: int, stop: str, sums: memoryview, first: int, after: int
     ) -> StoppedRow | None:
-        """Return a row that ends at ``stop``; None if the places of its tokens are unknown.
+        """Return a row that ends at ``stop``; None if it is unknown at which token.
 
         Args:
             text: the text of all ids of the row.

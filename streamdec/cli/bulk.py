@@ -64,9 +64,10 @@ def bulk(
     workers: int,
     overwrite: bool,
 ) -> None:
-    """Decode a column of token ids in Parquet, Arrow or JSONL files; keep all other columns.
+    """Decode a column of token ids in files of Parquet, Arrow or JSONL.
 
-    INPUT is a file or a folder, and OUTPUT is the same, with the same suffixes. The suffix of a
+    All other columns are kept. INPUT is a file or a folder, and OUTPUT is the same, with the same
+    suffixes. The suffix of a
     file is its format: .parquet, .arrow, .feather, .ipc, .jsonl, .ndjson, .jsonl.gz. A folder is
     read with its sub-folders, without links and without names that begin with "." or "_".
 

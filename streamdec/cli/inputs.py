@@ -41,7 +41,7 @@ class Input:
         self._bad_rows = 0
 
     def ids(self) -> Iterator[list[int]]:
-        """Yield the token ids of plain input: those that arrived, each time that some arrive.
+        """Yield the token ids of plain input, each time those that arrived.
 
         Raises SourceError for a word that is not a token id.
         """
@@ -63,7 +63,7 @@ class Input:
             yield int(word)
 
     def text(self) -> str:
-        """Return the text of plain input. Raises SourceError if it is too long or not UTF-8."""
+        """Return the text of plain input. Raises SourceError if it is not a text."""
         data = self._bounded(self._stream.read(MOST_BYTES + 1), "the text")
         try:
             return utf8_text(data)
@@ -84,7 +84,7 @@ class Input:
         return data
 
     def parse(self, row: bytes, kind: type) -> Any:
-        """Return the list of ids or the text in a row, which is that value or an object with it.
+        """Return the list of ids or the text in a row: itself, or in its field.
 
         ``kind`` is list or str. The items of a list are not checked. Raises SourceError if the row
         is not JSON or has no such value.

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from streamdec.cli import shared
+from streamdec.jsonl import utf8_text
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import EosSources
@@ -190,10 +191,13 @@ def serve(
 def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:
     if name is not None:
         return load_engine(name, str(Path.cwd()))
-    with shared.wrong_usage():  # the file is not UTF-8
-        replayed = (
-            shared.packaged_text("demo_text.txt") if text is None else text.read_text("utf-8")
-        )
+    if text is None:
+        replayed = shared.packaged_text("demo_text.txt")
+    else:
+        try:
+            replayed = utf8_text(text.read_bytes())
+        except ValueError as error:
+            raise click.UsageError(f"{text}: {error}") from error
     return ReplayEngine(tokenizer.encode(replayed.rstrip("\n")).ids, rate)
 
 

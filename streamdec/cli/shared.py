@@ -58,7 +58,7 @@ def collected(
 
 @dataclass(frozen=True)
 class Source:
-    """The TOKENIZER of a command, which is not loaded yet: a path or a name, and options."""
+    """The TOKENIZER of a command, not loaded yet: a path or a name, and options."""
 
     name: str
     options: Mapping[str, Any]
@@ -241,13 +241,13 @@ def ended(reason: FinishReason | None, stop: StopReason) -> str:
 
 
 def write(text: str) -> None:
-    """Write ``text`` to stdout as it is, at once. (``click.echo`` removes escape sequences.)"""
+    """Write ``text`` to stdout as it is, at once. ``click.echo`` would change it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def show(*lines: RenderableType) -> None:
-    """Show lines and tables: in colours and wrapped on a terminal, else as plain lines."""
+    """Show lines and tables: in colours on a terminal, else as plain lines."""
     console = Console(highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         console.print(*lines, sep="\n")
@@ -289,7 +289,7 @@ def printable(text: str) -> str:
 
 
 def shown_token(text: str | None) -> str:
-    """Return the text of a token, quoted if it has spaces around it or is not printable."""
+    """Return the text of a token, quoted if it has spaces around it."""
     if text is None:
         return ""
     is_plain = bool(text) and text.isprintable() and text.strip() == text

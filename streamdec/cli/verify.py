@@ -179,7 +179,7 @@ def _compared(
 def _streamed(
     tokenizer: Tokenizer, stream: StopSequenceDecoder, ids: Sequence[int], chance: random.Random
 ) -> str:
-    """Return the text of ``stream``, which is restored from JSON between some batches."""
+    """Return the text of ``stream``, which is restored between some batches."""
     batches = [*_batches(ids, chance)]
     moves = {chance.randrange(len(batches)) for _ in range(_MOST_RESTORED) if batches}
     texts = []

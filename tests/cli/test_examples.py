@@ -18,14 +18,14 @@ def examples() -> Iterator[str]:
     for name in COMMANDS:
         command = commands.get_command(root_context(), name)
         assert command is not None
-        yield from re.findall(r"^ *(streamdec .+)$", command.help or "", re.MULTILINE)
+        yield from re.findall(r"^  +(streamdec .+)$", command.help or "", re.MULTILINE)
 
 
 def test_every_command_has_an_example() -> None:
     assert {line.split()[1] for line in examples()} >= {*COMMANDS} - {"demo"}
 
 
-@pytest.mark.parametrize("line", examples())
+@pytest.mark.parametrize("line", [*examples()])
 def test_an_example_is_understood(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

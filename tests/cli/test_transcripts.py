@@ -41,6 +41,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("model").mkdir()
     shutil.copy(TOKENIZER, "model")
     Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
+    Path("other.jinja").write_text("{{ greeting }}, {{ messages[0].content }}|", "utf-8")
+    Path("parts.jinja").write_text("{{ messages[0].content.strip() }}", "utf-8")
+    Path("wrong.jinja").write_text("{{ raise_exception('no such role') }}", "utf-8")
     return tmp_path
 
 
