@@ -18,7 +18,9 @@ def examples() -> Iterator[str]:
     for name in COMMANDS:
         command = commands.get_command(root_context(), name)
         assert command is not None
-        yield from re.findall(r"^  +(streamdec .+)$", command.help or "", re.MULTILINE)
+        yield from re.findall(
+            r"^  +(streamdec .+)$", (command.help or "").partition("Examples:")[2], re.MULTILINE
+        )
 
 
 def test_every_command_has_an_example() -> None:
