@@ -8,11 +8,11 @@ with limits; ``render=False`` turns that off. Only
 :func:`~streamdec.preflight.verify_commit_reachable` uses the network. transformers is not needed.
 """
 
+from streamdec.preflight.eos_sources import Source
 from streamdec.preflight.inspection import inspect
 from streamdec.preflight.preflight_report import (
     Evidence,
     Finding,
-    Reference,
     Report,
     Severity,
     SpecialToken,
@@ -41,7 +41,6 @@ from streamdec.preflight.questions_tokens import (
     version_gate_tokenizer_class,
 )
 from streamdec.preflight.stop_tokens import (
-    Source,
     StopTokens,
     effective_stop_tokens,
     stop_conditions,
@@ -54,7 +53,6 @@ __all__ = [
     "Evidence",
     "Finding",
     "QuantizationEntry",
-    "Reference",
     "Report",
     "Severity",
     "Source",

@@ -16,24 +16,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.templates import Template
-from streamdec.preflight.turns import (
-    ANSWER,
-    FIRST,
-    QUESTION,
-    TOOL,
-    Probes,
-    called,
-    find_turns,
-    pattern_of,
-    rendered,
-)
+from streamdec.preflight.turns import openers
 from streamdec.preflight.view import View
 
 if TYPE_CHECKING:
@@ -282,20 +271,6 @@ def _chat(module: str) -> Any:
 
 _ARTICLES = {"assistant": "an"}
 _ENGINES = ("vllm", "sglang", "transformers")
-_SYSTEM = "qzsystemzq"
-_CALLED = "qzcalledzq"
-_RESULT = "qzresultzq"
-_USER = {"role": "user", "content": FIRST}
-_ANSWER = {"role": "assistant", "content": ANSWER}
-_QUESTION = {"role": "user", "content": QUESTION}
-_CALL = called({"at": "it"}, _CALLED)
-_RETURN = {"role": "tool", "name": "look", "tool_call_id": "call00001", "content": _RESULT}
-_CONVERSATIONS: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]] | None], ...] = (
-    ([_USER, _ANSWER, _QUESTION], None),
-    ([{"role": "system", "content": _SYSTEM}, _USER, _ANSWER], None),
-    ([*_CALL, _RETURN, _ANSWER], [TOOL]),
-)
-"""Conversations and their tools; a template may reject any of them."""
 
 
 class TurnMarker(NamedTuple):
@@ -338,85 +313,27 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
     [(1, '<|im_start|>')]
     """
+    import_module("streamdec.chat._jinja").require_jinja2()
     view = View(open_snapshot(path), tuple(parse_engine(name) for name in _ENGINES))
     template = view.templates.default
     if template is None:
         return []
-    stops = {i: view.tokens.text_of(i) for i in sorted(view.stop_ids)}
-    known = {text: i for i, (text, _) in view.tokens.added.items() if text}
-    known |= {text: i for i, text in stops.items() if text}
-    roles = {name: role.text for name, role in view.tokens.roles.items()}
-    begun = openers(template.text, roles, known)
-    found = []
-    for i, text in stops.items():
-        if text in begun:
-            where = f"before {_listed(begun[text])}"
-            line = _line_of(template.text, text)
-            where += f", {template.file}{template.pointer and '#' + template.pointer}"
-            found.append(TurnMarker(i, text, f"{where}:{line}" if line else where))
-    return found
-
-
-def openers(
-    template: str, special_tokens: Mapping[str, str], markers: Mapping[str, int]
-) -> dict[str, tuple[str, ...]]:
-    """Return the markers with which messages begin, with the messages' roles.
-
-    ``markers`` maps texts to ids. A conversation is rendered with one more message each time. The
-    text that a message adds before its content, without the marker that closes the previous
-    message, is where its opening markers are searched. The result is empty for a template that
-    renders nothing. Raises MissingExtraError without jinja2.
-    """
-    import_module("streamdec.chat._jinja").require_jinja2()
-    conversations = {
-        f"{index} {count}": {"messages": messages[:count], "tools": tools}
-        for index, (messages, tools) in enumerate(_CONVERSATIONS)
-        for count in range(1, len(messages) + 1)
-    }
-    texts = rendered(template, special_tokens, conversations).rendered
-    probes = Probes(rendered={"answered": texts.get("0 2", ""), "followed": texts.get("0 3", "")})
-    terminator = find_turns(probes, markers).terminator
-    closing = {terminator.text} if terminator is not None else set()
-    found: dict[str, list[str]] = {}
-    for index, (messages, _) in enumerate(_CONVERSATIONS):
-        for position, message in enumerate(messages):
-            before = texts.get(f"{index} {position}", "")
-            after = texts.get(f"{index} {position + 1}")
-            if after is None:
-                continue
-            previous = messages[position - 1]["content"] if position else ""
-            for marker in _begins(before, after, previous, message["content"], markers):
-                roles = found.setdefault(marker, [])
-                if marker not in closing and message["role"] not in roles:
-                    roles.append(message["role"])
-    return {marker: tuple(roles) for marker, roles in found.items() if roles}
-
-
-def _begins(
-    before: str, after: str, previous: str, content: str, markers: Mapping[str, int]
-) -> list[str]:
-    """Return the markers in the new text before ``content``.
-
-    A marker that closes ``previous`` is left out.
-    """
-    end = after.rfind(content)
-    if end < 0:
-        return []
-    start = after.rfind(previous, 0, end) + len(previous) if previous else 0
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
-    common = sum(1 for _ in same)
-    found = list(pattern_of(markers).finditer(after, start, end))
-    new = [each.group() for each in found if each.end() > common]
-    # All markers between the two contents are new, so the first one closes the previous message.
-    closes = previous and len(new) == len(found) > 1
-    return new[1:] if closes else new
+    place = f"{template.file}{template.pointer and '#' + template.pointer}"
+    stops = {text: i for i in sorted(view.stop_ids) if (text := view.tokens.text_of(i))}
+    begun = openers(view.probes, {**view.markers, **stops})
+    return [
+        TurnMarker(i, text, f"before {_listed(begun[text])}, {place}{_line(template.text, text)}")
+        for text, i in stops.items()
+        if text in begun
+    ]
 
 
 def _listed(roles: Iterable[str]) -> str:
     return " and ".join(f"{_ARTICLES.get(role, 'a')} {role} message" for role in roles)
 
 
-def _line_of(text: str, marker: str) -> int | None:
-    """Return the line of a template that contains a marker; None if no line does."""
+def _line(text: str, marker: str) -> str:
+    """Return a colon and the line that contains a marker; "" if no line does."""
     before, found, _ = text.partition(marker)
-    return before.count("\n") + 1 if found else None
+    line = before.count("\n") + 1
+    return f":{line}" if found else ""

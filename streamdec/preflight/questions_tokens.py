@@ -78,7 +78,7 @@ def discover_added_tokens(
     {0: ('<|endoftext|>', True), 1: ('<|im_start|>', True), 2: ('<|im_end|>', True)}
     """
     tokens = Tokens(open_snapshot(path))
-    bare = {} if tokens.bare is None else tokens.bare.added()
+    bare = {} if tokens.bare is None else tokens.bare.added
     found = tokens.added if apply_tokenizer_config else bare
     flags: dict[int, dict[str, bool]] = {}
     matching: dict[str, Token] = {}

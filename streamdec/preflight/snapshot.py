@@ -39,6 +39,8 @@ TOKEN_FILES = frozenset(
 """The files that contain texts of tokens."""
 MAX_ENTRIES = 10_000
 """The most names of a folder that are read."""
+MAX_SUBFOLDERS = 1_000
+"""The most names of a folder without a model, and of its subfolders, that are read."""
 MAX_TEMPLATES = 16
 """The most named templates that are read; real models have up to four."""
 
@@ -209,14 +211,40 @@ class Snapshot:
         )
 
 
+_OF_A_MODEL = re.compile(
+    r"(?:config|generation_config|tokenizer|tokenizer_config|vocab|tekken|adapter_config)\.json"
+    r"|.*\.(?:jinja|model|safetensors|gguf|tiktoken)"
+)
+"""Files that the folder of a model has."""
+_MOST_NAMED = 20
+
+
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Return the snapshot in ``path``.
 
-    Raises TokenizerLoadError if ``path`` is not a folder.
+    Raises TokenizerLoadError if ``path`` is not a folder, or if only its subfolders are models.
     """
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': expected the folder of a model, got an empty path")
-    return Snapshot(Path(path))
+    snapshot = Snapshot(Path(path))
+    if not any(map(_OF_A_MODEL.fullmatch, snapshot.names)):
+        inner = sorted(_models_in(snapshot.path))
+        if inner:
+            more = f" and {len(inner) - _MOST_NAMED} more" if len(inner) > _MOST_NAMED else ""
+            raise TokenizerLoadError(
+                f"{str(snapshot.path)!r}: expected the folder of a model, found a folder with "
+                f"models in it: {', '.join(inner[:_MOST_NAMED])}{more}"
+            )
+    return snapshot
+
+
+def _models_in(folder: Path) -> Iterator[str]:
+    """Yield the subfolders that are models, in the hub's cache in ``snapshots``."""
+    for name in _names(folder, MAX_SUBFOLDERS):
+        if any(map(_OF_A_MODEL.fullmatch, _names(folder / name, MAX_SUBFOLDERS))):
+            yield name
+        elif name == "snapshots" and folder.name != name:
+            yield from (f"{name}/{inner}" for inner in _models_in(folder / name))
 
 
 def _whole(value: Any) -> Any:

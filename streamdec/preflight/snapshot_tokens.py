@@ -27,8 +27,8 @@ from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.folders.tokenizer_class import Chosen
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.locks import cached_property
-from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.vocabulary import Vocabulary
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
@@ -220,46 +220,41 @@ class Tokens:
         return self.resolved.is_built
 
     @cached_property
-    def bare(self) -> AddedVocabulary | None:
-        """``tokenizer.json`` alone, as the library reads it; None without a readable one."""
+    def bare(self) -> Vocabulary | None:
+        """``tokenizer.json`` alone; None if there is none, or the library rejects it."""
         if self.json is None:
             return None
         texts = [entry.content for entry in self.own]
         texts += [token.content for token in self.to_add()]
         if len(texts) > MAX_ADDED:
             self.refused = f"more than {MAX_ADDED:,} added tokens"
-            return None
-        if sum(map(len, texts)) > MAX_ADDED_TEXT:
+        elif sum(map(len, texts)) > MAX_ADDED_TEXT:
             self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
-            return None
-        if takes_long(texts):
+        elif takes_long(texts):
             self.refused = "added tokens so long that tokenizers before 0.23 needs minutes for them"
+        else:
+            try:
+                AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")
+            except TokenizerLoadError as error:
+                self.refused = str(error)[:300]
+        if self.refused:
             return None
-        try:
-            return AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")
-        except TokenizerLoadError as error:
-            self.refused = str(error)[:300]
-            return None
+        return Vocabulary(self._model_ids(), [entry.token for entry in self.own])
 
     @cached_property
-    def loaded(self) -> LoadedTokens | None:
+    def loaded(self) -> Vocabulary | None:
         """The same after transformers applied the other files."""
         if self.bare is None:
             return None
-        loaded = LoadedTokens(
-            self.bare, self._model_ids(), {} if self.is_built else self.bare.added()
-        )
-        loaded.add(self.to_add())
-        return loaded
+        own = () if self.is_built else (entry.token for entry in self.own)
+        return Vocabulary(self.bare.model, [*own, *self.to_add()])
 
     def _model_ids(self) -> Mapping[str, int]:
         """The vocabulary of the model in ``tokenizer.json``, without added tokens."""
-        model = (self.json or {}).get("model")
-        vocabulary = model.get("vocab") if isinstance(model, dict) else None
+        vocabulary = (self.json or {})["model"]["vocab"]
         if isinstance(vocabulary, dict):
             return vocabulary
-        pieces = vocabulary if isinstance(vocabulary, list) else []
-        return {piece[0]: i for i, piece in enumerate(pieces) if isinstance(piece, list) and piece}
+        return {text: i for i, (text, _) in enumerate(vocabulary)}
 
     def to_add(self) -> list[Token]:
         """Return the tokens that transformers adds, in its order."""

@@ -12,9 +12,9 @@ import pytest
 from streamdec.folders import added_vocabulary
 from streamdec.folders.added_vocabulary import IS_QUADRATIC
 from streamdec.preflight import effective_stop_tokens, inspect
+from streamdec.preflight.eos_sources import MAX_IDS
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import MAX_ADDED, MAX_ADDED_TEXT, MAX_NAMED, Tokens
-from streamdec.preflight.stop_tokens import MAX_IDS
 from streamdec.preflight.turns import Marker, Probes, Turns, find_turns
 from tests.preflight.making import Parts, added, control
 

@@ -78,7 +78,7 @@ def check_roles(folder: Path, tokenizer: LoadedTokenizer) -> None:
         text = getattr(tokenizer.special_tokens, name)
         if name in seen and tokenizer.token_to_id(seen[name]) is not None:
             assert text == seen[name]
-        if name in report.special_tokens and report.special_tokens[name].resolved:
+        if name in report.special_tokens and report.special_tokens[name].id is not None:
             token = report.special_tokens[name]
             assert (text, tokenizer.token_to_id(text)) == (token.text, token.id)
 

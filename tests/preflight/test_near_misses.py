@@ -9,17 +9,21 @@ import pytest
 
 from streamdec.preflight import inspect
 from tests.preflight.changes import (
+    CALLING,
     GLM,
+    METASPACE,
     QUANT,
     RENDERED,
     both,
     config,
+    decoder,
     drop,
     entry,
     file,
     flag,
     generation,
     own,
+    pieces,
     say,
     template,
     without,
@@ -36,6 +40,38 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
         template(CHATML.replace("+ '<|im_end|>\\n'", "+ ('' if loop.last else '<|im_end|>\\n')")),
     ),
     ("EOS_TERMINATOR_NOT_STOPPED", "no marker closes a turn", template(GLM)),
+    (
+        "EOS_TOOL_CALL_NOT_STOPPED",
+        "it is a stop id",
+        both(template(CALLING), generation(eos_token_id=[258, 259]), config(eos_token_id=259)),
+    ),
+    (
+        "EOS_TOOL_CALL_NOT_STOPPED",
+        "the end of an answer is reported",
+        both(template(CALLING.replace("<|pad|>", "<|im_end|>")), generation(eos_token_id=256)),
+    ),
+    (
+        "EOS_TOOL_CALL_NOT_STOPPED",
+        "a stop id begins the result",
+        both(template(CALLING), generation(eos_token_id=[257, 258]), config(eos_token_id=257)),
+    ),
+    (
+        "DECODER_CANNOT_READ_VOCAB",
+        "it can",
+        decoder(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
+    ),
+    (
+        "DECODER_CANNOT_READ_VOCAB",
+        "it replaces the sign",
+        decoder(type="Replace", pattern={"String": "Ġ"}, content=" "),
+    ),
+    ("DECODER_CANNOT_READ_VOCAB", "of the class", both(METASPACE, config(model_type="qwen2"))),
+    ("DECODER_CANNOT_READ_VOCAB", "a few pieces", pieces("##", "###", "## ", "##a")),
+    (
+        "CHAT_TEMPLATE_REWRITES_TURNS",
+        "the end of the text is another",
+        template(CHATML + "{{ '<|endoftext|>' }}"),
+    ),
     ("EOS_TURN_PRIMER_IN_STOP_SET", "no stop id opens a turn", template(GLM)),
     (
         "EOS_TURN_PRIMER_IN_STOP_SET",

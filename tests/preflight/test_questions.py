@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamdec import preflight
 from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
@@ -25,12 +26,12 @@ from streamdec.preflight import (
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
+from streamdec.preflight.examples import EXAMPLES, write_example
 from streamdec.preflight.questions_files import COMPARING
-from streamdec.preflight.questions_templates import openers
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
+from streamdec.preflight.turns import openers, probe
 from tests.preflight.corrupting import corrupt, corruptions
-from tests.preflight.incidents import INCIDENTS
 from tests.preflight.making import (
     CHATML,
     SHARED,
@@ -71,14 +72,16 @@ def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("apply", [True, False])
-@pytest.mark.parametrize("folder", [*sorted(INCIDENTS), *REAL])
+@pytest.mark.parametrize("folder", [*EXAMPLES, *REAL])
 def test_the_flags_are_those_that_the_library_has_in_the_end(
     tmp_path: Path, folder: Path | str, apply: bool
 ) -> None:
     if isinstance(folder, str):
-        folder = control(INCIDENTS[folder]).write(tmp_path)
+        folder = write_example(folder, tmp_path)
     tokens = Tokens(Snapshot(folder))
-    vocabulary = loaded_by_library(tokens) if apply else tokens.bare
+    content = tokens.snapshot.content("tokenizer.json")
+    bare = AddedVocabulary(content) if content is not None and tokens.bare is not None else None
+    vocabulary = loaded_by_library(tokens) if apply else bare
     if vocabulary is None or (apply and tokens.is_remote):
         return  # no answer is possible
     expected = {
@@ -213,8 +216,9 @@ def test_the_beginnings_of_messages_are_found(
 ) -> None:
     names = ("start", "message", "call", "return", "end", "usual", *ROLES)
     markers = {f"<|{name}|>": i for i, name in enumerate(names)}
-    assert openers(template, {}, markers) == expected
-    assert openers(template, {}, {}) == {}
+    probes = probe(template, {})
+    assert openers(probes, markers) == expected
+    assert openers(probes, {}) == {}
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -410,13 +414,13 @@ def test_the_real_glm() -> None:
     assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]
 
 
-@given(st.sampled_from(sorted(INCIDENTS)), corruptions)
+@given(st.sampled_from(EXAMPLES), corruptions)
 @settings(max_examples=10)
 def test_every_question_about_a_corrupted_folder_is_answered(
     name: str, changes: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
-        folder = control(INCIDENTS[name]).write(Path(place))
+        folder = write_example(name, place)
         for change in changes:
             corrupt(folder, change)
         for token_id, token in discover_added_tokens(folder).items():

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from streamdec.folders.added_vocabulary import AddedVocabulary, Token
 from streamdec.folders.tokenizer_class import auto_map_of, choose_class
 from streamdec.folders.transformers_facts import facts
-from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
+from streamdec.preflight.vocabulary import Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
@@ -172,14 +172,12 @@ def test_added_tokens_get_the_ids_that_the_library_gives(
     assert parts.tokenizer is not None
     own = [*own, *((256 + i, text) for i, text in enumerate(SPECIAL))]
     parts.tokenizer["added_tokens"] = [{"id": i, **added(text)} for i, text in own]
-    content = json.dumps(parts.tokenizer)
     for builds in (False, True):
         if builds:
             parts.tokenizer["added_tokens"] = []
         library = AddedVocabulary(json.dumps(parts.tokenizer))
-        bare = AddedVocabulary(content)
-        start = {} if builds else bare.added()
-        ours = LoadedTokens(bare, parts.tokenizer["model"]["vocab"], start)
+        given = () if builds else (Token(text, special=True) for _, text in own)
+        ours = Vocabulary(parts.tokenizer["model"]["vocab"], given)
         for each in (first, second):
             library._tokenizer.add_tokens(each)
             ours.add(each)

@@ -224,7 +224,6 @@ def test_each_id_has_its_sources(tmp_path: Path) -> None:
     assert found.texts[258] == "<|im_end|>"
     assert found.resolved
     assert (found.engine, found.version) == ("sglang", "0.5.10")
-    assert found.to_dict()["ids"][1]["id"] == 256
 
 
 @pytest.mark.parametrize(

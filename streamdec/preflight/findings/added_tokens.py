@@ -36,7 +36,7 @@ def _flags(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if not tokens.knows_all_ids or tokens.bare is None:
         return
-    bare, said = tokens.bare.added(), {(e.id, e.content): e for e in tokens.declared}
+    bare, said = tokens.bare.added, {(e.id, e.content): e for e in tokens.declared}
     found: dict[int, Evidence] = {}
     for entry in tokens.own:
         is_special = bare.get(entry.id, ("", False))[1]

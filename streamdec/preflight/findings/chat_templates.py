@@ -8,7 +8,7 @@ from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe
+from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe, rewritten
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
@@ -190,6 +190,12 @@ def _rendered(view: View) -> Iterator[Finding]:
         if texts.get(name, "").count("None") > without.count("None"):
             yield RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"](_at(template, value=texts[name][-200:]))
             break
+    changed = rewritten(view.probes)
+    if changed:
+        before, after = next(iter(changed.values()))
+        note = ", ".join(WHAT[name] for name in changed)
+        value = {"before": before, "with a message more": after}
+        yield RULES["CHAT_TEMPLATE_REWRITES_TURNS"](_at(template, note=note, value=value))
     listed = texts.get("list", "")
     if f"'text': '{FIRST}'" in listed:
         yield RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"](_at(template, value=listed[-200:]))

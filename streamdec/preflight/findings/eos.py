@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from streamdec.preflight.eos_sources import CONFIG, GENERATION, Found
 from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot_tokens import is_id
-from streamdec.preflight.stop_tokens import (
-    CONFIG,
-    GENERATION,
-    Found,
-    StopTokens,
-    is_bare_zero,
-)
+from streamdec.preflight.stop_tokens import StopTokens
+from streamdec.preflight.turns import after_call
 from streamdec.preflight.view import View
 
 
@@ -29,10 +25,7 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _sources(view: View) -> Iterator[Finding]:
-    """The finding that files disagree and an engine stops on too few ids.
-
-    Too few ids are fewer than the files declare together.
-    """
+    """Compare the files, if an engine stops on fewer ids than all of them declare."""
     eos = view.eos
     text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
     config = eos.or_text(eos.written, text)
@@ -44,11 +37,12 @@ def _sources(view: View) -> Iterator[Finding]:
     if eos.generation_config is not None:
         value = eos.generation_config.get("eos_token_id")
         declared.append(_declared(view, GENERATION, "/eos_token_id", value, eos.generation))
-    if config or "eos_token_id" in eos.config:
-        is_text = bool(config) and config[0][1].kind == "text_config"
-        pointer = _without_index(config[0][1].pointer) if is_text else "/eos_token_id"
-        value = [i for i, _ in config] if is_text else eos.config.get("eos_token_id")
-        declared.append(_declared(view, CONFIG, pointer, value, config))
+    if config and config[0][1].kind == "text_config":
+        pointer = config[0][1].pointer.partition("/eos_token_id")[0] + "/eos_token_id"
+        declared.append(_declared(view, CONFIG, pointer, [i for i, _ in config], config))
+    elif config or "eos_token_id" in eos.config:
+        value = eos.config.get("eos_token_id")
+        declared.append(_declared(view, CONFIG, "/eos_token_id", value, config))
     together = frozenset[int]().union(*(ids for ids, _ in declared))
     changing = [found for found in view.stop.values() if not together <= found.ids]
     if len({ids for ids, _ in declared}) > 1 and changing:
@@ -65,11 +59,6 @@ def _declared(
     ids = _ids_of(found)
     note = "null" if value is None else ""
     return ids, Evidence(file, pointer, value=shown(value), ids=view.ids(ids), note=note)
-
-
-def _without_index(pointer: str) -> str:
-    """A pointer to a list, for one to an item of it."""
-    return pointer.partition("/eos_token_id")[0] + "/eos_token_id"
 
 
 def _names(stops: Iterable[StopTokens]) -> tuple[str, ...]:
@@ -93,13 +82,7 @@ def _sets(view: View) -> Iterator[Finding]:
 def _turns(view: View) -> Iterator[Finding]:
     terminator, primer = view.turns.terminator, view.turns.primer
     if terminator is not None:
-        lacking = [found for found in view.stop.values() if terminator.id not in found.ids]
-        # Where the tokenizer's own id is not known, it may be just this one.
-        lacking = [
-            found
-            for found in lacking
-            if not any(source.text in (terminator.text, None) for source in found.unresolved)
-        ]
+        lacking = view.not_stopping_at({terminator.id: terminator.text})
         if lacking:
             yield RULES["EOS_TERMINATOR_NOT_STOPPED"](
                 Evidence(
@@ -116,6 +99,18 @@ def _turns(view: View) -> Iterator[Finding]:
         yield RULES["EOS_TURN_PRIMER_IN_STOP_SET"](
             Evidence(*view.template_place, note="opens the next turn", ids=opening)
         )
+    called = after_call(view.probes, view.markers)
+    # Where the terminator of an answer follows a call too, the finding above is enough.
+    if called and (terminator is None or terminator.id not in called):
+        lacking = view.not_stopping_at(called)
+        if lacking:
+            yield RULES["EOS_TOOL_CALL_NOT_STOPPED"](
+                Evidence(
+                    *view.template_place, note="between a tool call and its result", ids=called
+                ),
+                *(view.seen(found) for found in lacking),
+                engines=_names(lacking),
+            )
 
 
 def _ids(view: View) -> Iterator[Finding]:
@@ -169,7 +164,7 @@ def _fallbacks(view: View) -> Iterator[Finding]:
         yield RULES["EOS_TEXT_CONFIG_ONLY"](
             Evidence(CONFIG, source.pointer, ids=view.ids(_ids_of(text)))
         )
-    if is_bare_zero(eos.generation_config):
+    if eos.generation_is_zero:
         yield RULES["EOS_ZERO_DROPPED"](
             Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0]))
         )

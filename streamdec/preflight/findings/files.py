@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import ONLY_V5, facts
@@ -39,6 +40,7 @@ def check(view: View) -> Iterator[Finding]:
     """
     yield from _problems(view)
     yield from _tokenizer_json(view)
+    yield from _decoder(view)
     yield from _class(view)
     yield from _commit(view)
 
@@ -87,6 +89,48 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
             yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](
                 *(Evidence(_CONFIG, f"/{k}", value=v) for k, v in flags.items())
             )
+
+
+_READERS = {"Ġ": "ByteLevel", "▁": "Metaspace", "##": "WordPiece"}
+"""The signs at the beginning of pieces, and the decoders that read them."""
+_SHARE = 0.05
+"""The share of a vocabulary that begins with a sign, if the sign is more than a letter."""
+
+
+def _decoder(view: View) -> Iterator[Finding]:
+    """Check that the decoder reads the sign for a space or a suffix."""
+    tokens = view.tokens
+    if tokens.json is None or tokens.bare is None or tokens.is_remote:
+        return
+    decoders = [tokens.json.get("decoder")]
+    if tokens.is_built:  # the class has its own; it is None for a class that is not known well
+        pipeline = tokens.resolved.pipeline
+        built = [] if pipeline is None else pipeline.data["pipelines"]
+        decoders = [parts["decoder"] for _, parts in built]
+    vocabulary = tokens.bare.model
+    for sign, reader in _READERS.items():
+        pieces = [text for text in vocabulary if text.startswith(sign)]
+        reading = [_reads(decoder, sign, reader) for decoder in decoders]
+        if len(pieces) > _SHARE * len(vocabulary) and reading and not any(reading):
+            loaded = tokens.chosen.name if tokens.is_built else _JSON
+            yield RULES["DECODER_CANNOT_READ_VOCAB"](
+                Evidence(
+                    _JSON, "/model/vocab", ids={vocabulary[text]: text for text in pieces[:4]}
+                ),
+                Evidence(_JSON, "/decoder", note=f"the decoder of {loaded} leaves {sign} in texts"),
+            )
+
+
+def _reads(decoder: Any, sign: str, reader: str) -> bool:
+    """Return whether a decoder, or one inside it, reads ``sign``."""
+    if not isinstance(decoder, dict):
+        return False
+    if decoder.get("type") in ("Replace", "CTC"):
+        return sign in str((decoder.get("pattern"), decoder.get("word_delimiter_token")))
+    inner = decoder.get("decoders")
+    return decoder.get("type") == reader or any(
+        _reads(each, sign, reader) for each in (inner if isinstance(inner, list) else ())
+    )
 
 
 def _class(view: View) -> Iterator[Finding]:
