@@ -15,7 +15,6 @@ from streamdec.preflight.preflight_report import (
     Finding,
     Report,
     Severity,
-    SpecialToken,
 )
 from streamdec.preflight.questions_files import (
     CommitStatus,
@@ -56,7 +55,6 @@ __all__ = [
     "Report",
     "Severity",
     "Source",
-    "SpecialToken",
     "StopTokens",
     "TemplateKwargs",
     "TurnMarker",

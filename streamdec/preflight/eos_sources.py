@@ -198,9 +198,9 @@ class EosSources:
             if others and "eos_token" not in tokens.said:
                 return (), (Source("tokenizer", "", resolved=False),)
             return (), ()
-        found = self.tokens.resolve(role.text)
-        source = Source("tokenizer", role.source, role.pointer, role.text, found.resolved)
-        return (((found.id, source),), ()) if found.id is not None else ((), (source,))
+        found = tokens.id_of(role.text)
+        source = Source("tokenizer", role.source, role.pointer, role.text, found is not None)
+        return ((), (source,)) if found is None else (((found, source),), ())
 
 
 def _found(value: object, kind: str, file: str, pointer: str) -> Found:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from streamdec.preflight.engine_versions import display_names, parse_engine
 from streamdec.preflight.eos_sources import CONFIG, GENERATION
 from streamdec.preflight.findings import check_all
-from streamdec.preflight.findings.quantization import quantization_places
-from streamdec.preflight.preflight_report import SEVERITIES, Report, SpecialToken
+from streamdec.preflight.preflight_report import SEVERITIES, Report
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
 
@@ -58,10 +57,6 @@ def inspect(
         findings=tuple(found),
         sources=dict(_sources(view)),
         stop_tokens=view.stop,
-        special_tokens={
-            name: SpecialToken(role.text, view.tokens.resolve(role.text).id, role.source)
-            for name, role in view.tokens.roles.items()
-        },
     )
 
 
@@ -99,7 +94,6 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
     tokens = view.tokens
     for name, role in tokens.roles.items():
         yield name, role.source
-    yield "added_tokens", _added_tokens(view)
     yield "tokenizer_class", f"{tokens.chosen.source}: {tokens.chosen.name} ({tokens.chosen.why})"
     yield "generation_config", CONFIG if view.eos.generation_config is None else GENERATION
     default = view.templates.default
@@ -109,18 +103,3 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
         yield "chat_template", "none: no template is named 'default'"
     else:
         yield "chat_template", "none"
-    quantization = quantization_places(view)
-    if quantization:
-        file, key, _ = quantization[0]
-        yield "quantization_config", f"{file}: {key}" if key else file
-    if view.probes.unavailable and default is not None:
-        yield "chat_template_inspected", f"no: {view.probes.unavailable}"
-
-
-def _added_tokens(view: View) -> str:
-    tokens = view.tokens
-    if not tokens.knows_all_ids:
-        return "tokenizer_config.json" if tokens.has_decoder else "added_tokens.json"
-    if tokens.has_decoder:
-        return "tokenizer.json, then tokenizer_config.json"
-    return "tokenizer.json, then added_tokens.json" if tokens.legacy else "tokenizer.json"

@@ -121,23 +121,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class SpecialToken:
-    """A token with a role: its ``text``, and its ``id`` if the files tell it.
-
-    >>> from streamdec.preflight import inspect
-    >>> token = inspect("path/to/model", render=False).special_tokens["eos_token"]
-    >>> token.text, token.id, token.source
-    ('<|im_end|>', 2, 'tokenizer_config.json')
-    """
-
-    text: str
-    id: int | None
-    """Its id after loading with transformers 5; None if it is unknown."""
-    source: str
-    """The file that declares the text, or the tokenizer class whose default it is."""
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """All findings of a snapshot, and the files that decided; plain data.
 
@@ -164,8 +147,6 @@ class Report:
     that decided it, for people. A value may also be ``none`` or have a reason in parentheses."""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
     """The effective stop tokens of each of the engines."""
-    special_tokens: Mapping[str, SpecialToken] = field(default_factory=dict)
-    """The tokens with a role, by its name: ``eos_token``."""
 
     @property
     def codes(self) -> frozenset[str]:

@@ -210,7 +210,7 @@ def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:
     if engine.version != engine.rules_of:
         yield f"the rules are those of {engine.name} {engine.rules_of}, the nearest that was read"
     if eos.model_type == "gpt_oss" and engine.name == "vllm" and engine.before("0.33"):
-        ids = [eos.tokens.resolve(text).id for text in _HARMONY_STOPS]
+        ids = [eos.tokens.id_of(text) for text in _HARMONY_STOPS]
         yield f"the chat server adds {' and '.join(_HARMONY_STOPS)} ({ids})"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError, MissingExtraError
 
@@ -53,7 +53,7 @@ _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_E
 
 _PARAMETERS = {"type": "object", "properties": {"at": {"type": "string"}}, "required": []}
 _FUNCTION = {"name": "look", "description": "Looks.", "parameters": _PARAMETERS}
-_TOOLS = {"tools": [{"type": "function", "function": _FUNCTION}]}
+_TOOLS = [{"type": "function", "function": _FUNCTION}]
 
 
 def _message(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -66,10 +66,6 @@ def _call(arguments: Any, content: str | None = CALLED) -> dict[str, Any]:
     return _message("assistant", content, tool_calls=[call])
 
 
-def _context(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"messages": list(messages), **more}
-
-
 _USER = _message("user", FIRST)
 _ASSISTANT = _message("assistant", ANSWER)
 _NEXT = _message("user", QUESTION)
@@ -77,49 +73,32 @@ _SYSTEM = _message("system", SYSTEM)
 _REASONED = _message("assistant", ANSWER, reasoning_content=THOUGHT)
 _CALL = _call({"at": PLACE})
 _RETURNED = _message("tool", RESULT, name="look", tool_call_id="call00001")
-_PARTS = [{"type": "text", "text": FIRST}]
+_LIST = _message("user", [{"type": "text", "text": FIRST}])
+_STRING = _call(f'{{"at": "{PLACE}"}}')
 
-_CONVERSATIONS: Mapping[str, Mapping[str, Any]] = {
-    "prompt": _context(_USER),
-    "generation": _context(_USER, add_generation_prompt=True),
-    "answered": _context(_USER, _ASSISTANT),
-    "followed": _context(_USER, _ASSISTANT, _NEXT),
-    "empty": _context(_USER, _message("assistant", "")),
-    "none": _context(_USER, _message("assistant", None)),
-    "list": _context(_message("user", _PARTS)),
-    "call": _context(_USER, _CALL, **_TOOLS),
-    "call_none": _context(_USER, _call({"at": PLACE}, None), **_TOOLS),
-    "call_string": _context(_USER, _call(f'{{"at": "{PLACE}"}}'), **_TOOLS),
-    "returned": _context(_USER, _CALL, _RETURNED, _ASSISTANT, **_TOOLS),
-    "system": _context(_SYSTEM, _USER, _ASSISTANT),
-    "system_followed": _context(_SYSTEM, _USER, _ASSISTANT, _NEXT),
-    "reasoned": _context(_USER, _REASONED),
-    "reasoned_followed": _context(_USER, _REASONED, _NEXT),
-    "tools": _context(_USER, _ASSISTANT, **_TOOLS),
-    "tools_followed": _context(_USER, _ASSISTANT, _NEXT, **_TOOLS),
+_CONVERSATIONS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "prompt": ("a question", [_USER]),
+    "generation": ("a question with add_generation_prompt", [_USER]),
+    "answered": ("an answer", [_USER, _ASSISTANT]),
+    "followed": ("an answer and a question", [_USER, _ASSISTANT, _NEXT]),
+    "empty": ("an empty answer", [_USER, _message("assistant", "")]),
+    "none": ("an answer of null", [_USER, _message("assistant", None)]),
+    "list": ("a question that is a list of parts", [_LIST]),
+    "call": ("a call of a tool", [_USER, _CALL]),
+    "call_none": ("a call of a tool with null content", [_USER, _call({"at": PLACE}, None)]),
+    "call_string": ("a call of a tool, its arguments as a string", [_USER, _STRING]),
+    "returned": ("the result of a tool", [_USER, _CALL, _RETURNED, _ASSISTANT]),
+    "system": ("a system message", [_SYSTEM, _USER, _ASSISTANT]),
+    "system_followed": ("a system message", [_SYSTEM, _USER, _ASSISTANT, _NEXT]),
+    "reasoned": ("an answer with reasoning", [_USER, _REASONED]),
+    "reasoned_followed": ("an answer with reasoning", [_USER, _REASONED, _NEXT]),
+    "tools": ("an answer, with tools", [_USER, _ASSISTANT]),
+    "tools_followed": ("an answer, with tools", [_USER, _ASSISTANT, _NEXT]),
 }
-"""The conversations to render, by name."""
+"""The conversations to render, by name: each in words, and its messages."""
+_WITH_TOOLS = ("call", "call_none", "call_string", "returned", "tools", "tools_followed")
 ALL = tuple(_CONVERSATIONS)
-WHAT: Mapping[str, str] = {
-    "prompt": "a question",
-    "generation": "a question with add_generation_prompt",
-    "answered": "an answer",
-    "followed": "an answer and a question",
-    "empty": "an empty answer",
-    "none": "an answer of null",
-    "list": "a question that is a list of parts",
-    "call": "a call of a tool",
-    "call_none": "a call of a tool with null content",
-    "call_string": "a call of a tool, its arguments as a string",
-    "returned": "the result of a tool",
-    "system": "a system message",
-    "system_followed": "a system message and two questions",
-    "reasoned": "an answer with reasoning",
-    "reasoned_followed": "an answer with reasoning, and a question",
-    "tools": "an answer, with tools",
-    "tools_followed": "an answer and a question, with tools",
-}
-"""The conversations in words."""
+WHAT: Mapping[str, str] = {name: what for name, (what, _) in _CONVERSATIONS.items()}
 _CONTINUED = (
     ("answered", "followed", ANSWER),
     ("system", "system_followed", ANSWER),
@@ -163,16 +142,14 @@ class Probes:
     """The errors of the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(NamedTuple):
     """A token at the beginning or end of a turn."""
 
     text: str
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(NamedTuple):
     """The markers around a turn of the assistant; None if not found."""
 
     terminator: Marker | None = None
@@ -216,29 +193,36 @@ def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     old ChatML template that writes nothing after a last answer has its terminator only before the
     next turn.)
     """
-    after = _between(probes.rendered.get("answered", ""), ANSWER, None)
     between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
-    if between is not None and len(between) > _MOST_BETWEEN:
+    if len(between) > _MOST_BETWEEN:
         between = between[: _MOST_BETWEEN // 2] + between[-_MOST_BETWEEN // 2 :]
-    inner = found_in(between or "", markers)
-    last = (after or "").lstrip()[:_MOST_BETWEEN]
-    first = next((text for text in found_in(last, markers) if last.startswith(text)), None)
-    terminator = first or (inner[0] if len(inner) > 1 else None)
-    primer = inner[-1] if inner and inner[-1] != terminator else None
-    return Turns(_marker(terminator, markers), _marker(primer, markers))
+    inner = found_in(between, markers)
+    _, answer, last = probes.rendered.get("answered", "").rpartition(ANSWER)
+    last = last.lstrip()[:_MOST_BETWEEN] if answer else ""
+    after = found_in(last, markers)
+    if after and last.startswith(after[0]):
+        terminator = after[0]
+    else:
+        terminator = inner[0] if len(inner) > 1 else ""
+    primer = inner[-1] if inner and inner[-1] != terminator else ""
+    return Turns(
+        Marker(terminator, markers[terminator]) if terminator else None,
+        Marker(primer, markers[primer]) if primer else None,
+    )
 
 
 def after_call(probes: Probes, markers: Mapping[str, int]) -> dict[int, str]:
     """Return the markers between a tool call and its result: ids and texts."""
-    text = _between(probes.rendered.get("returned", ""), PLACE, RESULT) or ""
+    text = _between(probes.rendered.get("returned", ""), PLACE, RESULT)
     return {markers[found]: found for found in found_in(text[:_MOST_BETWEEN], markers)}
 
 
 def openers(probes: Probes, markers: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Return the markers with which messages begin, and the messages' roles.
 
-    ``markers`` maps texts to ids. Those returned are between the text of a message and that of the one before. The marker that closes the
-    earlier message is left out: the first of several, and the terminator.
+    ``markers`` maps texts to ids. Those returned are between the text of a message and that of the
+    one before. The marker that closes the earlier message is left out: the first of several, and
+    the terminator.
     """
     terminator = find_turns(probes, markers).terminator
     opened: dict[str, list[str]] = {}
@@ -281,16 +265,10 @@ def found_in(text: str, markers: Iterable[str]) -> list[str]:
     return re.findall("|".join(map(re.escape, present)), text) if present else []
 
 
-def _marker(text: str | None, markers: Mapping[str, int]) -> Marker | None:
-    return None if text is None else Marker(text, markers[text])
-
-
-def _between(text: str, start: str, end: str | None) -> str | None:
-    """Return the text between the two; None if one of them is missing."""
-    _, found, rest = text.rpartition(start) if end is None else text.partition(start)
-    if not found or (end is not None and end not in rest):
-        return None
-    return rest if end is None else rest.partition(end)[0]
+def _between(text: str, start: str, end: str) -> str:
+    """Return the text between the two; empty if one of them is missing."""
+    rest = text.partition(start)[2]
+    return rest.partition(end)[0] if end in rest else ""
 
 
 # --- parsing --------------------------------------------------------------------------------------
@@ -371,8 +349,13 @@ def _rendered(
                 late = f"its conversations took more than {MOST_SECONDS} seconds together"
                 hopeless = ChatTemplateError(late, code="CHAT_TEMPLATE_RESOURCE_LIMIT")
                 break
-            context: dict[str, Any] = {"tools": None, "documents": None}
-            context |= {"add_generation_prompt": False, **special_tokens, **_CONVERSATIONS[name]}
+            context: dict[str, Any] = {
+                "tools": _TOOLS if name in _WITH_TOOLS else None,
+                "documents": None,
+                "add_generation_prompt": name == "generation",
+                **special_tokens,
+                "messages": _CONVERSATIONS[name][1],
+            }
             try:
                 rendered[name], _ = child.render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool

@@ -91,9 +91,9 @@ class View:
         # Some tokenizers have line feeds and runs of spaces among their added tokens.
         markers = {text: i for i, (text, _) in self.tokens.added.items() if text.strip()}
         for role in self.tokens.roles.values():
-            found = self.tokens.resolve(role.text)
-            if found.id is not None:
-                markers.setdefault(role.text, found.id)
+            found = self.tokens.id_of(role.text)
+            if found is not None:
+                markers.setdefault(role.text, found)
         return markers
 
     @cached_property
@@ -104,7 +104,8 @@ class View:
     def not_stopping_at(self, tokens: Mapping[int, str]) -> list[StopTokens]:
         """Return the engines' stop tokens that have none of ``tokens``.
 
-        ``tokens`` maps ids to texts. An engine is left out if it also stops at an unknown id, which may be that of one of them.
+        ``tokens`` maps ids to texts. An engine is left out if it also stops at an unknown id, which
+        may be that of one of them.
         """
         may_be = {None, *tokens.values()}
         return [

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -27,7 +24,6 @@ from tests.preflight.changes import (
     template,
 )
 from tests.preflight.making import CHATML, control
-from tests.support.pages import ROOT
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
 """Only the hub can say so."""
@@ -61,18 +57,6 @@ def test_a_finding_fires_in_the_snapshot_made_for_it(
 
 def test_every_rule_has_a_snapshot() -> None:
     assert set(CASES) | NETWORK | MADE_OTHERWISE == set(RULES)
-
-
-def test_each_code_is_declared_once_with_all_fields() -> None:
-    data = tomllib.loads((ROOT / "streamdec" / "preflight" / "rules.toml").read_text("utf-8"))
-    assert [row["code"] for row in data["rules"]] == list(RULES)
-    for rule in RULES.values():
-        assert rule.severity in SEVERITIES
-        assert rule.when
-        assert not rule.when.endswith(".")
-        assert rule.action.endswith(".")
-        assert len(re.findall(r"[.!?](?=\s|$)", rule.action)) <= 3, rule.action
-        assert rule.engines
 
 
 def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
@@ -137,21 +121,6 @@ def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> Non
     assert codes(["<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
 
 
-def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
-    """Transformers ignores additional_special_tokens beside a list, and not beside names."""
-    parts = control(
-        say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
-    )
-    assert "EXTRA_SPECIAL_SHADOWS_ADDITIONAL" not in inspect(parts.write(tmp_path)).codes
-    loaded = load_tokenizer(tmp_path, fast="off")
-    assert loaded.token_to_id("<new>") == 260
-
-
-def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_path: Path) -> None:
-    parts = control(entry(258, "<|im_end|>", special=False))
-    assert "SPECIAL_FLAG_DRIFT" not in inspect(parts.write(tmp_path), render=False).codes
-
-
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
 def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
     change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
@@ -186,7 +155,7 @@ def test_without_jinja2_the_report_says_that_the_template_was_not_looked_at(
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     report = inspect(control().write(tmp_path))
     assert report.codes == {"CHAT_TEMPLATE_NOT_INSPECTED"}
-    assert "streamdec[chat]" in report.sources["chat_template_inspected"]
+    assert "streamdec[chat]" in report.answer
 
 
 def test_a_failed_child_process_is_not_a_finding_about_the_template(
@@ -247,31 +216,6 @@ def test_sources_tell_which_file_won(tmp_path: Path) -> None:
     assert sources["chat_template"] == "chat_template.jinja"
     assert sources["generation_config"] == "generation_config.json"
     assert sources["tokenizer_class"].startswith("tokenizer_config.json: TokenizersBackend")
-
-
-def test_sources_tell_which_files_are_read_at_all(tmp_path: Path) -> None:
-    sources = inspect(control().write(tmp_path / "a"), render=False).sources
-    assert sources["added_tokens"] == "tokenizer.json, then tokenizer_config.json"
-    assert "quantization_config" not in sources
-    legacy = both(drop("added_tokens_decoder"), file("added_tokens.json", {"<x>": 260}))
-    quantized = both(legacy, CASES["QUANT_NESTED"][1], CASES["QUANT_SIDECAR_ONLY"][1])
-    sources = inspect(control(quantized).write(tmp_path / "b"), render=False).sources
-    assert sources["added_tokens"] == "tokenizer.json, then added_tokens.json"
-    assert sources["quantization_config"] == "hf_quant_config.json: quantization"
-
-
-def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> None:
-    parts = control()
-    known = inspect(parts.write(tmp_path / "known"), render=False).special_tokens["eos_token"]
-    parts.tokenizer = None
-    parts.say(eos_token="</s>")
-    unknown = inspect(parts.write(tmp_path / "unknown"), render=False).special_tokens["eos_token"]
-    assert asdict(known) == {
-        "text": "<|im_end|>",
-        "id": 258,
-        "source": "tokenizer_config.json",
-    }
-    assert unknown.id is None
 
 
 @pytest.mark.parametrize("engines", [(), ("vlllm",), ("vllm@new",), ("vllm@",)])

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamdec import StopConditions
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
@@ -279,27 +278,11 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
     assert ("EOS_MISSING_EVERYWHERE" in inspect(folder).codes) == bool(said)
 
 
-def test_without_a_tokenizer_json_the_ids_are_those_that_the_config_declares(
-    tmp_path: Path,
-) -> None:
-    parts = control()
-    parts.tokenizer = None
-    found = effective_stop_tokens(parts.write(tmp_path), "vllm")
-    assert found.ids == {258}
-    assert [source.kind for source in found.sources[258]] == ["tokenizer", "generation_config"]
-
-
 def test_an_unread_version_names_the_version_of_its_rules(tmp_path: Path) -> None:
     folder = control().write(tmp_path)
     notes = effective_stop_tokens(folder, "sglang@0.5.15").notes
     assert any("0.5.10, the nearest that was read" in note for note in notes)
     assert not any("nearest" in note for note in effective_stop_tokens(folder, "sglang").notes)
-
-
-def test_stop_conditions_are_ready_to_use(tmp_path: Path) -> None:
-    folder = _written(ROWS["each has another"], tmp_path)
-    assert stop_conditions(folder) == StopConditions(eos_token_ids=(256, 257))
-    assert stop_conditions(folder, engine="sglang") == StopConditions(eos_token_ids=(256, 257, 258))
 
 
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def _ids(view: View) -> Iterator[Finding]:
     tokens, role = view.tokens, view.tokens.roles.get("eos_token")
     bare = None if tokens.is_remote else tokens.bare
     if role is not None and bare is not None and bare.id_of(role.text) is None:
-        found = tokens.resolve(role.text)
-        ids = {} if found.id is None else {found.id: role.text}
+        found = tokens.id_of(role.text)
+        ids = {} if found is None else {found: role.text}
         yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
             view.role("eos_token", ()),
             Evidence(note="its id after loading", ids=ids),
@@ -127,10 +127,10 @@ def _ids(view: View) -> Iterator[Finding]:
     for file, pointer, value in _declared_values(view):
         if not is_id(value):
             seen[file, pointer] = Evidence(file, pointer, value=shown(value), note="not an id")
-        elif tokens.knows_all_ids and tokens.text_of(value) is None:
+        elif tokens.loaded and tokens.text_of(value) is None:
             seen[file, pointer] = Evidence(file, pointer, ids={value: None}, note="no such token")
     missing = [i for i in sorted(_class_defaults(view)) if tokens.text_of(i) is None]
-    if missing and tokens.knows_all_ids:
+    if missing and tokens.loaded:
         seen[CONFIG, "/model_type"] = _class_default_evidence(view, missing)
     if seen:
         yield RULES["EOS_ID_UNKNOWN"](*seen.values())
@@ -216,9 +216,9 @@ def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset
     role = view.tokens.roles.get(name)
     # A default of the tokenizer class is not declared, but it is used for padding.
     if role is not None and (role.pointer or name == "pad_token"):
-        found = view.tokens.resolve(role.text)
-        if found.id is not None:
-            yield "tokenizer", (frozenset({found.id}), view.role(name, [found.id]))
+        found = view.tokens.id_of(role.text)
+        if found is not None:
+            yield "tokenizer", (frozenset({found}), view.role(name, [found]))
     for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
         value = (config or {}).get(f"{name}_id")
         listed = value if isinstance(value, list) else [value]

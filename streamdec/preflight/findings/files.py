@@ -58,7 +58,7 @@ def _problems(view: View) -> Iterator[Finding]:
         seen = [e for p, r in _BY_PROBLEM.items() if r is rule for e in found.get(p, ())]
         if seen:
             yield rule(*seen)
-    if view.tokens.json is not None and (view.tokens.bare is None or view.tokens.loaded is None):
+    if view.tokens.json is not None and view.tokens.bare is None:
         yield RULES["TOKENIZER_JSON_INVALID"](Evidence(_JSON, note=view.tokens.refused))
 
 
@@ -104,7 +104,7 @@ def _decoder(view: View) -> Iterator[Finding]:
         return
     decoders = [tokens.json.get("decoder")]
     if tokens.is_built:  # the class has its own; it is None for a class that is not known well
-        pipeline = tokens.resolved.pipeline
+        pipeline = tokens.folder.pipeline
         built = [] if pipeline is None else pipeline.data["pipelines"]
         decoders = [parts["decoder"] for _, parts in built]
     vocabulary = tokens.bare.model
