@@ -126,8 +126,13 @@ def effective_template_kwargs(
     if not all(isinstance(name, str) for name in names):
         raise TypeError("kwargs must be a mapping of names to values")
     view = View(open_snapshot(path), (known,), render=False)
-    case = _Case(view, known, dict(kwargs), with_tools, trust_request_chat_template)
-    return _RULES[known.name](case)
+    tool_use = view.templates.loaded.get("tool_use") if with_tools else None
+    template = tool_use or view.templates.default
+    case = _Case(view, known, template, dict(kwargs), trust_request_chat_template)
+    dropped, refused = _RULES[known.name](case)
+    dropped = {name: why for name, why in dropped.items() if name not in refused}
+    kept = {k: v for k, v in kwargs.items() if k not in dropped and k not in refused}
+    return TemplateKwargs(kept, dropped, refused)
 
 
 class _Case(NamedTuple):
@@ -135,8 +140,8 @@ class _Case(NamedTuple):
 
     view: View
     engine: Engine
+    template: Template | None
     kwargs: dict[str, Any]
-    with_tools: bool
     is_trusted: bool
 
     @property
@@ -146,106 +151,79 @@ class _Case(NamedTuple):
         first = listed[0] if isinstance(listed, list) and listed else ""
         return first if isinstance(first, str) else ""
 
-    @property
-    def template(self) -> Template | None:
-        """The template that the request is rendered with."""
-        templates = self.view.templates
-        special = templates.loaded.get("tool_use") if self.with_tools else None
-        return special or templates.default
-
-    def sorted_out(
-        self, dropped: Mapping[str, str] | None = None, refused: Mapping[str, str] | None = None
-    ) -> TemplateKwargs:
-        """Return the arguments; the rest is kept."""
-        out, no = dict(dropped or {}), dict(refused or {})
-        kept = {k: v for k, v in self.kwargs.items() if k not in out and k not in no}
-        return TemplateKwargs(kept, out, no)
-
     def all_as(self, reason: str) -> dict[str, str]:
         """Return every name with the same reason."""
         return dict.fromkeys(self.kwargs, reason)
 
 
-def _vllm(case: _Case) -> TemplateKwargs:
-    if case.view.eos.model_type == "gpt_oss":
-        return case.sorted_out(case.all_as("vLLM renders gpt-oss with harmony, without a template"))
-    if case.view.mistral_files and case.view.mistral_weights:
+Reasons = tuple[dict[str, str], dict[str, str]]
+"""The arguments that are dropped and those that are refused, each with the reason."""
+_NO_TEMPLATE = "the snapshot has no chat template"
+
+
+def _vllm(case: _Case) -> Reasons:
+    view, given = case.view, case.kwargs.get("chat_template")
+    if view.eos.model_type == "gpt_oss":
+        return case.all_as("vLLM renders gpt-oss with harmony, without a template"), {}
+    if view.mistral_files and view.mistral_weights:
         reason = "vLLM uses its Mistral mode, which does not support chat_template_kwargs"
-        return case.sorted_out(refused=case.all_as(reason))
-    refused = {}
-    given = case.kwargs.get("chat_template")
-    if given is not None and not case.is_trusted:
-        refused["chat_template"] = _TRUST
-    if _has_own_encoder(case):
-        return case.sorted_out(refused=refused)
+        return {}, case.all_as(reason)
+    refused = {} if given is None or case.is_trusted else {"chat_template": _TRUST}
+    if view.eos.model_type in ("deepseek_v32", "deepseek_v4", "kimi_k3"):
+        return {}, refused  # its own encoder receives all names
     template = case.template.text if case.template is not None else None
     if isinstance(given, str) and case.is_trusted:
         template = given
     if template is None:
-        reason = "the snapshot has no chat template"
-        return case.sorted_out(refused=case.all_as(reason) | refused)
+        return {}, case.all_as(_NO_TEMPLATE) | refused
     try:
         named = _undeclared(template)
     except ChatTemplateError as error:
-        return case.sorted_out(refused=case.all_as(str(error)) | refused)
+        return {}, case.all_as(str(error)) | refused
     is_old = case.engine.before("0.11.1")
     if "tokenize" in case.kwargs and not is_old:
         refused["tokenize"] = "vLLM raises ValueError for this name"
     dropped = {}
     # The code of a snapshot usually takes **kwargs; which names its signature has is not known.
-    standard = frozenset[str]() if is_old and case.view.tokens.is_remote else _STANDARD
+    hides = is_old and view.tokens.is_remote
     for name in case.kwargs:
         if name in _FIELDS:
             dropped[name] = "the field of the request with this name is used instead"
-        elif name not in named | standard:
+        elif name in _STANDARD and name not in named and hides:
             dropped[name] = (
                 "vLLM before 0.11.1 drops what the tokenizer's own code takes as **kwargs"
-                if name in _STANDARD
-                else "the template does not use it"
             )
-    return case.sorted_out({k: v for k, v in dropped.items() if k not in refused}, refused)
+        elif name not in named | _STANDARD:
+            dropped[name] = "the template does not use it"
+    return dropped, refused
 
 
-def _sglang(case: _Case) -> TemplateKwargs:
+def _sglang(case: _Case) -> Reasons:
+    is_old = case.engine.before("0.5.23")
+    given = case.kwargs.get("chat_template")
     refused = {}
-    if case.engine.before("0.5.23"):
-        first_encoder = "DeepseekV3" in case.architecture and case.template is None
-        if first_encoder:
-            rest = {k: _only("thinking") for k in case.kwargs if k != "thinking"}
-            return case.sorted_out(rest)
-    else:
-        if "chat_template" in case.kwargs and not case.is_trusted:
-            refused["chat_template"] = _TRUST
-        if _has_own_encoder(case) or ("DeepseekV3" in case.architecture and case.template is None):
-            return case.sorted_out(refused=refused)
-    if case.template is None and not isinstance(case.kwargs.get("chat_template"), str):
-        reason = "the snapshot has no chat template"
-        return case.sorted_out(refused=case.all_as(reason) | refused)
-    for name in case.kwargs:
-        if name in _POSITIONAL:
-            refused[name] = "SGLang passes this argument itself, so a second value raises TypeError"
-    return case.sorted_out(refused=refused)
+    if "chat_template" in case.kwargs and not case.is_trusted and not is_old:
+        refused["chat_template"] = _TRUST
+    if "DeepseekV3" in case.architecture and case.template is None:
+        reason = "SGLang renders this architecture with its own code, which reads only thinking"
+        others = case.all_as(reason) if is_old else {}
+        others.pop("thinking", None)
+        return others, refused
+    if not is_old and any(name in case.architecture for name in ("DeepseekV4", "KimiK3")):
+        return {}, refused  # its own encoder receives all names
+    if case.template is None and not isinstance(given, str):
+        return {}, case.all_as(_NO_TEMPLATE) | refused
+    reason = "SGLang passes this argument itself, so a second value raises TypeError"
+    return {}, refused | {name: reason for name in case.kwargs if name in _POSITIONAL}
 
 
-def _transformers(case: _Case) -> TemplateKwargs:
+def _transformers(case: _Case) -> Reasons:
     if case.template is None and not isinstance(case.kwargs.get("chat_template"), str):
-        return case.sorted_out(refused=case.all_as("the snapshot has no chat template"))
-    return case.sorted_out()
+        return {}, case.all_as(_NO_TEMPLATE)
+    return {}, {}
 
 
 _RULES = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}
-
-
-def _only(name: str) -> str:
-    return f"SGLang renders this architecture with its own code, which reads only {name}"
-
-
-def _has_own_encoder(case: _Case) -> bool:
-    """Return whether the engine renders with its own code, which receives all names."""
-    types = ("deepseek_v32", "deepseek_v4", "kimi_k3")
-    if case.engine.name == "sglang":
-        return any(name in case.architecture for name in ("DeepseekV4", "KimiK3"))
-    return case.view.eos.model_type in types
 
 
 def _undeclared(template: str) -> frozenset[str]:
@@ -260,10 +238,7 @@ def _undeclared(template: str) -> frozenset[str]:
 
 
 def _chat(module: str) -> Any:
-    """Return a module of :mod:`streamdec.chat`.
-
-    Raises MissingExtraError without jinja2.
-    """
+    """Return a module of streamdec.chat, or raise MissingExtraError without jinja2."""
     return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
 
 

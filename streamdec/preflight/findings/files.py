@@ -9,7 +9,7 @@ from typing import Any
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
-from streamdec.preflight.rules import RULES, Rule
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
@@ -23,13 +23,13 @@ _OBJECTS = (
 _JSON = "tokenizer.json"
 _SHA = re.compile(r"[0-9a-f]{40}")
 
-_BY_PROBLEM: Mapping[Problem, Rule] = {
-    "json": RULES["FILE_INVALID_JSON"],
-    "lfs": RULES["FILE_LFS_POINTER"],
-    "too-large": RULES["FILE_TOO_LARGE"],
-    "outside": RULES["FILE_OUTSIDE_FOLDER"],
-    "unreadable": RULES["FILE_UNREADABLE"],
-    "text": RULES["FILE_UNREADABLE"],
+_BY_PROBLEM: Mapping[Problem, str] = {
+    "json": "FILE_INVALID_JSON",
+    "lfs": "FILE_LFS_POINTER",
+    "too-large": "FILE_TOO_LARGE",
+    "outside": "FILE_OUTSIDE_FOLDER",
+    "unreadable": "FILE_UNREADABLE",
+    "text": "FILE_UNREADABLE",
 }
 
 
@@ -46,49 +46,44 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _problems(view: View) -> Iterator[Finding]:
-    found: dict[Problem, list[Evidence]] = {}
     for name in _OBJECTS:
         view.snapshot.object(name)
     view.snapshot.find_pointers()
-    for file in view.snapshot.problems():
-        assert file.problem is not None
-        evidence = Evidence(file.name, line=file.line, note=file.detail)
-        found.setdefault(file.problem, []).append(evidence)
-    for rule in dict.fromkeys(_BY_PROBLEM.values()):
-        seen = [e for p, r in _BY_PROBLEM.items() if r is rule for e in found.get(p, ())]
-        if seen:
-            yield rule(*seen)
+    found: dict[str, list[Evidence]] = {}
+    for name, error in view.snapshot.problems():
+        evidence = Evidence(name, line=error.line, note=str(error))
+        found.setdefault(_BY_PROBLEM[error.problem], []).append(evidence)
+    for code, seen in found.items():
+        yield RULES[code](*seen)
     if view.tokens.json is not None and view.tokens.bare is None:
         yield RULES["TOKENIZER_JSON_INVALID"](Evidence(_JSON, note=view.tokens.refused))
 
 
 def _tokenizer_json(view: View) -> Iterator[Finding]:
-    snapshot, config = view.snapshot, view.tokens.config
-    if snapshot.file(_JSON) is None:
-        others = view.tokens.other_vocabularies
-        code = auto_map_of(config)
-        can_build = others or code
-        which = "other files" if can_build else "no other file"
+    tokens = view.tokens
+    if _JSON not in view.snapshot:
+        others = tokens.other_vocabularies or auto_map_of(tokens.config)
+        which = "other files" if others else "no other file"
         yield RULES["TOKENIZER_JSON_MISSING"](
             Evidence(_JSON, note="not there"),
-            Evidence(value=others or code, note=f"{which} with a vocabulary or code"),
-            severity="info" if can_build else "error",
+            Evidence(value=others, note=f"{which} with a vocabulary or code"),
+            severity="info" if others else "error",
         )
-    native = view.mistral_files
-    if native:
-        weights = view.mistral_weights
-        switches = "vLLM takes its Mistral mode" if weights else "vLLM does not switch: no weights"
-        note = f"{switches} of the name consolidated*.safetensors" if not weights else switches
-        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
-            Evidence(native[0]), Evidence(value=weights[:3], note=note)
-        )
-    if snapshot.file(_JSON) is not None:
-        flags = {k: config[k] for k in ("add_bos_token", "add_eos_token") if k in config}
-        flags = {key: value for key, value in flags.items() if isinstance(value, bool)}
+    else:
+        flags = [
+            Evidence(_CONFIG, f"/{key}", value=value)
+            for key in ("add_bos_token", "add_eos_token")
+            if isinstance(value := tokens.config.get(key), bool)
+        ]
         if flags:
-            yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](
-                *(Evidence(_CONFIG, f"/{k}", value=v) for k, v in flags.items())
-            )
+            yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](*flags)
+    if view.mistral_files:
+        note = "vLLM takes its Mistral mode"
+        if not view.mistral_weights:
+            note = "vLLM does not switch: no weights of the name consolidated*.safetensors"
+        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
+            Evidence(view.mistral_files[0]), Evidence(value=view.mistral_weights[:3], note=note)
+        )
 
 
 _READERS = {"Ġ": "ByteLevel", "▁": "Metaspace", "##": "WordPiece"}
