@@ -9,14 +9,15 @@ import click
 from streamdec.cli import shared
 from streamdec.cli.preflight_text import report_lines
 from streamdec.preflight import inspect
-from streamdec.preflight.engine_versions import ENGINES
+from streamdec.preflight.engine_versions import ENGINES, parse_engine
+from streamdec.preflight.examples import EXAMPLES, write_example
 from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
 _USUAL_ENGINES = ("vllm", "sglang", "transformers")
 
 
 @click.command()
-@click.argument("model", type=click.Path())
+@click.argument("model", type=click.Path(), required=False)
 @click.option(
     "--engine",
     "engines",
@@ -34,26 +35,43 @@ _USUAL_ENGINES = ("vllm", "sglang", "transformers")
 )
 @click.option("--verbose", is_flag=True, help="Show findings that are only infos, too.")
 @click.option("--json", "as_json", is_flag=True, help="Write the report as JSON.")
+@click.option(
+    "--example",
+    type=click.Choice([*EXAMPLES, "all"]),
+    help="Instead, make a model of the documentation as a folder in the current folder.",
+)
 def preflight(
-    model: str,
+    model: str | None,
     engines: tuple[str, ...],
     fail_on: Severity,
     verbose: bool,
     as_json: bool,
+    example: str | None,
 ) -> None:
     """Report the stops of engines and the problems of the model in the folder MODEL.
 
+    The first line answers whether the engines stop at the end of a turn of the chat template.
+
     No code of the folder is run except the chat template, which runs in a child process with
     limited memory and time. Nothing is downloaded. The exit status is 1 for a finding at least as
-    severe as --fail-on, and 2 if MODEL is not a folder.
+    severe as --fail-on, and 2 if MODEL is not the folder of a model.
 
     \b
     Examples:
       streamdec preflight ./model
       streamdec preflight ./model --engine sglang@0.5.10 --fail-on warning
+      streamdec preflight --example all
     """
-    with shared.wrong_usage():  # an unknown engine or version
-        report = inspect(model, engines or _USUAL_ENGINES)
+    if (model is None) == (example is None):
+        raise click.UsageError("give the folder of a model, or --example")
+    if model is None:
+        for name in EXAMPLES if example == "all" else (str(example),):
+            shared.write(f"{write_example(name)}\n")
+        return
+    with shared.wrong_usage():
+        for engine in engines:
+            parse_engine(engine)
+    report = inspect(model, engines or _USUAL_ENGINES)
     if as_json:
         text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
         # Unprintable characters can move the cursor or reverse text.

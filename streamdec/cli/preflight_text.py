@@ -9,12 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from streamdec.cli.shared import printable, shown_token
-from streamdec.preflight import Evidence, Finding, Report, StopTokens
-from streamdec.preflight.preflight_report import SEVERITIES, Severity
+from streamdec.cli.shared import counted, printable, shown_token
+from streamdec.preflight import Evidence, Finding, Report, Severity, StopTokens
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-_SIGNS: dict[Severity, str] = {"error": "✖", "warning": "▲", "info": "•"}
 _MOST_EVIDENCE = 6
 """Pieces of evidence shown for a finding; JSON has all."""
 _MOST_IDS = 8
@@ -22,107 +20,67 @@ _MOST_VALUE = 160
 
 
 def report_lines(report: Report, *, with_infos: bool) -> Iterator[RenderableType]:
-    """Yield the parts of the report."""
-    yield Text.assemble((printable(report.path), "bold"), "   ", _counts(report))
-    yield Text("\n  stops on", "bold")
-    yield _indented(4, _stops(report))
-    for stop in report.stop_tokens.values():
-        for note in stop.notes:
-            yield _indented(4, Text(f"{stop.engine}: {printable(note)}", "dim"))
-    shown = [found for found in report.findings if with_infos or found.severity != "info"]
-    for finding in shown:
-        yield from _finding(finding)
-    if left := len(report.findings) - len(shown):
-        yield Text(f"\n  {left} more of severity info: --verbose shows them", "dim")
-
-
-def _indented(cells: int, shown: RenderableType) -> Padding:
-    return Padding(shown, (0, 0, 0, cells), expand=False)
-
-
-def _counts(report: Report) -> Text:
-    told = Text()
-    found = [finding.severity for finding in report.findings]
-    for severity in reversed(SEVERITIES):
-        if count := found.count(severity):
-            told.append(" · " if told else "", "dim")
-            plural = "s" if count > 1 and severity != "info" else ""
-            told.append(f"{count} {severity}{plural}", _STYLES[severity])
-    return told or Text("no findings", "green")
-
-
-def _stops(report: Report) -> Table:
-    """Return the effective stop tokens: a row for each id of each engine."""
+    """Yield the answer, a row for each engine, the findings, and their number."""
+    styles = {True: "bold green", False: "bold red", None: "bold yellow"}
+    yield Text(printable(report.answer), styles[report.stops_at_end_of_turn])
     table = Table.grid(padding=(0, 2, 0, 0))
     for stop in report.stop_tokens.values():
-        rows = [
-            (Text(str(i), "bold"), shown_token(stop.texts.get(i)), _sources_of(stop, i))
-            for i in sorted(stop.ids)
-        ]
-        rows += [
-            (
-                Text("?", "bold red"),
-                shown_token(source.text),
-                f"{printable(source.file)}: no file tells its id",
-            )
-            for source in stop.unresolved
-        ]
-        name = f"{stop.engine} {stop.version}"
-        for token_id, text, sources in rows or [(Text("none", "bold red"), "", "")]:
-            table.add_row(Text(name), token_id, Text(text, "green"), Text(sources, "dim"))
-            name = ""
-    return table
+        table.add_row(f"  {stop.engine} {stop.version}", Text(", ").join(_stops(stop)))
+    yield table
+    for stop in report.stop_tokens.values():
+        for note in stop.notes:
+            yield Text(f"  {stop.engine}: {printable(note)}", "dim")
+    for finding in report.findings if with_infos else report.at_least("warning"):
+        yield from _finding(finding)
+    yield _counts(report, with_infos)
 
 
-def _sources_of(stop: StopTokens, token_id: int) -> str:
-    """Return the files that declare a stop token.
+def _stops(stop: StopTokens) -> Iterator[Text]:
+    """Yield each stop token of an engine, with the files that declare it."""
+    for i in sorted(stop.ids)[:_MOST_IDS]:
+        places = dict.fromkeys(printable(source.file) for source in stop.sources[i])
+        text = shown_token(stop.texts.get(i)) or "(unknown text)"
+        yield Text.assemble((f"{i} ", "bold"), (text, "green"), (f" ({', '.join(places)})", "dim"))
+    if len(stop.ids) > _MOST_IDS:
+        yield Text(f"and {len(stop.ids) - _MOST_IDS} more (--json has them)", "dim")
+    for source in stop.unresolved:
+        yield Text(f"? {shown_token(source.text)} ({printable(source.file)} has no id)", "red")
+    if not stop.ids and stop.resolved:
+        yield Text("stops on no token", "bold red")
 
-    The place in the file is added if it is unusual.
-    """
-    told = []
-    for source in stop.sources[token_id]:
-        usual = source.pointer.startswith(("/eos_token_id", "/eos_token"))
-        place = "" if usual or not source.pointer else f"#{source.pointer}"
-        told.append(printable(source.file + place))
-    return ", ".join(dict.fromkeys(told))
+
+def _counts(report: Report, with_infos: bool) -> Text:
+    found = [finding.severity for finding in report.findings]
+    graver = [s for s in ("error", "warning") if s in found]
+    told = [counted(found.count(s), s) for s in graver] or ["no errors, no warnings"]
+    if infos := found.count("info"):
+        told.append(counted(infos, "info") + ("" if with_infos else " (--verbose shows them)"))
+    return Text(", ".join(told), _STYLES["warning"] if graver else "green")
 
 
 def _finding(finding: Finding) -> Iterator[RenderableType]:
     style = _STYLES[finding.severity]
     yield Text.assemble(
-        (f"\n  {_SIGNS[finding.severity]} {finding.severity:<8}", style),
+        (f"\n{finding.severity} ", style),
         (finding.code, "bold"),
-        (f"  {', '.join(finding.engines)}", "dim"),
+        (f" ({', '.join(finding.engines)})", "dim"),
     )
-    yield _indented(4, Text(printable(finding.when)))
+    yield Text(f"  {printable(finding.when)}")
     for evidence in finding.evidence[:_MOST_EVIDENCE]:
-        yield _indented(6, _evidence(evidence))
-    more = len(finding.evidence) - _MOST_EVIDENCE
-    if more > 0:
-        yield _indented(6, Text(f"and {more} more (--json has them)", "dim"))
-    yield _indented(4, Text.assemble(("→ ", style), finding.action))
+        yield Padding(_evidence(evidence), (0, 0, 0, 4), expand=False)
+    if (more := len(finding.evidence) - _MOST_EVIDENCE) > 0:
+        yield Text(f"    and {more} more (--json has them)", "dim")
+    yield Text.assemble(("  → ", style), f"{finding.action}")
 
 
 def _evidence(evidence: Evidence) -> Text:
     """Return the place, the note, the value, and the ids with their texts."""
-    place = evidence.file + (f"#{evidence.pointer}" if evidence.pointer else "")
-    place += f":{evidence.line}" if evidence.line is not None else ""
-    parts = []
-    if place:
-        parts.append(Text(printable(place), "magenta"))
-    if evidence.note:
-        parts.append(Text(printable(evidence.note)))
+    parts = [Text(printable(evidence.place), "magenta"), Text(printable(evidence.note))]
     if evidence.value is not None and not evidence.ids:
         value = printable(repr(evidence.value))
         parts.append(Text(value if len(value) <= _MOST_VALUE else f"{value[:_MOST_VALUE]}…"))
-    ids = Text(", ").join(
-        Text.assemble(
-            (str(i), "bold"), (f" {shown_token(text)}" if text is not None else "", "green")
-        )
-        for i, text in list(evidence.ids.items())[:_MOST_IDS]
-    )
+    for i, text in list(evidence.ids.items())[:_MOST_IDS]:
+        parts.append(Text.assemble((f"{i} ", "bold"), (shown_token(text), "green")))
     if len(evidence.ids) > _MOST_IDS:
-        ids.append(f", and {len(evidence.ids) - _MOST_IDS} more", "dim")
-    if ids:
-        parts.append(ids)
-    return Text("  ").join(parts)
+        parts.append(Text(f"and {len(evidence.ids) - _MOST_IDS} more", "dim"))
+    return Text("  ").join(part for part in parts if part)

@@ -12,9 +12,9 @@ from click.core import ParameterSource
 
 from streamdec.cli import shared
 from streamdec.jsonl import utf8_text
+from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers._extras import library
