@@ -112,11 +112,6 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
-def test_a_step_with_two_ids_is_rejected_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TypeError, match=r"^step\(\) takes "):
-        DecodeStream(tokenizer).step(LEAD, SPECIAL)  # type: ignore[call-arg]
-
-
 def test_unknown_ids_are_logged_once_for_a_tokenizer(
     tokenizer: MockTokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,11 +137,6 @@ def test_unknown_ids_are_logged_once_for_a_tokenizer(
 def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prompt: Any) -> None:
     with pytest.raises(TokenIdError, match="prompt token"):
         DecodeStream(tokenizer, prompt)
-
-
-def test_the_error_for_a_prompt_of_lists_says_to_pass_one_list(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TokenIdError, match="pass several ids as one flat list"):
-        DecodeStream(tokenizer, [[0, 1]])  # type: ignore[list-item]
 
 
 def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(

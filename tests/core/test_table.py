@@ -10,7 +10,6 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from typing import Any, cast
 
@@ -237,18 +236,6 @@ def test_each_tokenizer_takes_its_route_without_a_warning(name: str) -> None:
         warnings.simplefilter("error")
         tokenizer = HuggingFaceTokenizer((UNCOMPILED if name in UNCOMPILED else ZOO)[name]())
         assert isinstance(table_for(tokenizer), WindowTable) == (name in UNCOMPILED)
-
-
-@pytest.mark.parametrize("wrong", [None, object(), 3])
-def test_an_object_without_decode_is_a_type_error(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"must have a method decode\(token_ids, \.\.\.\), got"):
-        table_for(wrong)
-
-
-@pytest.mark.parametrize("path", ["path/to/model", Path("path/to/model")])
-def test_the_error_for_a_path_names_load_tokenizer(path: Any) -> None:
-    with pytest.raises(TypeError, match=r"path/to/model.*load_tokenizer\(path\) returns one"):
-        DecodeStream(path)
 
 
 # --- lifetime and threads -------------------------------------------------------------------------

@@ -533,18 +533,6 @@ def test_the_error_for_an_output_without_ids_names_the_expected_forms(
     assert "pass ids=, a function that returns the ids" in str(raised.value)
 
 
-def test_the_error_for_text_names_the_decoder_of_text() -> None:
-    with pytest.raises(
-        SourceError, match=r"; for text use wrap\(source, TextStopDecoder\(\.\.\.\)\)"
-    ):
-        OutputReader().read("Hi")
-
-
-def test_the_error_names_the_result_of_ids() -> None:
-    with pytest.raises(SourceError, match="no token ids in a str of length 4, which ids= returned"):
-        OutputReader(ids=lambda output: output["text"]).read({"text": "text"})
-
-
 @pytest.mark.parametrize(
     "output",
     [
