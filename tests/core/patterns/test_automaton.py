@@ -61,8 +61,8 @@ def test_the_graph_bounds_the_work_for_a_letter(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "letters"),
     [
-        (MANY_SETS, LETTERS),
-        (MANY_KINDS, LETTERS[:150]),
+        pytest.param(MANY_SETS, LETTERS, marks=pytest.mark.thorough),
+        pytest.param(MANY_KINDS, LETTERS[:150], marks=pytest.mark.thorough),
         ("(?s).*!", LETTERS),
         ("(?<=[一丁].{100})!", LETTERS[:4]),
         ("(?:[一丁]|丂七|丄丅)*!", LETTERS[:6]),
