@@ -1,8 +1,7 @@
 """The laws of the stop engine, once: each a function that fails if it does not hold.
 
-Two judges, neither of them the stop engine: the oracle (``tests/stop_model.py``), where the bytes
-of each token are known, and for any tokenizer DecodeStream, whose own laws (``tests/laws.py``) say
-what the text is before anything is withheld or cut.
+The judge is the oracle (``tests/stop_model.py``), which knows the bytes of each token. On tokenizers
+of other kinds it reads the text of DecodeStream, whose own laws are in ``tests/laws.py``.
 """
 
 from __future__ import annotations

@@ -31,10 +31,11 @@ def tokenizer_of(case: BugCase) -> MockTokenizer:
 def decoder_of(case: BugCase) -> StopSequenceDecoder:
     """An empty stop is an error, and then the case is tested without it."""
     name = "visible_stop" if case.include_stop_str_in_output else "stop"
+    stops: dict[str, Any] = {name: case.stop}
     if "" in case.stop:
         with pytest.raises(ValueError, match="empty"):
-            StopConditions(**{name: case.stop})
-    stops: dict[str, Any] = {name: [stop for stop in case.stop if stop]}
+            StopConditions(**stops)
+        stops = {name: [stop for stop in case.stop if stop]}
     conditions = StopConditions(**stops, min_tokens=case.min_tokens)
     prompt = range(len(case.tokens), len(case.tokens) + len(case.prompt))
     return StopSequenceDecoder(tokenizer_of(case), conditions, prompt)

@@ -150,14 +150,6 @@ def test_the_smallest_example_is_shown() -> None:
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
 
 
-def test_an_error_of_a_detokenizer_is_shown() -> None:
-    report = check_detokenizer(
-        adapters.Raising, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=40
-    )
-    (result,) = report.failed
-    assert "raised KeyError: " in result.detail
-
-
 @pytest.mark.parametrize(
     ("flawed", "said"),
     [
