@@ -1,7 +1,7 @@
 """The laws of the stop engine, once: each a function that fails if it does not hold.
 
-The judge is the oracle (``tests/stop_model.py``), which knows the bytes of each token. On tokenizers
-of other kinds it reads the text of DecodeStream, whose own laws are in ``tests/laws.py``.
+The judge is the oracle (``tests/stop_model.py``), which knows the bytes of each token. On other
+kinds of tokenizers it reads the text of DecodeStream, whose own laws are in ``tests/laws.py``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.benchmarks.book import Book
 from tests.benchmarks.goals import GOALS, SUBJECTS
 from tests.benchmarks.page import GOALS_PAGE, PAGE, REPORT, TABLES, files, lacks, main
 from tests.benchmarks.picture import PICTURES
-from tests.support.pages import ROOT, Page
+from tests.support.pages import Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,19 +24,18 @@ def book() -> Book:
     return Book.read(REPORT)
 
 
-def test_the_commands_of_the_page_there_are() -> None:
+def test_the_commands_of_the_page_there_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     commands = [line.split() for line in Page("docs/explanation/performance.md").commands]
     assert len(commands) == 2
     for python, m, module, *arguments in commands:
         assert (python, m) == ("python", "-m")
-        told = subprocess.run(
-            [sys.executable, m, module, "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            encoding="utf-8",
-        )
-        assert all(it in told.stdout for it in arguments if it.startswith("--"))
+        monkeypatch.setattr(sys, "argv", [module, "--help"])
+        with pytest.raises(SystemExit):
+            runpy.run_module(module, run_name="__main__")
+        told = capsys.readouterr().out
+        assert all(it in told for it in arguments if it.startswith("--"))
 
 
 # --- the documentation ----------------------------------------------------------------------------
