@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -207,6 +207,7 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
 # --- the laws -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=6 * settings().max_examples)
 @given(situation=situations())
 def test_as_the_oracle(situation: Situation) -> None:
     """After each token, and at each end that could come there; with cold caches and with warm."""
@@ -345,6 +346,11 @@ CASES = [
         "what would be longer than max_match_length is not withheld",
         ["xab", "c", "c"], ["xab", "c", "c"], flush="",
         conditions={"stop_regex": "(?:ab.*de|xyz)", "max_match_length": 3},
+    ),
+    Case(
+        "a look-behind that cannot hold withholds nothing",
+        ["xa", "a", "b"], ["xa", "", ""], "a(?<=aa)b", (2, 4, 2, 4, 2, 1),
+        conditions={"stop_regex": "a(?<=aa)b"},
     ),
     Case(
         "positions count code points and bytes; the first token is the one of its first byte",

@@ -406,7 +406,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The prompt is never output": (
         the_prompt_is_never_given_out,
-        "tests/core/test_window.py::test_a_prompt_is_not_output",
+        "tests/test_laws.py::test_window_laws_4_and_6",
     ),
     "The leading space equals that of the full decode": (
         the_leading_space,
