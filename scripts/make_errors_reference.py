@@ -342,6 +342,14 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "TokenizerLoadError",
+            "'…': loading it in a child process failed: the process ended early (its limits are "
+            "1024 MiB, 20 s): it aborted, …",
+            "The file is untrusted, and its library aborted, or needed too much memory or time. It "
+            "was not loaded in your process.",
+            "../explanation/security.md#tokenizer-files-of-strangers Security",
+        ),
+        Message(
+            "TokenizerLoadError",
             "'…': found a folder with tokenizer_config.json but no tokenizer.json (…); "
             "supported: …",
             "The folder has no file that can be loaded. In brackets is what to do: download the "

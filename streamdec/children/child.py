@@ -30,7 +30,7 @@ CAUSES = {
     "SIGXCPU": "too much processor time",
     "SIGKILL": "killed",
     "SIGSEGV": "it crashed",
-    "SIGABRT": "it aborted",
+    "SIGABRT": "it aborted, as libraries do that fail or get no memory",
 }
 """The causes of a child's end, in words."""
 

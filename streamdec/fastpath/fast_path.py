@@ -37,6 +37,7 @@ from streamdec.mistakes import check_flag
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import refuse_special
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy, TokenizerReport
+from streamdec.tokenizers.trial import Trial
 
 VARIABLE = "STREAMDEC_FAST"
 MODES: tuple[FastMode, ...] = get_args(FastMode)
@@ -62,6 +63,8 @@ class FastOptions:
     requested_by: RequestedBy = "default"
     strict: bool = False
     """Raise an error if fastokens cannot be used. Only with ``"now"``."""
+    trial: Trial | None = None
+    """For a file of a stranger: what builds fastokens in a child process first."""
 
     @classmethod
     def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
@@ -189,7 +192,10 @@ class FastPath(BaseTokenizer):
 
     def _settle(self, check: FastokensCheck) -> None:
         """Build and compare fastokens, and use it if it gives the same ids."""
+        trial = self._options.trial
         try:
+            if trial is not None and self._options.fast == "background":
+                trial.run(fast=True)
             encoder = check.build_and_compare()
         except Stopped:
             self.report = replace(self.report, reason=f"{self._file}the program is ending")

@@ -373,6 +373,16 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=b'{"model": {'))
 
 
+@gives(
+    "'…': loading it in a child process failed: the process ended early (its limits are 1024 MiB, "
+    "20 s): it aborted, …"
+)
+def _(folder: Path) -> Any:
+    model = {"type": "BPE", "vocab": {"a": 0, "é": 1}, "merges": [["a", "é"]]}
+    aborts = {"model": {**model, "continuing_subword_prefix": "a"}}
+    load_tokenizer(folder_of(folder, tokenizer__json=aborts), untrusted=True)
+
+
 @gives("'…': found a folder with tokenizer_config.json but no tokenizer.json (…); supported: …")
 def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer_config__json={"tokenizer_class": "Slow"}))
