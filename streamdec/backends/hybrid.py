@@ -32,15 +32,15 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
     Args:
         source: A path or the JSON itself, as for :class:`~streamdec.HuggingFaceTokenizer`.
         fast: When fastokens is built and compared, which takes three to five times as long as
-            loading. ``"background"``: in a thread, while huggingface encodes. ``"now"``: before the
-            constructor returns. ``"off"``: never. The default is the environment variable
-            ``STREAMDEC_FAST``, or else ``"background"``.
+            loading. ``"background"``: in a thread, when texts of 262,144 code points were encoded.
+            ``"now"``: before the constructor returns. ``"off"``: never. The default is the
+            environment variable ``STREAMDEC_FAST``, or else ``"background"``.
         strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. In the background, huggingface encodes until fastokens is
-    ready; ``wait()`` waits for that. If the process forks earlier, the child keeps using
-    huggingface. If the program ends earlier, it waits for one step of the work.
+    ready; ``wait()`` begins the build and waits for it. If the process forks during the build, the
+    child keeps using huggingface. If the program ends during it, it waits for one step of the work.
 
     Threads may share the tokenizer. Pickling stores how it was loaded, and unpickling loads it
     again.
@@ -199,7 +199,9 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         found = self._fast_ids(texts, special, add_special_tokens=add_special_tokens)
         if found is not None:
             return found
-        return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        self._count(texts)
+        return slow
 
     def slow_ids(
         self,

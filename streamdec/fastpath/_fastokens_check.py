@@ -67,15 +67,6 @@ class FastokensCheck:
         self.differing: list[str] = []
         self.seconds: dict[str, float] = {}
 
-    def check_rules(self) -> None:
-        """Apply the checks that need no encoder; they take a few milliseconds.
-
-        Raises MissingExtraError without fastokens and TokenizerLoadError if a rule excludes it.
-        """
-        if self._tokenizer is not None:
-            self._check_rules(self._tokenizer)
-        import_fastokens()
-
     def _check_rules(self, tokenizer: Tokenizer) -> None:
         try:
             faults = static_faults(tokenizer, self._renumbered)
@@ -88,7 +79,8 @@ class FastokensCheck:
     def build_and_compare(self) -> FastEncoder:
         """Return an encoder that gave the same ids for all probes.
 
-        Raises TokenizerLoadError with the reason if there is none, and :class:`Stopped`.
+        Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
+        no such encoder, and :class:`Stopped`.
         """
         try:
             # A library may fail on a probe, and a file need not be UTF-8 everywhere.
@@ -97,9 +89,12 @@ class FastokensCheck:
             raise _not_compared(error) from error
 
     def _build_and_compare(self) -> FastEncoder:
+        tokenizer = self._tokenizer
+        if tokenizer is not None:
+            self._check_rules(tokenizer)
+        import_fastokens()
         content = self._content()
         self._go_on()
-        tokenizer = self._tokenizer
         if tokenizer is None:
             tokenizer = guarded(Tokenizer.from_buffer, content)
             self._check_rules(tokenizer)

@@ -98,11 +98,11 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
-            at :class:`~streamdec.tokenizers.HybridTokenizer`. None means the environment's
-            ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
-            file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
-            loads them.
+        fast: when fastokens is built: in the ``"background"``, when that is worth it; ``"now"``; or
+            never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
+            environment's ``STREAMDEC_FAST``, else ``"background"``. It can encode for a
+            tokenizer.json, a rank file, a Tekken file, a byte-level GGUF file, and folders that are
+            loaded as transformers loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 and the engines that use it do. None means True for a
