@@ -11,7 +11,7 @@ import click
 
 from streamdec.cli.progress import say
 from streamdec.cli.shared_options import UserPath, collected
-from streamdec.fastpath.fast_path import MODES, VARIABLE
+from streamdec.fastpath.options import MODES, VARIABLE
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 

@@ -23,7 +23,7 @@ from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError
-from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.fastpath.options import FastOptions
 from streamdec.folders.assembled import Assembled, from_sentencepiece
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.by_transformers import load_by_transformers
@@ -100,9 +100,8 @@ def load_tokenizer(
         path_or_name: a path, or a name as above.
         fast: when fastokens is built: in the ``"background"``, when that is worth it; ``"now"``; or
             never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
-            environment's ``STREAMDEC_FAST``, else ``"background"``. It can encode for a
-            tokenizer.json, a rank file, a Tekken file, a byte-level GGUF file, and folders that are
-            loaded as transformers loads them.
+            environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
+            and for SentencePiece folders that are loaded as transformers loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 and the engines that use it do. None means True for a
@@ -404,8 +403,9 @@ def _loaded(
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
-    if isinstance(tokenizer, FastPath):
-        tokenizer.begin_fast(options)
+    if options.strict:
+        what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"
+        raise TokenizerLoadError(f"{tokenizer.name!r}: {what}")
     return tokenizer
 
 

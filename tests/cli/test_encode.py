@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, objects, run
 from tests.support.files import SHARED, small_gguf
 

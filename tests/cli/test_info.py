@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamdec import load_tokenizer
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.tokenizers import detect_format
 from tests.cli.running import LIBRARY, TOKENIZER, run, run_process
 from tests.support.files import shared_folders

@@ -16,7 +16,7 @@ from streamdec.cli import verify as verify_module
 from streamdec.cli import verify_streams
 from streamdec.cli.progress import counted
 from streamdec.core.decode_stream import DecodeStream
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from tests.cli.running import LIBRARY, ROOT, TOKENIZER, Run, command, jsonl, run
 from tests.support.files import rank_file
 from tests.support.wrappers import Wrapper

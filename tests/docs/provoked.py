@@ -34,7 +34,7 @@ from streamdec import (
 from streamdec.bulk import BulkDecoder
 from streamdec.chat.template import ChatTemplate
 from streamdec.compat import TokenizersDecodeStream
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.preflight import inspect
 from streamdec.protocols import RawBytes, TextRules
 from tests.support.files import rank_file, small_gguf, tekken
