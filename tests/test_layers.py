@@ -34,7 +34,7 @@ NOUNS = tuple(
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
-    ("streamdec.core",),
+    ("streamdec.children", "streamdec.core"),
     ("streamdec.streams", "streamdec.tokenizers"),
     ("streamdec.folders", "streamdec.fastpath"),
     ("streamdec.backends",),

@@ -48,7 +48,7 @@ def info(tokenizer: shared.Source, as_json: bool) -> None:
     # The output lists all caveats in full.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=StreamdecWarning, message=_SAID_BELOW)
-        loaded = tokenizer.load()
+        loaded = tokenizer.load(untrusted=True)
         if isinstance(loaded, HybridTokenizer):
             loaded.wait()
         facts = _facts(loaded)

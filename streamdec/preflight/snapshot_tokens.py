@@ -29,6 +29,7 @@ from streamdec.folders.tokenizer_config import content_of
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.vocabulary import Vocabulary
+from streamdec.tokenizers import trial
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
@@ -211,8 +212,10 @@ class Tokens:
         elif takes_long(texts):
             self.refused = "added tokens so long that tokenizers before 0.23 needs minutes for them"
         else:
+            content = self.snapshot.content("tokenizer.json") or b""
             try:
-                AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")
+                trial.try_content(content)
+                AddedVocabulary(content)
             except TokenizerLoadError as error:
                 self.refused = str(error)[:300]
         if self.refused:

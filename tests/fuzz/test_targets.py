@@ -16,7 +16,7 @@ from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
-from streamdec.backends import gguf, tekken
+from streamdec.backends import gguf
 from streamdec.core import restoring, utf8
 from streamdec.core.patterns import compile as patterns
 from streamdec.core.replacers import Replacers
@@ -36,7 +36,7 @@ SECONDS = 120.0
 # --- the corpus -----------------------------------------------------------------------------------
 
 
-COSTS = {"load_cost", "pattern_cost"}
+COSTS = {"pattern_cost"}
 """Targets with slow seeds, which each run of these targets tries first."""
 
 
@@ -105,7 +105,6 @@ BREAKS = (
     Break("pattern_cost", patterns, "MAX_PARTS", 2**20),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
-    Break("load_cost", tekken, "MAX_SPECIAL", 2**24),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", restoring, "_restep", lambda *_: None),
 )

@@ -178,7 +178,7 @@ def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -
     data = json.loads(byte_level())
     data["added_tokens"][0]["rstrip"] = True
     with recording() as hook:
-        loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data))
+        loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data), fast="now")
         assert loaded.report.active == "huggingface"
     assert hook.fallbacks == [FellBack("huggingface", "refused")]
 

@@ -1,7 +1,7 @@
-"""One message to a child process of ``isolated``, and its answer by a deadline.
+"""One message to a child process and its answer, by a deadline.
 
-In: the two pipes and a message. Out: a text and spans, or a :class:`ChatTemplateError`. The child
-may send anything, so each size and type of its answer is checked.
+In: the two pipes and a message. Out: the head of the answer, which is a JSON object, and its body.
+The child may send anything, so the sizes and the form are checked.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import time
 from contextlib import suppress
 from typing import IO, Any
 
-from streamdec.chat.static_check import RESOURCE_LIMIT
-from streamdec.errors import ChatTemplateError
-
-CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
-Rendering = tuple[str, list[tuple[int, int]]]
 HEAD = struct.Struct(">I")
+"""The length of the data that follow."""
 LARGEST_HEAD = 1 << 16
 LARGEST_MESSAGE = (1 << 32) - 1
-MOST_SPANS = 100_000
+
+
+class TooLargeError(Exception):
+    """A message or an answer that is larger than allowed."""
 
 
 def framed(message: bytes) -> bytes:
     """Return ``message`` after its length.
 
-    Raises ChatTemplateError if it has 4 GiB or more.
+    Raises TooLargeError if it has 4 GiB or more.
     """
     if len(message) > LARGEST_MESSAGE:
-        raise ChatTemplateError("the template's variables take more than 4 GiB")
+        raise TooLargeError("the message has more than 4 GiB")
     return HEAD.pack(len(message)) + message
 
 
@@ -50,32 +49,27 @@ class Exchange:
         self._deadline = deadline
 
     def run(self, sent: bytes, largest: int) -> tuple[dict[str, Any], bytes]:
-        """Return the head and the rest of the answer.
+        """Return the head and the body of the answer.
 
         Raises TimeoutError at the deadline, EOFError or OSError if the child ended, ValueError if
-        the answer is invalid, and ChatTemplateError if the text has more than ``largest`` bytes.
+        the answer is invalid, and TooLargeError if the body has more than ``largest`` bytes.
         """
         self._send(memoryview(sent))
-        size = HEAD.unpack(self._receive(HEAD.size))[0]
-        if size > LARGEST_HEAD:
-            raise ValueError(f"the head has {size:,} bytes")
+        length = HEAD.unpack(self._receive(HEAD.size))[0]
+        if length > LARGEST_HEAD:
+            raise ValueError(f"the head has {length:,} bytes")
         try:
-            head = json.loads(self._receive(size))
+            head = json.loads(self._receive(length))
         except RecursionError:
             raise ValueError("the head is nested too deeply") from None
         if not isinstance(head, dict):
             raise ValueError("the head is not an object")
-        lengths = [head.get(name, 0) for name in ("text", "spans")]
-        if not all(type(length) is int and length >= 0 for length in lengths):
-            raise ValueError("the sizes are not integers from 0 up")
-        if lengths[0] > largest:
-            raise ChatTemplateError(
-                f"the template was stopped: more than {largest:,} bytes of output",
-                code=RESOURCE_LIMIT,
-            )
-        if lengths[1] > MOST_SPANS:
-            raise ValueError(f"it has {lengths[1]:,} spans")
-        body = self._receive(lengths[0] + 16 * lengths[1])
+        size = head.get("size", 0)
+        if type(size) is not int or size < 0:
+            raise ValueError("the size is not an integer from 0 up")
+        if size > largest:
+            raise TooLargeError(f"the answer has more than {largest:,} bytes")
+        body = self._receive(size)
         if has_more(self._out):
             raise ValueError("more data than one answer")
         return head, body
@@ -116,31 +110,3 @@ def has_more(pipe: IO[bytes]) -> bool:
     On Windows it always returns False.
     """
     return os.name != "nt" and _ready(pipe, for_reading=True, seconds=0)
-
-
-def read_answer(head: dict[str, Any], body: bytes) -> Rendering:
-    """Return the rendering in an answer.
-
-    Raises ChatTemplateError if the answer is an error or not UTF-8.
-    """
-    if "error" in head:
-        message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
-        error = ChatTemplateError(
-            str(message)[:2000],
-            template=head["name"] if isinstance(head.get("name"), str) else None,
-            line=line if type(line) is int else None,
-            code=code if isinstance(code, str) and len(code) < 64 else None,
-        )
-        if isinstance(note, str):
-            error.add_note(note[:2000])
-        raise error
-    size = head.get("text", 0)
-    try:
-        text = body[:size].decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        raise ChatTemplateError(
-            "the process that renders the template sent an invalid answer: it is not UTF-8",
-            code=CHILD_DIED,
-        ) from None
-    numbers = struct.unpack(f">{2 * head.get('spans', 0)}Q", body[size:])
-    return text, list(zip(numbers[::2], numbers[1::2], strict=True))
