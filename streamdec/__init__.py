@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         TokenizerLoadError,
     )
     from streamdec.loading.factory import load_tokenizer
-    from streamdec.streams.entry import iter_chunks, stream, wrap
     from streamdec.streams.pool import DecoderPool
-    from streamdec.streams.text_stream import TextStream
+    from streamdec.streams.text_iterator import iter_chunks
+    from streamdec.streams.text_stream import TextStream, stream, wrap
     from streamdec.streams.token_queue import TokenQueue
 
 __all__ = [
@@ -93,9 +93,9 @@ if not TYPE_CHECKING:  # type checkers use the imports above, so they report unk
             "streamdec.errors": """FinishedError QueueFullError SnapshotError SourceError
                 StreamdecError StreamdecWarning TokenIdError TokenizerLoadError""",
             "streamdec.loading.factory": "load_tokenizer",
-            "streamdec.streams.entry": "iter_chunks stream wrap",
             "streamdec.streams.pool": "DecoderPool",
-            "streamdec.streams.text_stream": "TextStream",
+            "streamdec.streams.text_iterator": "iter_chunks",
+            "streamdec.streams.text_stream": "TextStream stream wrap",
             "streamdec.streams.token_queue": "TokenQueue",
         },
     )

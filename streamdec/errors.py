@@ -19,7 +19,7 @@
 
 If a token fails in a call with several tokens, the stream keeps its state from before that token.
 ``error.chunk`` is a Chunk with the text of the earlier tokens of the call, and ``error.num_taken``
-is their number. ``docs/reference/errors.md`` is made from the docstrings.
+is their number.
 """
 
 from __future__ import annotations

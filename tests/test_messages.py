@@ -212,8 +212,8 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         "await it, and pass its",
     ),
     ("a function", opened(source=to_be_awaited), TypeError, "call it, and pass its result"),
-    ("an async source", read(engine()), TypeError, "use stream() or wrap() for an asynchronous"),
-    ("a queue", lambda: stream(asyncio.Queue(), TOKENIZER), TypeError, "put the ids into a TokenQ"),
+    ("an async source", read(engine()), TypeError, "use stream() or wrap()"),
+    ("a queue", lambda: stream(asyncio.Queue(), TOKENIZER), TypeError, "or use a TokenQueue"),
     ("a plain queue", read(queue.Queue()), TypeError, "write iter(queue.get, None)"),
     *(
         (f"the source {source!r}", opened(source=source), TypeError, "iterable of outputs, not")
@@ -272,7 +272,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         "text for ids",
         lambda: DecodeStream(TOKENIZER).feed("Hi"),
         TypeError,
-        "tokenizer.encode(text).ids returns those of a text",
+        "tokenizer.encode(text).ids returns the ids of a text",
     ),
     (
         "text for an id",
@@ -282,7 +282,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
             lambda: TOKENIZER.decode(["Hi"]),
         ],
         TokenIdError,
-        "tokenizer.encode(text).ids returns those of a text",
+        "tokenizer.encode(text).ids returns the ids of a text",
     ),
     (
         "a float",
@@ -321,9 +321,6 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     # Loops and blocks.
     ("async for", iterated(stream([1], TOKENIZER), "__iter__"), TypeError, "use iter_chunks()"),
-    ("async with", iterated(stream([1], TOKENIZER), "__enter__"), TypeError, "use iter_chunks()"),
-    ("anext", iterated(stream([1], TOKENIZER), "__next__"), TypeError, "use iter_chunks()"),
-    ("await", iterated(stream([1], TOKENIZER), "__await__"), TypeError, "cannot be awaited"),
     (
         "a swapped response",
         lambda: EventStreamResponse(

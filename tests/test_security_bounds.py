@@ -22,7 +22,8 @@ from streamdec.core.patterns.compile import (
     read_patterns,
 )
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
-from streamdec.preflight.snapshot import MAX_ENTRIES, MAX_TEMPLATES, open_snapshot
+from streamdec.preflight import snapshot
+from streamdec.preflight.snapshot import MAX_TEMPLATES, open_snapshot
 from streamdec.preflight.templates import Templates
 from streamdec.tokenizers import detect_format
 from streamdec.tokenizers.encodings import EncodingSpec
@@ -151,13 +152,18 @@ def test_the_files_of_a_folder_that_are_looked_into(tmp_path: Path) -> None:
     assert detect_format(tmp_path).format == "unsupported"
 
 
-def test_the_names_of_a_folder_that_preflight_reads(tmp_path: Path) -> None:
+def test_the_names_of_a_folder_that_preflight_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 20
+    assert most < snapshot.MAX_ENTRIES <= 10_000
+    monkeypatch.setattr(snapshot, "MAX_ENTRIES", most)
     inner = tmp_path / "inner"
     inner.mkdir()
-    for number in range(MAX_ENTRIES + 5):
+    for number in range(most + 5):
         (inner / str(number)).touch()
-    assert len(open_snapshot(inner).names) == MAX_ENTRIES
-    assert len(open_snapshot(tmp_path).names_in("inner")) == MAX_ENTRIES
+    assert len(open_snapshot(inner).names) == most
+    assert len(open_snapshot(tmp_path).names_in("inner")) == most
 
 
 def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:

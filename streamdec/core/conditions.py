@@ -7,7 +7,6 @@ convert to JSON and back, so they can be the key of a cache and part of a snapsh
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -16,8 +15,7 @@ from typing import Any, Self, SupportsIndex, TypedDict, TypeGuard
 
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.token_ids import check_token_id, is_bool
-from streamdec.errors import TokenIdError
-from streamdec.mistakes import check_flag, not_conditions
+from streamdec.mistakes import check_flag, hint, not_conditions
 
 __all__ = ["StopConditions", "StopOptions"]
 
@@ -205,7 +203,7 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
         told = f"{name} must be a string or a list of strings, not {text!r:.60}"
-        raise TypeError(told + _hint(name, text))
+        raise TypeError(told + hint("stop", text))
     if not text:
         raise ValueError(f"{name}: an empty {what} would match everywhere; leave it out")
     if not text.isascii():
@@ -216,28 +214,10 @@ def _check_text(name: str, text: object, *, what: str = "stop") -> None:
             raise ValueError(f"{told}: write the whole character") from None
 
 
-def _hint(name: str, given: object) -> str:
-    """Return the end of a message: what to write instead of ``given``."""
-    if isinstance(given, (bytes, bytearray)):
-        return "; decode bytes first, such as b'x'.decode()"
-    if isinstance(given, re.Pattern):
-        return "; pass its pattern as stop_regex, with its flags in it, such as (?i)"
-    if hasattr(given, "__index__") and name in ("stop", "visible_stop"):
-        return f"; pass token ids as {name}_token_ids"
-    return ""
-
-
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
     tolist = getattr(given, "tolist", None)
     ids = _listed(given if tolist is None else tolist())
-    try:
-        return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
-    except TokenIdError as error:
-        if not isinstance(error.token_id, str):
-            raise
-        stops = name.removesuffix("_token_ids").replace("eos", "stop")
-        told = f"{error}. Pass texts as {stops}, such as {stops}=['a', 'b']"
-        raise TokenIdError(told, error.token_id, None) from None
+    return tuple(sorted({check_token_id(token_id, what=name) for token_id in ids}))
 
 
 def _listed(given: Any) -> Sequence[Any]:

@@ -7,7 +7,6 @@ and shared by all streams of the tokenizer with equal options.
 from __future__ import annotations
 
 import gc
-import os
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from streamdec.core.window_table import WindowTable, full_decode
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
 from streamdec.locks import Lock
+from streamdec.mistakes import hint
 from streamdec.protocols import Decoder, TableDecoder
 
 _METHODS = ("decode", "piece", "is_skipped", "sample_ids")
@@ -142,12 +142,8 @@ def check_decoder(decoder: object) -> None:
     if isinstance(decoder, type):
         raise TypeError(f"a tokenizer must be an object, got the class {decoder.__name__}")
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, bytes):
-        hint = ""
-        if isinstance(decoder, (str, bytes, os.PathLike)):
-            hint = "; load_tokenizer(path) returns one"
-        raise TypeError(
-            f"a tokenizer must have a method decode(token_ids, ...), got {decoder!r:.80}{hint}"
-        )
+        told = f"a tokenizer must have a method decode(token_ids, ...), got {decoder!r:.80}"
+        raise TypeError(told + hint("tokenizer", decoder))
 
 
 def route_of(decoder: Decoder) -> Route:

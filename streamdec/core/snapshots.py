@@ -25,6 +25,7 @@ from streamdec.core.shared_tables import check_decoder, table_for
 from streamdec.core.table import Table
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
+from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 
 FORMAT = 1
@@ -178,10 +179,8 @@ def load_fields(machine: str, snapshot: Any) -> Fields:
 def check_mapping(snapshot: object) -> None:
     """Raise SnapshotError if ``snapshot`` is not a mapping."""
     if not isinstance(snapshot, Mapping):
-        hint = "; write json.loads(snapshot)" if isinstance(snapshot, (str, bytes)) else ""
-        hint = "; the tokenizer comes first" if hasattr(snapshot, "piece") else hint
-        hint = "; call its snapshot()" if hasattr(snapshot, "snapshot") else hint
-        raise SnapshotError(f"a snapshot must be a dict, not {type(snapshot).__name__}{hint}")
+        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
+        raise SnapshotError(told + hint("snapshot", snapshot))
 
 
 def other_class(kind: object) -> SnapshotError:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, SupportsIndex
 
 from streamdec.errors import TokenIdError
+from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 
 logger = logging.getLogger("streamdec")
@@ -28,9 +29,6 @@ MAX_TOKEN_ID = 2**32 - 1
 
 AT_INDEX = "the id at index"
 """What ``decode`` calls an id; a stream calls it a token."""
-
-OF_A_TEXT = "tokenizer.encode(text).ids returns those of a text"
-"""The end of messages about a text in place of ids."""
 
 
 def check_token_id(
@@ -68,17 +66,9 @@ def is_bool(value: object) -> bool:
 
 def _error(what: str, index: int | None, token_id: Any, problem: str) -> TokenIdError:
     place = "" if index is None else f" {index}"
-    hint = ""
-    is_list = isinstance(token_id, (list, tuple)) or getattr(token_id, "ndim", 0) != 0
-    if what == "token" and is_list:
-        hint = ". Pass several ids to feed, as one flat list"
-    elif what == "prompt token" and is_list:
-        hint = ". Pass the ids of the prompt as one flat list"
-    elif what in ("token", "prompt token", AT_INDEX) and isinstance(token_id, str):
-        hint = f", and {OF_A_TEXT}"
     message = (
         f"{what}{place} {problem}: {token_id!r:.24}; "
-        f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint}"
+        f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint('id', token_id)}"
     )
     return TokenIdError(message, token_id, index)
 
@@ -101,9 +91,6 @@ class _ArrayView(Sequence[SupportsIndex]):
 
 def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
     """Return the ids of a prompt as a sequence, as ``as_sequence`` does."""
-    if prompt_token_ids is None:
-        hint = "leave it out if there is no prompt"
-        raise TypeError(f"prompt_token_ids must be a list or an array of ids, not NoneType; {hint}")
     return as_sequence(prompt_token_ids, "prompt_token_ids must be a list or an array of ids")
 
 
@@ -120,7 +107,7 @@ def as_sequence(
     is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
     if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         kind = type(token_ids).__name__
-        raise TypeError(f"{told}, not {kind}{_hint(token_ids)}")
+        raise TypeError(f"{told}, not {kind}{hint('ids', token_ids)}")
     for convert in ("to_pylist", "as_py"):  # arrays and rows of Arrow
         if hasattr(token_ids, convert):
             return list(getattr(token_ids, convert)())
@@ -137,19 +124,8 @@ def check_dimensions(array: object) -> None:
     """Raise TypeError unless ``array`` has one dimension, or is no array."""
     dimensions = getattr(array, "ndim", 1)
     if dimensions != 1:
-        hint = "; pass one row, such as array[0]" if dimensions else _hint(array)
-        raise TypeError(f"an array of token ids must have one dimension, not {dimensions}{hint}")
-
-
-def _hint(given: object) -> str:
-    """Return the end of a message: what to write instead of ``given``."""
-    if isinstance(given, (str, bytes)):
-        return f"; ids are integers, such as [12, 13], and {OF_A_TEXT}"
-    if isinstance(given, Mapping) and "input_ids" in given:  # transformers' BatchEncoding
-        return "; pass its ['input_ids']"
-    if hasattr(given, "ids"):  # an Encoding of the tokenizers library
-        return "; pass its ids"
-    return f"; for one id write [{given}]" if hasattr(given, "__index__") else ""
+        told = f"an array of token ids must have one dimension, not {dimensions}"
+        raise TypeError(told + hint("rows", array))
 
 
 # --- ids that a tokenizer does not have -----------------------------------------------------------

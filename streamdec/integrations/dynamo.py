@@ -21,7 +21,7 @@ from streamdec.chunks import Chunk
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.streams.entry import stream
+from streamdec.streams.text_stream import stream
 
 __all__ = ["TextWorker"]
 

@@ -20,8 +20,7 @@ from streamdec.errors import SourceError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.requests import Generation
-from streamdec.streams.entry import stream, wrap
-from streamdec.streams.text_stream import TextStream
+from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 REASONING = "reasoning"

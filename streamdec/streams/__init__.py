@@ -3,8 +3,8 @@
 The functions and classes that most programs need are in :mod:`streamdec`. Here are the types of
 options and outputs, for annotations and for engines of one's own.
 
-``entry`` has the functions, ``text_stream`` reads an asynchronous engine, ``text_iterator`` a plain
-one; ``token_queue`` takes ids from an engine that pushes; ``pool`` steps many requests in one call.
+``text_stream`` reads an asynchronous engine, ``text_iterator`` a plain one; ``token_queue`` takes
+ids from an engine that pushes; ``pool`` steps many requests in one call.
 """
 
 from typing import TYPE_CHECKING

@@ -21,7 +21,7 @@ import anyio
 
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import IdleTimeoutError
-from streamdec.streams.closing import closing_error, completed, is_of_generator
+from streamdec.streams.async_closing import closing_error, completed, is_of_generator
 from streamdec.streams.stepper import Machine
 from streamdec.streams.wakeups import Wakeup, runs_trio
 

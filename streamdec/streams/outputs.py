@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, SupportsIndex, cast, get_args
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import SourceError
+from streamdec.mistakes import hint
 from streamdec.streams.growth import GrowthWatch
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 from streamdec.streams.sources import is_plain
@@ -150,6 +151,31 @@ class OutputReader:
     Delta(token_ids=[7], finish_reason='length', stop_reason=None)
     """
 
+    num_seen = 0
+    """How many ids outputs of the engine had."""
+    list_type: type | None = None
+    """``list`` once lists are known to have new ids, so that ``parts`` need not be called."""
+    shape_type: type | None = None
+    """The type of outputs for which ``shape`` may be called before ``parts``."""
+    shape: Shape
+    """Returns the ids of most outputs of ``shape_type``, which are new; None for others. Then add
+    their number to ``num_seen``."""
+
+    _known_type: type | None = None
+    """The type of the output whose shape was remembered."""
+    _watch: GrowthWatch | None = None
+    """Looks at the ids of outputs, until they are known to be new."""
+    _last_seen: Ids = ()
+    """The last ids of a cumulative output."""
+    _chosen: int | None
+    """The index of the sample to read: the given one, or the first that was seen."""
+    _has_met = False
+    """Whether an output had the sample to read."""
+    _has_missed = False
+    """Whether an output had only other samples than that of ``index``."""
+    _num_decoded = 0
+    """How many chunks with text and without ids were read before the first ids."""
+
     def __init__(
         self,
         *,
@@ -159,34 +185,8 @@ class OutputReader:
     ) -> None:
         self._ids = ids
         self._is_cumulative = cumulative
-        self._index = index
-        self._chosen = index
-        """The index of the sample to read: the given one, or the first that was seen."""
-        self._names = IDS if cumulative else (NEW_IDS, *IDS)
-        self.num_seen = 0
-        """How many ids outputs of the engine had."""
-        self._has_met = False
-        """Whether an output had the sample to read."""
-        self._has_missed = False
-        """Whether an output had only other samples than that of ``index``."""
-        self._num_decoded = 0
-        """How many chunks with text and without ids were read before the first ids."""
-        self._last_seen: Ids = ()
-        self.list_type: type | None = None
-        """``list`` once lists are known to have new ids, so that ``parts`` need not be called."""
-        self.shape_type: type | None = None
-        """The type of outputs for which ``shape`` may be called before ``parts``."""
-        self.shape: Shape = no_shape
-        """Returns the ids of most outputs of ``shape_type``, which are new; None for others. Then
-        add their number to ``num_seen``."""
-        self._known_type: type | None = None
-        """The type of the output whose shape was remembered."""
-        self._watch: GrowthWatch | None = None
-        """Looks at the ids of outputs, until they are known to be new."""
-        if not cumulative:
-            self._watch = GrowthWatch(
-                "make the engine return only new ids, or give the stream cumulative=True"
-            )
+        self._index = self._chosen = index
+        self.shape = no_shape
 
     def read(self, output: Any) -> Delta:
         """Return the ids and the finish reason that ``output`` adds.
@@ -251,7 +251,8 @@ class OutputReader:
             return (), None, None
         self._has_met = True
         get = _fields_of(sample)
-        name = next((name for name in self._names if get(name, MISSING) is not MISSING), None)
+        names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
+        name = next((name for name in names if get(name, MISSING) is not MISSING), None)
         if name == NEW_IDS and not is_alone:
             raise SourceError(
                 f"{NEW_IDS} of several samples repeats ids while another sample grows; "
@@ -336,13 +337,11 @@ class OutputReader:
         found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
         if isinstance(output, Chunk):
             return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
-        hint = ""
-        if self._ids is None:
-            hint = ". For other objects pass ids=, a function that returns the ids"
-        if isinstance(output, str):
-            hint += ". For text use wrap(source, TextStopDecoder(...))"
         known = ", ".join((*IDS, NEW_IDS))
-        return f"{found} an id, a list of ids, or an object with {known} or outputs{hint}"
+        told = f"{found} an id, a list of ids, or an object with {known} or outputs"
+        if self._ids is None:
+            told += "; for other objects pass ids=, a function that returns the ids"
+        return told + hint("output", output)
 
     # --- new ids
 
@@ -350,10 +349,12 @@ class OutputReader:
         """Return the ids of an output that were not in earlier outputs."""
         if self._is_cumulative:
             return self._new_part(ids, at_end=reason is not None)
-        if self._watch is not None:
+        if self._watch is None:
+            self._watch = GrowthWatch(
+                "make the engine return only new ids, or give the stream cumulative=True"
+            )
+        if not self._watch.is_over:
             self._watch.note(ids)
-            if self._watch.is_over:
-                self._watch = None
         elif self._ids is None:
             self.list_type, self.shape_type = list, self._known_type
         self.num_seen += len(ids)

@@ -35,6 +35,35 @@ class Reading:
     closed.
     """
 
+    outputs: OutputReader | PieceReader
+    """Reads the ids of outputs."""
+    id_type: Any
+    """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
+    step: Callable[[SupportsIndex], Chunk]
+    """Returns the chunk of an output whose type is ``id_type``."""
+    feed: Callable[[Sequence[SupportsIndex]], Chunk]
+    """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``."""
+    most: int
+    """The most tokens of a chunk."""
+    shows_all: bool
+    """Whether chunks without text are output."""
+    num_taken = 0
+    """The number of tokens of the last chunk."""
+    is_over = False
+    """Whether the stream has finished or failed."""
+    last: Chunk | None = None
+    """The last chunk, from the end of the stream until the chunk is output."""
+    finish_reason: FinishReason | None = None
+    """Why the stream ended; None while it runs, and if it failed."""
+    stop_reason: StopReason = None
+    """The stop that ended the stream."""
+    engine_finish_reason: str | None = None
+    """The engine's own finish reason."""
+    source_ended = False
+    """Whether the engine has ended, so that it need not be stopped."""
+    _error: Exception | None = None
+    """The error of a step."""
+
     def __init__(
         self,
         machine: Machine | TextStopDecoder,
@@ -59,10 +88,6 @@ class Reading:
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
-        self.outputs: OutputReader | PieceReader
-        """Reads the ids of outputs."""
-        self.id_type: Any
-        """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
         if isinstance(machine, TextStopDecoder):
             about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
             for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
@@ -75,34 +100,12 @@ class Reading:
                 check_machine(machine)
             self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
             self.id_type = int if ids is None and not cumulative else None
-        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
-        self.shows_all = chunk_by == "token"
-        """Whether chunks without text are output."""
-        self.num_taken = 0
-        """The number of tokens of the last chunk."""
-        self.is_over = False
-        """Whether the stream has finished or failed."""
-        self.last: Chunk | None = None
-        """The last chunk, from the end of the stream until the chunk is output."""
-        self.finish_reason: FinishReason | None = None
-        """Why the stream ended; None while it runs, and if it failed."""
-        self.stop_reason: StopReason = None
-        """The stop that ended the stream."""
-        self.engine_finish_reason: str | None = None
-        """The engine's own finish reason."""
-        self.source_ended = False
-        """Whether the engine has ended, so that it need not be stopped."""
-        self.step: Callable[[SupportsIndex], Chunk] = self.stepper.step
-        """Returns the chunk of an output whose type is ``id_type``."""
-        self.feed: Callable[[Sequence[SupportsIndex]], Chunk] = self.stepper.feed
-        """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``.
-
-        Outputs of ``outputs.list_types`` may go to it directly."""
-        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
-        """The most tokens of a chunk."""
         self.machine = machine
-        self._finish_reason: FinishReason = finish_reason
-        self._error: Exception | None = None
+        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
+        self.step, self.feed = self.stepper.step, self.stepper.feed
+        self.shows_all = chunk_by == "token"
+        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
+        self._finish_reason = finish_reason
         if machine.finished:
             self._end(finish_reason)
             warn(

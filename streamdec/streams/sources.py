@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import warn
+from streamdec.mistakes import hint
 
 __all__ = ["Blocking", "async_iterator_of", "close_of", "is_plain", "iterator_of"]
 
@@ -69,22 +70,11 @@ def _not_a_source(source: Any, *, is_async: bool) -> TypeError:
 
     Closes ``source`` if it is a coroutine, so that Python does not warn too.
     """
-    if inspect.isawaitable(source):
-        if inspect.iscoroutine(source):
-            source.close()
-        hint = ": await it, and pass its result"
-    elif isinstance(source, (str, bytes)):
-        hint = ": expected token ids, or a list of strings for a TextStopDecoder"
-    elif hasattr(source, "__aiter__"):
-        hint = ": use stream() or wrap() for an asynchronous source"
-    elif callable(source):
-        hint = ": call it, and pass its result"
-    elif hasattr(source, "get") and hasattr(source, "put"):
-        hint = ": put the ids into a TokenQueue" if is_async else ": write iter(queue.get, None)"
-    else:
-        hint = ""
+    if inspect.iscoroutine(source):
+        source.close()
     kind = "(async) iterable" if is_async else "iterable"
-    return TypeError(f"source must be an {kind} of outputs, not {source!r:.80}{hint}")
+    told = f"source must be an {kind} of outputs, not {source!r:.80}"
+    return TypeError(told + hint("source", source))
 
 
 def _warn_of_ended(source: object) -> None:

@@ -69,16 +69,9 @@ def check_machine(machine: object) -> None:
     does not see since Python 3.12.
     """
     if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
-        hint = ""
-        if isinstance(machine, type):
-            hint = f"; write {machine.__name__}(...)"
-        elif hasattr(machine, "decode"):
-            hint = "; for a tokenizer use stream() or iter_chunks()"
-        elif hasattr(machine, "__iter__") or hasattr(machine, "__aiter__"):
-            hint = "; the source comes first, then the decoder"
         raise TypeError(
             "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
-            f"TextStopDecoder, not {machine!r:.80}{hint}"
+            f"TextStopDecoder, not {machine!r:.80}"
         )
 
 

@@ -9,16 +9,23 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, Final, Self, SupportsIndex, Unpack
 
-from streamdec.chunks import Chunk
-from streamdec.core.stepping import has_sections
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.conditions import StopConditions
+from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
+from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
 from streamdec.streams.owners import own
-from streamdec.streams.reading import BaseStream, M, Reading
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Reading
 from streamdec.streams.sources import close_of, iterator_of
+from streamdec.streams.stepper import Machine
 
-__all__ = ["TextIterator"]
+__all__ = ["TextIterator", "iter_chunks"]
+
+NO_PROMPT: Final[tuple[int, ...]] = ()
 
 
 class TextIterator(BaseStream[M]):
@@ -70,14 +77,6 @@ class TextIterator(BaseStream[M]):
     def __next__(self) -> Chunk:
         return next(self._chunks)
 
-    if not TYPE_CHECKING:  # without these methods a type checker reports the mistake
-
-        def __aenter__(self) -> NoReturn:
-            raise TypeError("a TextIterator is not asynchronous: write `with`, or use stream()")
-
-        def __aexit__(self, *_: object) -> None:
-            pass  # for __aenter__, which raises
-
     # --- the end
 
     def close(self) -> None:
@@ -104,6 +103,70 @@ class TextIterator(BaseStream[M]):
     ) -> None:
         self._close()
         self._closing.pass_on_to(error)
+
+
+def iter_chunks(  # noqa: D417
+    source: Iterable[Any],
+    tokenizer_or_decoder: Decoder | Machine | TextStopDecoder,
+    *,
+    conditions: StopConditions | None = None,
+    prompt_token_ids: Iterable[SupportsIndex] = NO_PROMPT,
+    on_stop: Callable[[], object] | None = None,
+    ids: Callable[[Any], Any] | None = None,
+    cumulative: bool = False,
+    index: int | None = None,
+    chunk_by: ChunkBy = "output",
+    return_token_ids: bool = False,
+    finish_reason: FinishReason = "length",
+    **options: Unpack[DecoderOptions],
+) -> TextIterator[Any]:
+    r"""Return the text of a plain ``source`` in chunks, until a stop.
+
+    It is :func:`~streamdec.stream`, or with a decoder :func:`~streamdec.wrap`, without an event
+    loop.
+
+    Args:
+        source: a plain iterable of outputs, as for ``wrap``.
+        tokenizer_or_decoder: a tokenizer, of which a StopSequenceDecoder is made; or a decoder,
+            with which no arguments of decoders must be given.
+        on_stop: as for ``wrap``, but a plain function.
+
+    As for ``stream`` are ``conditions``, ``prompt_token_ids`` and ``options``; as for ``wrap`` are
+    ``ids``, ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
+
+    Returns:
+        The chunks, as an iterator and a context manager; see :func:`~streamdec.stream`.
+
+    Raises the errors that ``stream`` raises. While it is read, it raises SourceError, and all
+    errors of the source and the decoder.
+
+    >>> from streamdec import MockTokenizer, iter_chunks
+    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
+    >>> engine = iter([[0, 1], [2], [3, 0]])
+    >>> for chunk in iter_chunks(engine, tokenizer, stop="\nUser:"):
+    ...     print(chunk)
+    Chunk(text='Hi!')
+    Chunk(text='', finish_reason='stop', stop_reason='\nUser:', unread_tokens=1)
+    """
+    decoder: Any = tokenizer_or_decoder
+    if not isinstance(decoder_behind(decoder), DECODERS):
+        decoder = StopSequenceDecoder(decoder, conditions, prompt_token_ids, **options)
+    else:
+        given = [*options]
+        given += ["conditions"] if conditions is not None else []
+        given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
+        if given:
+            raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
+    reading = Reading(
+        decoder,
+        ids=ids,
+        cumulative=cumulative,
+        index=index,
+        chunk_by=chunk_by,
+        return_token_ids=return_token_ids,
+        finish_reason=finish_reason,
+    )
+    return TextIterator(source, decoder, reading, on_stop)
 
 
 def _chunks(

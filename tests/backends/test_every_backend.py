@@ -218,12 +218,12 @@ NOT_IDS: list[tuple[Any, str]] = [
     (["5"], "the id at index 0 is of type str: '5'; "),
     ([None], "the id at index 0 is of type NoneType: None; "),
     ([[5]], "the id at index 0 is of type list: [5]; "),
-    (5, "token ids must be a list or an array, not int; for one id write [5]"),
+    (5, "token ids must be a list or an array, not int; for one id pass a list, such as [12]"),
     (None, "token ids must be a list or an array, not NoneType"),
-    ("5", "token ids must be a list or an array, not str; ids are integers, such as [12, 13]"),
-    ("12 13", "token ids must be a list or an array, not str; ids are integers, such as"),
+    ("5", "token ids must be a list or an array, not str; tokenizer.encode(text).ids returns"),
+    ("12 13", "token ids must be a list or an array, not str; tokenizer.encode(text).ids"),
     (np.array([[1], [2]]), "an array of token ids must have one dimension, not 2; pass one"),
-    (np.int64(3), "an array of token ids must have one dimension, not 0; for one id write [3]"),
+    (np.int64(3), "an array of token ids must have one dimension, not 0"),
     (np.float32(3), "an array of token ids must have one dimension, not 0"),
 ]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import streamdec.cli.rows as cli_rows
 from fuzz import harness, targets
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
@@ -83,11 +82,6 @@ def _shortest(self: StopStrings, text: str) -> str | None:
     return min((stop for stop in self._stops if text.endswith(stop)), key=len, default=None)
 
 
-def _lines_of_each_chunk(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    lines = (line for chunk in chunks for line in chunk.split(b"\n"))
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-
-
 class Break(NamedTuple):
     """Something wrong in the code of a target."""
 
@@ -113,7 +107,6 @@ BREAKS = (
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", restoring, "_restep", lambda *_: None),
-    Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )
 
 

@@ -116,10 +116,6 @@ def test_a_cut_that_is_needed_twice_is_found_and_made_small() -> None:
     assert 3 <= len(pieces) <= 5
 
 
-def test_a_text_in_pieces_is_cut_between_them_only() -> None:
-    assert check_text_parser(ByPiece, [["Hi ", "<call>", "f", "(1)", "</call>"]]).passed
-
-
 def test_a_text_that_is_lost_in_one_piece_is_shown() -> None:
     found = detail(AtTheNextPiece)
     assert f"cut into  {CALL!r}\ngiven     {{}}" in found
@@ -161,13 +157,6 @@ def test_an_exception_is_a_failure_with_its_cut() -> None:
     assert "cut into  'H', 'i'\nraised IndexError: no more" in found
 
 
-def test_a_parser_that_always_raises_fails() -> None:
-    def broken() -> TextParser:
-        raise KeyError("vocabulary")
-
-    assert "raises an exception" in detail(broken)
-
-
 @pytest.mark.parametrize("given", ["text", {"content": None}, {1: "a"}, ["content"], 5])
 def test_a_parser_that_returns_no_texts_fails(given: Any) -> None:
     class Wrong(Whole):
@@ -196,11 +185,6 @@ def test_checks_of_missing_methods_are_skipped() -> None:
 
     (result,) = check_text_parser(lacking, ["Hi"])
     assert (result.outcome, result.detail) == ("skipped", "the parser lacks: streaming")
-
-
-def test_texts_can_have_names() -> None:
-    report = check_text_parser(Whole, {"one call": CALL, "none": "Hi"})
-    assert [each.name for each in report] == ["one call", "none"]
 
 
 def test_equal_seeds_try_equal_cuts() -> None:

@@ -1,0 +1,270 @@
+"""Close an asynchronous source exactly once, also if the reader is cancelled.
+
+**Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
+does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
+Once the reader is cancelled, it waits for CLOSING_SECONDS at most. Then the closing is cancelled.
+
+**The exception.** An asynchronous generator may hold a cancel scope or a task group across a
+``yield`` (PEP 789). A scope must be exited in the task in which it was entered, and before all
+scopes around it. So such a generator is closed in the reader's task, without a shield: no other
+task may exit its scope, and no shield may stand inside of it. It is cancelled with the reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import inspect
+import math
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from types import AsyncGeneratorType
+from typing import Any
+
+import anyio
+
+from streamdec.errors import SourceError
+from streamdec.streams.closing import BaseClosing
+from streamdec.streams.wakeups import runs_trio
+
+CLOSING_SECONDS = 10.0
+"""Seconds that closing may still take after the reader was cancelled."""
+
+
+class AsyncClosing(BaseClosing):
+    """Closes an asynchronous source, and is an async context manager that closes it."""
+
+    _reader: tuple[Any, Any] = (None, None)
+    """The task that entered this block, and its innermost cancel scope then."""
+
+    async def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                if is_of_generator(action) and self._may_hold_a_scope():
+                    await completed(action)
+                else:
+                    interrupt = await _shielded(action, self._errors, interrupt)
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes, except to a cancellation.
+
+        For a cancellation the errors are kept, and ``raise_error`` still raises them.
+        """
+        if not isinstance(error, anyio.get_cancelled_exc_class()):
+            super().note_on(error)
+
+    async def __aenter__(self) -> None:
+        self._reader = _current_scope()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self.close(error)
+        self.note_on(error)
+
+    def _may_hold_a_scope(self) -> bool:
+        """Whether the source may have entered a cancel scope that it has not exited.
+
+        It holds none if the reader is in the scope in which it began to read, or in one around it.
+        """
+        task, scope = self._reader
+        now_task, now = _current_scope()
+        if now_task is not task:
+            return False  # no other task can exit the reader's scopes
+        while scope is not None and scope is not now:
+            scope = _parent_of(scope)
+        return scope is not now
+
+
+def is_of_generator(action: Callable[[], object] | None) -> bool:
+    """Whether ``action`` is a method of an asynchronous generator."""
+    return isinstance(getattr(action, "__self__", None), AsyncGenerator)
+
+
+async def completed(action: Callable[[], object]) -> None:
+    """Call ``action``, and await its result if that is awaitable.
+
+    Raises SourceError, which says what to change, if a generator exits its scopes in the wrong
+    order.
+    """
+    try:
+        result = action()
+        if inspect.isawaitable(result):
+            await result
+    except BaseException as error:
+        found = closing_error(error) if is_of_generator(action) else error
+        if found is error:
+            raise
+        raise found from error
+
+
+def closing_error(error: BaseException) -> BaseException:
+    """Return ``error``, or a SourceError if a scope across a ``yield`` caused it."""
+    holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
+    if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
+        holds = error.split(GeneratorExit)[1] is None
+    if not holds:
+        return error
+    found = SourceError(HOLDS_A_SCOPE)
+    found.__cause__ = error
+    return found
+
+
+HOLDS_A_SCOPE = (
+    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
+    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
+    "a streamdec.TokenQueue"
+)
+
+
+# --- a separate task ------------------------------------------------------------------------------
+
+
+async def _shielded(
+    action: Callable[[], object], errors: list[Exception], interrupt: BaseException | None
+) -> BaseException | None:
+    """Call ``action``. Await its result in a separate task, if it is awaitable.
+
+    Args:
+        action: the function.
+        errors: gets the error of the action.
+        interrupt: the ``task.cancel()`` that came before; None without one.
+
+    Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at the
+    next await.
+    """
+    owner = getattr(action, "__self__", None)
+    if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
+        return interrupt  # the generator has ended
+    result = action()
+    if not inspect.isawaitable(result):
+        return interrupt
+    done, scope = anyio.Event(), anyio.CancelScope()
+    fatal: BaseException | None = None
+    has_begun = False
+
+    async def run() -> None:
+        nonlocal fatal, has_begun
+        has_begun = True
+        try:
+            with scope:
+                await result
+        except BaseException as error:  # noqa: BLE001 (the reader raises it)
+            found = closing_error(error) if is_of_generator(action) else error
+            if isinstance(found, Exception):
+                errors.append(found)
+            else:
+                fatal = found
+        finally:
+            done.set()
+
+    _spawn(run, done)
+    interrupt = await _waited(done, scope, interrupt)
+    if not has_begun:  # asyncio cancels all tasks before the event loop is closed
+        await result
+    if fatal is not None:
+        raise fatal
+    return interrupt
+
+
+async def _waited(
+    done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
+) -> BaseException | None:
+    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``.
+
+    ``interrupt`` and the result are as for ``_shielded``.
+    """
+    cancelled = anyio.get_cancelled_exc_class()
+    if interrupt is None:
+        try:
+            await done.wait()
+        except cancelled as error:
+            interrupt = error
+        else:
+            return None
+    with anyio.CancelScope(shield=True):
+        end = anyio.current_time() + CLOSING_SECONDS
+        while not done.is_set():
+            try:
+                with anyio.CancelScope(deadline=end):
+                    await done.wait()
+            except cancelled as error:  # task.cancel() again
+                interrupt = error
+            if anyio.current_time() >= end:
+                scope.cancel()
+                end = math.inf
+    return None if _is_in_cancelled_scope() else interrupt
+
+
+def _is_in_cancelled_scope() -> bool:
+    """Whether a cancel scope around this task was cancelled."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
+    """Start ``work`` in a new task, outside the cancel scopes of this task.
+
+    ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
+    the context of this task, so that context variables can be reset.
+    """
+    if runs_trio():
+        trio: Any = sys.modules["trio.lowlevel"]
+        context = trio.current_task().context
+
+        async def in_context() -> None:
+            trio.current_task().context = context  # which cannot be entered twice at a time
+            await trio.cancel_shielded_checkpoint()
+            await work()
+
+        trio.spawn_system_task(in_context)
+        return
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work(), context=_context())
+    _running.add(task)
+
+    def end(task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        done.set()
+
+    task.add_done_callback(end)
+
+
+_running: set[asyncio.Task[None]] = set()
+"""The event loop itself only has weak references to tasks."""
+
+
+def _context() -> contextvars.Context:
+    """Return the context of the running task of asyncio."""
+    task: Any = asyncio.current_task()
+    if hasattr(task, "get_context"):  # from Python 3.12 on
+        found: contextvars.Context = task.get_context()
+        return found
+    for each in gc.get_referents(task):
+        if isinstance(each, contextvars.Context):
+            return each
+    return contextvars.copy_context()
+
+
+def _current_scope() -> tuple[Any, Any]:
+    """Return the running task, and its innermost cancel scope; None without one.
+
+    No public function of anyio and trio tells it. Without these attributes no generator is known
+    to hold a scope.
+    """
+    if runs_trio():
+        task = sys.modules["trio.lowlevel"].current_task()
+        return task, getattr(task, "_cancel_status", None)
+    task = asyncio.current_task()
+    states: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
+    return task, getattr(states.get(task), "cancel_scope", None)
+
+
+def _parent_of(scope: Any) -> Any:
+    return getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)
