@@ -141,8 +141,6 @@ class Server:
             "prompt_tokens": len(PROMPT),
             **self.wire_options,
         }
-        if not chat and body.get("echo"):
-            options["echo"] = body["prompt"]
         if body.get("stream"):
             options |= body.get("stream_options", {})
             wire = (

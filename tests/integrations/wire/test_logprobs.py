@@ -25,7 +25,6 @@ from streamdec.integrations.logprobs import (
     LogprobTracker,
     PlacedLogprob,
     TokenLogprob,
-    prompt_logprobs,
 )
 from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 from streamdec.protocols import ByteFallback, Metaspace
@@ -206,14 +205,6 @@ def test_a_token_stands_at_the_character_that_has_its_first_byte(ids: list[int])
         data += each.data or b""
 
 
-def test_tokens_of_one_character_are_returned_together() -> None:
-    _, _, steps, _ = tracked(TOKENIZER, [65, *ids_of("😀"), 66])
-    assert [[each.data for each in placed] for _, placed in steps] == [
-        *([b"A"], [], [], [], [b"\xf0", b"\x9f", b"\x98", b"\x80"], [b"B"], []),
-    ]
-    assert [each.text_offset for _, placed in steps for each in placed] == [0, 1, 1, 1, 1, 2]
-
-
 def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
     _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
     assert [[each.token for each in placed] for _, placed in steps] == [
@@ -356,13 +347,6 @@ def test_a_tracker_before_a_tracer() -> None:
     assert tracker.snapshot() == tracer.decoder.snapshot()
 
 
-def test_log_probabilities_of_a_prompt_are_placed() -> None:
-    found = prompt_logprobs(TOKENIZER, [TokenLogprob(256, None), TokenLogprob(257, -1.0)])
-    assert [(each.token, each.logprob, each.text_offset) for each in found] == [
-        *(("Hello", None, 0), (" world", -1.0, 5)),
-    ]
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -379,11 +363,3 @@ def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str
     tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
     with pytest.raises(TypeError, match=".*".join(map(re.escape, told.split(".*")))):
         tracker.put(given)
-
-
-def test_put_takes_none_of_a_list_with_a_bad_value() -> None:
-    tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
-    with pytest.raises(ValueError, match="NaN"):
-        tracker.put([TokenLogprob(1, -0.5), TokenLogprob(2, math.nan)])
-    with pytest.raises(ValueError, match="expected a log probability of the id 1, got none"):
-        tracker.step(1)
