@@ -17,6 +17,7 @@ from streamdec.integrations._failures import (
     not_a_chunk,
 )
 from streamdec.integrations._json import Json
+from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.mistakes import check_flag
 
 
@@ -56,11 +57,13 @@ def _word_of(reason: FinishReason | None) -> str | None:
 class Sample:
     """The state of one sample."""
 
-    __slots__ = ("finish_reason", "has_text", "heads", "num_tokens", "stop_reason")
-
     def __init__(self) -> None:
         self.heads: dict[str | None, bytes] = {}
         """The bytes before the text of a plain event, by the section of the text."""
+        self.parts: list[Chunk] = []
+        """The chunks of a whole response."""
+        self.placed: list[PlacedLogprob] = []
+        """The log probabilities of a whole response."""
         self.num_tokens = 0
         self.has_text = False
         self.finish_reason: FinishReason | None = None
@@ -90,14 +93,13 @@ class Format:
 
     def __init__(
         self,
+        *,
         response_id: str,
         model: str,
         created: int,
-        *,
-        n: int,
-        prompt_tokens: int | None,
-        has_usage: bool,
-        return_token_ids: bool,
+        n: int = 1,
+        prompt_tokens: int | None = None,
+        return_token_ids: bool = False,
     ) -> None:
         self._fields: Json = {
             "id": check_text("response_id", response_id),
@@ -105,9 +107,7 @@ class Format:
             "created": check_count("created", created),
             "model": check_text("model", model),
         }
-        self._has_usage = check_flag("include_usage", has_usage)
-        if has_usage and prompt_tokens is None:
-            raise ValueError("a response with usage needs prompt_tokens=")
+        self._has_usage = prompt_tokens is not None
         self._prompt_tokens = check_count("prompt_tokens", prompt_tokens or 0)
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._samples = [Sample() for _ in range(check_count("n", n, 1))]

@@ -64,14 +64,16 @@ class _Stream(Format):
         return_token_ids: bool = False,
     ) -> None:
         super().__init__(
-            response_id,
-            model,
-            created,
+            response_id=response_id,
+            model=model,
+            created=created,
             n=n,
             prompt_tokens=prompt_tokens,
-            has_usage=include_usage,
             return_token_ids=return_token_ids,
         )
+        if check_flag("include_usage", include_usage) and prompt_tokens is None:
+            raise ValueError("include_usage needs prompt_tokens=")
+        self._has_usage = include_usage
         self._has_started = False
         self._running: dict[int, Sample] = {}
         """The samples whose plain events are written with ``heads`` and ``_tail``."""
@@ -325,30 +327,6 @@ class CompletionEncoder(_Stream):
 class _Response(Format):
     """The base class of responses that are sent when they are complete."""
 
-    def __init__(
-        self,
-        *,
-        response_id: str,
-        model: str,
-        created: int,
-        prompt_tokens: int,
-        n: int = 1,
-        logprobs: bool = False,
-        return_token_ids: bool = False,
-    ) -> None:
-        super().__init__(
-            response_id,
-            model,
-            created,
-            n=n,
-            prompt_tokens=prompt_tokens,
-            has_usage=True,
-            return_token_ids=return_token_ids,
-        )
-        self._has_logprobs = check_flag("logprobs", logprobs)
-        self._parts: list[list[Chunk]] = [[] for _ in self._samples]
-        self._placed: list[list[PlacedLogprob]] = [[] for _ in self._samples]
-
     def step(
         self,
         chunk: Chunk,
@@ -361,9 +339,10 @@ class _Response(Format):
 
         ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
         """
-        self._sample(chunk, index, num_tokens).take(chunk, num_tokens)
-        self._parts[index] += chunk.split()
-        self._placed[index] += logprobs
+        sample = self._sample(chunk, index, num_tokens)
+        sample.take(chunk, num_tokens)
+        sample.parts += chunk.split()
+        sample.placed += logprobs
 
     def body(self) -> Json:
         """Return the object. If ``failed``, it is an error: send it with status 500.
@@ -374,18 +353,20 @@ class _Response(Format):
         if self.failed:
             return self._failure()
         choices = [self._choice(index, sample) for index, sample in enumerate(self._samples)]
-        return {**self._fields, "choices": choices, "usage": self._usage()}
+        usage = {"usage": self._usage()} if self._has_usage else {}
+        return {**self._fields, "choices": choices, **usage}
 
     def body_bytes(self) -> bytes:
         """Return ``body`` as JSON in UTF-8. Raises the errors of ``body``."""
         return json_bytes(self.body())
 
     def _choice(self, index: int, sample: Sample) -> Json:
-        parts = self._parts[index]
-        placed = self._logprobs(self._placed[index]) if self._has_logprobs else None
-        choice = {"index": index, **self._content(parts), "logprobs": placed, **sample.end()}
+        placed = self._logprobs(sample.placed) if sample.placed else None
+        content = self._content(sample.parts)
+        choice = {"index": index, **content, "logprobs": placed, **sample.end()}
         if self._returns_token_ids:
-            choice["token_ids"] = [token_id for part in parts for token_id in part.token_ids]
+            ids = [token_id for part in sample.parts for token_id in part.token_ids]
+            choice["token_ids"] = ids
         return choice
 
     @abstractmethod
@@ -399,9 +380,9 @@ class _Response(Format):
 class ChatResponse(_Response):
     """Makes a ``chat.completion`` object of the chunks of a stream.
 
-    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens`` (required) and
-    ``return_token_ids``, and the errors, are those of ChatCompletionEncoder. ``logprobs`` is
-    whether the client asked for them. It keeps the chunks of all samples.
+    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens`` (without it the
+    object has no usage) and ``return_token_ids``, and the errors, are those of
+    ChatCompletionEncoder. It keeps the chunks of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -428,8 +409,7 @@ class CompletionResponse(_Response):
     """Makes a ``text_completion`` object of the chunks of a stream.
 
     The arguments and errors are those of ChatResponse: ``response_id``, ``model``, ``created``,
-    ``n``, ``prompt_tokens``, ``logprobs`` and ``return_token_ids``. It keeps the chunks of all
-    samples.
+    ``n``, ``prompt_tokens`` and ``return_token_ids``. It keeps the chunks of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse

@@ -187,7 +187,7 @@ def test_an_object_that_is_not_a_message_is_rejected() -> None:
 
 def test_required_fields_of_the_api_are_always_present() -> None:
     """Its description requires ``refusal``, if it is null, in messages and in logprobs."""
-    answer = openai.ChatResponse(**HEAD, prompt_tokens=1, logprobs=True)
+    answer = openai.ChatResponse(**HEAD, prompt_tokens=1)
     answer.step(Chunk("a", "length"), num_tokens=1, logprobs=LOGPROBS)
     [choice] = answer.body()["choices"]
     assert choice["message"] == {"role": "assistant", "content": "a", "refusal": None}
@@ -207,7 +207,6 @@ def test_required_fields_of_the_api_are_always_present() -> None:
             {**HEAD, "prompt_tokens": 3, "return_token_ids": "x"},
             "return_token_ids must be True",
         ),
-        (openai.ChatResponse, {**HEAD, "prompt_tokens": 3, "logprobs": "false"}, "logprobs must"),
     ],
 )
 def test_options_of_another_type_are_rejected(
