@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -17,7 +16,6 @@ from streamdec import Chunk, MockTokenizer, TokenQueue, stream
 from streamdec.integrations.anthropic import MessageEncoder
 from streamdec.integrations.asgi import EventStreamResponse, events
 from streamdec.integrations.openai import CompletionEncoder
-from streamdec.streams.text_stream import TextStream
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -401,15 +399,3 @@ def test_an_iterator_of_bytes_that_is_closed_closes_its_engine(loop: str) -> Non
         assert engine.is_closed
 
     run(loop, main)
-
-
-@pytest.mark.parametrize(
-    ("streams", "options", "what"),
-    [(0, {}, "a stream"), (1, {"keep_alive": 0}, "keep_alive"), (1, {"keep_alive": -1}, "keep")],
-)
-def test_an_object_that_is_not_a_response_is_rejected(
-    streams: int, options: Any, what: str
-) -> None:
-    make: Callable[..., TextStream[Any]] = partial(stream, [0], TOKENIZER)
-    with pytest.raises(ValueError, match=what):
-        EventStreamResponse(wire(1), *(make() for _ in range(streams)), **options)

@@ -71,3 +71,10 @@ def test_wrong_arguments_are_found_before_the_first_request() -> None:
         chat_route(says("Hi"), TOKENIZER, stop="x")
     with pytest.raises(ChatTemplateError):
         chat_route(says("Hi"), MockTokenizer())
+
+
+def test_a_request_without_a_limit_has_that_of_the_route() -> None:
+    endless = iter(lambda: 5, None)
+    answer = answered(lambda *_: endless, {"max_tokens": None}, max_tokens=3).json()
+    assert answer["usage"]["completion_tokens"] == 3
+    assert answer["choices"][0]["finish_reason"] == "length"

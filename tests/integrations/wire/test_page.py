@@ -204,15 +204,6 @@ def test_an_error_of_the_engine_is_one_of_the_api(client: Any, names: Any, strea
     assert isinstance(raised.value.body, dict)
 
 
-def test_the_default_limit_of_an_app(client: Any, engine: Engine) -> None:
-    engine.seconds = 0
-    answer = client.chat.completions.create(
-        model="tiny", messages=HELLO, extra_body={"max_tokens": None}
-    )
-    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (1_000, "length")
-    assert engine.is_closed
-
-
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -431,14 +422,6 @@ def test_tool_calls(
         for each in found
     ] == calls
     assert (content, ended) == (text, reason)
-
-
-@pytest.mark.parametrize(("n", "status"), [(None, 200), (8, 200), (9, 400), (0, 200), ("x", 400)])
-def test_a_route_bounds_the_samples(url: str, n: Any, status: int) -> None:
-    body = {"model": "tiny", "messages": MESSAGES, "n": n, "stop": "\nUser:"}
-    response = httpx.post(f"{url}/samples/v1/chat/completions", json=body, timeout=PATIENCE)
-    assert response.status_code == status
-    assert ("n must be from 1 to 8" in response.text) is (status == 400)
 
 
 def test_a_route_for_anthropics_client(url: str) -> None:
