@@ -48,6 +48,8 @@ class BugCase:
     """Whether the stop is output; as in Request."""
     min_tokens: int = 0
     """The number of tokens in which no stop counts; as in Request."""
+    convention: bool = False
+    """Whether another result is not wrong: ours is a convention. Runs only with ``strict``."""
 
 
 @cache

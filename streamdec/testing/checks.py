@@ -139,7 +139,9 @@ def checks(
             streamdec (as returned by ``load_tokenizer``), or a :class:`Subject`. A path is opened
             as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
             :func:`small_tokenizers`. Bug cases have their own tokenizers.
-        strict: Whether to include the laws about latency: no text is withheld without need.
+        strict: Whether to include the laws about latency (no text is withheld without need), and
+            what is a convention of streamdec (the longest of several stops that are complete at
+            once ends the text).
         only: Names of laws (``LAWS``), or ``"bug_case"``. Only these checks are included; an empty
             collection includes all. Named laws do not need ``strict``.
         seed: The seed of the examples (for the same versions of hypothesis and Python).
@@ -165,20 +167,14 @@ def checks(
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
         raise ValueError(f"only has unknown names: {strange}; the names are {sorted(names)}")
-    found = [_check_of_case(case, seed) for case in bug_cases()] if _is_in("bug_case", only) else []
+    cases = bug_cases() if not only or "bug_case" in only else ()
+    found = [_check_of_case(case, seed) for case in cases if strict or not case.convention]
     given_tokenizers = small_tokenizers() if tokenizers is None else tokenizers
     subjects = [subject_of(name, tokenizer) for name, tokenizer in given_tokenizers.items()]
     laws = [law for law in LAWS if law.name in only or (not only and (strict or not law.strict))]
     limits = _settings(max_examples)
     found += [_check_of_law(law, subject, seed, limits) for subject in subjects for law in laws]
     return found
-
-
-"""The options of ``checks``."""
-
-
-def _is_in(name: str, only: Collection[str]) -> bool:
-    return not only or name in only
 
 
 # --- laws -----------------------------------------------------------------------------------------
