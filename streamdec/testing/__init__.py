@@ -10,7 +10,8 @@ The modules::
 
     checks              check_detokenizer
     bug_cases           bugs of other systems, as the bytes of their tokens
-    laws                the guarantees of every stream, and their examples
+    laws                the guarantees of every stream
+    trials              one example of a law
     expectations        the expected text, by the tokenizer's own decode
     subjects            tokenizers for the laws, and the kinds of their ids
     strategies          hypothesis strategies: token ids, cuts, prompts, stops
