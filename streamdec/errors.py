@@ -17,8 +17,7 @@
 
     StreamdecWarning (UserWarning)            read it: something works differently
 
-A class exists where the caller does something else. ``docs/reference/errors.md`` is made from the
-docstrings.
+A class exists where the caller does something else.
 """
 
 from __future__ import annotations
@@ -200,9 +199,9 @@ class SourceError(StreamdecError, ValueError):
     State: all text until then was output, and the source was closed. ``stream.snapshot()`` still
     works, and ``stream.pending_text`` is the withheld text.
 
-    What to do: select the ids with ``ids=``, and the sample with ``index=``. Use ``cumulative=True``
-    only for engines that repeat all ids in each output. Run a generator that cannot be closed in a
-    task that puts its ids into a TokenQueue.
+    What to do: select the ids with ``ids=``, and the sample with ``index=``. Use
+    ``cumulative=True`` only for engines that repeat all ids in each output. Run a generator that
+    cannot be closed in a task that puts its ids into a TokenQueue.
 
     >>> from streamdec import MockTokenizer, SourceError, iter_chunks
     >>> chunks = iter_chunks([{"token_ids": [1]}, {"text": "?"}], MockTokenizer())

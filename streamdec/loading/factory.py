@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamdec import hooks
 from streamdec.backends.caveats import warn_of_caveats
@@ -23,7 +23,7 @@ from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import MissingExtraError, TokenizerLoadError
-from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.fastpath.options import FastOptions
 from streamdec.folders.assembled import Assembled, from_sentencepiece
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.by_transformers import load_by_transformers
@@ -39,6 +39,7 @@ from streamdec.tokenizers.tokenizer_report import (
     TokenizerReport,
     versions_of,
 )
+from streamdec.tokenizers.trial import MAX_COUNTED, Trial, limits_for
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
@@ -80,6 +81,7 @@ def load_tokenizer(
     revision: str | None = None,
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
+    untrusted: bool | None = None,
 ) -> LoadedTokenizer:
     """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
@@ -96,11 +98,10 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
-            at :class:`~streamdec.tokenizers.HybridTokenizer`. None means the environment's
-            ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
-            file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
-            loads them.
+        fast: when fastokens is built: in the ``"background"``, when that is worth it; ``"now"``; or
+            never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
+            environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
+            and for SentencePiece folders that are loaded as transformers loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 and the engines that use it do. None means True for a
@@ -115,6 +116,10 @@ def load_tokenizer(
             several templates by name, or a :class:`~streamdec.chat.ChatTemplate`. By default the
             model's own is looked for when ``apply_chat_template`` is first called, and
             ``get_chat_template().origin`` says which one it is.
+        untrusted: whether the files may come from a stranger. They are then loaded in a child
+            process with limited memory and time before they are loaded here, which takes twice as
+            long and about 0.3 seconds more. None means True for a repository on the Hub and False
+            otherwise. The page on security says what is not bounded.
 
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
@@ -156,14 +161,22 @@ def load_tokenizer(
     check_flag("allow_download", allow_download)
     if apply_tokenizer_config is not None:
         check_flag("apply_tokenizer_config", apply_tokenizer_config)
+    if untrusted is not None:
+        check_flag("untrusted", untrusted)
     options = FastOptions.of(fast, strict=strict)
     started = perf_counter()
     loaded: Loaded | None = None
     failed: str | None = None
     try:
         source = _source_of(name, encoding, revision, allow_download=allow_download)
+        found = None if source.path is None else detect_format(source.path)
+        if untrusted or (untrusted is None and source.revision is not None):
+            trial = _trial_of(source, found, encoding, apply_tokenizer_config)
+            options = replace(options, trial=trial)
+            if trial is not None:
+                trial.run(fast=options.fast == "now")
         loaded = _loaded(
-            source, options, encoding, apply_tokenizer_config, allow_download=allow_download
+            source, found, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         if source.path == _DEMO:
@@ -316,8 +329,33 @@ def _model_of_openai(name: str) -> str | None:
 # --- from a path to a tokenizer -------------------------------------------------------------------
 
 
+def _trial_of(
+    source: _Source,
+    found: Detected | None,
+    encoding: str | EncodingSpec | None,
+    apply_tokenizer_config: bool | None,
+) -> Trial | None:
+    """Return how the files are loaded in a child process; None without files."""
+    if source.path is None or found is None or found.format == "unsupported":
+        return None
+    options: dict[str, Any] = {
+        "apply_tokenizer_config": apply_tokenizer_config,
+        "encoding": encoding,
+    }
+    if isinstance(encoding, EncodingSpec):
+        special = dict(encoding.special_tokens)
+        options["encoding"] = {**vars(encoding), "special_tokens": special, "files": ()}
+    size = found.path.stat().st_size if found.path.is_file() else MAX_COUNTED
+    # The files beside a SentencePiece model say whether transformers loads it.
+    may_import = found.format in ("transformers", "sentencepiece")
+    imports = may_import and find_spec("transformers") is not None
+    limits = limits_for(size, imports_transformers=imports)
+    return Trial(str(source.path.absolute()), options, limits)
+
+
 def _loaded(
     source: _Source,
+    found: Detected | None,
     options: FastOptions,
     encoding: str | EncodingSpec | None,
     apply_tokenizer_config: bool | None,
@@ -327,13 +365,11 @@ def _loaded(
     """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
     reason = ""
-    if source.path is None:
+    if source.path is None or found is None:
         from streamdec.backends.tiktoken import TiktokenTokenizer
 
-        found = None
         tokenizer: Loaded = TiktokenTokenizer.named(source.encoding, allow_download=allow_download)
     else:
-        found = detect_format(source.path)
         if found.format == "huggingface" and encoding is None:
             return HybridTokenizer.from_file(
                 found.path,
@@ -367,8 +403,9 @@ def _loaded(
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
-    if isinstance(tokenizer, FastPath):
-        tokenizer.begin_fast(options)
+    if options.strict:
+        what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"
+        raise TokenizerLoadError(f"{tokenizer.name!r}: {what}")
     return tokenizer
 
 

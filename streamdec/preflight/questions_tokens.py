@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.folders.added_vocabulary import Token
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import facts
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
@@ -39,14 +38,6 @@ class DiscoveredToken:
     """Its text."""
     special: bool
     """Its flag. A token that is special only in ``tokenizer.json`` is also skipped in texts."""
-    single_word: bool
-    """Whether it matches only whole words of a text."""
-    lstrip: bool
-    """Whether white space before it is part of it."""
-    rstrip: bool
-    """Whether white space after it is part of it."""
-    normalized: bool
-    """Whether it is matched in the normalised text."""
     sources: tuple[str, ...]
     """The files that declare it, and the roles that name it, as ``eos_token``."""
     flags: Mapping[str, bool]
@@ -78,40 +69,31 @@ def discover_added_tokens(
     {0: ('<|endoftext|>', True), 1: ('<|im_start|>', True), 2: ('<|im_end|>', True)}
     """
     tokens = Tokens(open_snapshot(path))
-    bare = {} if tokens.bare is None else tokens.bare.added()
-    found = tokens.added if apply_tokenizer_config else bare
+    found = tokens.added
+    if not apply_tokenizer_config:
+        found = {} if tokens.bare is None else tokens.bare.added
     flags: dict[int, dict[str, bool]] = {}
-    matching: dict[str, Token] = {}
     for file, entry in _declared(tokens):
-        if file == _JSON:
-            matching[entry.content] = entry.token
         if entry.id in found and found[entry.id][0] == entry.content:
-            flags.setdefault(entry.id, {})[file] = entry.special
-    if apply_tokenizer_config:
-        matching |= {token.content: token for token in tokens.to_add()}
+            flags.setdefault(entry.id, {})[file] = entry.token.special
     roles: dict[str, list[str]] = {}
-    for name, role in tokens.roles.items():
+    for name, role in tokens.roles.items() if apply_tokenizer_config else ():
         roles.setdefault(role.text, []).append(name)
-    made = {}
-    for i, (text, special) in sorted(found.items()):
-        how = matching.get(text, Token(text, special=special))
-        sources = (
-            *flags.get(i, ()),
-            *((_LEGACY,) if not tokens.has_decoder and tokens.legacy.get(text) == i else ()),
-            *(roles.get(text, ()) if apply_tokenizer_config else ()),
-        )
-        made[i] = DiscoveredToken(
+    legacy = {} if tokens.has_decoder else tokens.legacy
+    return {
+        i: DiscoveredToken(
             id=i,
             content=text,
             special=special,
-            single_word=how.single_word,
-            lstrip=how.lstrip,
-            rstrip=how.rstrip,
-            normalized=how.normalized,
-            sources=sources,
+            sources=(
+                *flags.get(i, ()),
+                *((_LEGACY,) if legacy.get(text) == i else ()),
+                *roles.get(text, ()),
+            ),
             flags=flags.get(i, {}),
         )
-    return made
+        for i, (text, special) in sorted(found.items())
+    }
 
 
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
@@ -138,10 +120,8 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     found = {entry.id for _, entry in _declared(tokens) if entry.content == marker}
     if not tokens.has_decoder and marker in tokens.legacy:
         found.add(tokens.legacy[marker])
-    loaded = tokens.resolve(marker).id if marker else None
-    if loaded is not None:
-        found.add(loaded)
-    return sorted(found)
+    loaded = tokens.id_of(marker)
+    return sorted(found if loaded is None else {*found, loaded})
 
 
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
@@ -220,9 +200,7 @@ def effective_tokenizer_class(
     )
 
 
-def version_gate_tokenizer_class(
-    tokenizer: str | os.PathLike[str] | Mapping[str, Any],
-) -> str:
+def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return the transformers version that a tokenizer class needs.
 
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed

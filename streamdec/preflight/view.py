@@ -7,16 +7,17 @@ In: a snapshot and the engines to report on. Out: a :class:`View`, the argument 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine
+from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.preflight_report import Evidence
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.stop_tokens import EosSources, StopTokens, stop_tokens_of
+from streamdec.preflight.stop_tokens import StopTokens, stop_tokens_of
 from streamdec.preflight.templates import Templates
 from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 
@@ -85,15 +86,34 @@ class View:
         )
 
     @cached_property
-    def turns(self) -> Turns:
-        """The markers that close and open turns."""
+    def markers(self) -> dict[str, int]:
+        """The tokens that may begin or end a turn: texts to ids."""
         # Some tokenizers have line feeds and runs of spaces among their added tokens.
         markers = {text: i for i, (text, _) in self.tokens.added.items() if text.strip()}
         for role in self.tokens.roles.values():
-            found = self.tokens.resolve(role.text)
-            if found.id is not None:
-                markers.setdefault(role.text, found.id)
-        return find_turns(self.probes, markers)
+            found = self.tokens.id_of(role.text)
+            if found is not None:
+                markers.setdefault(role.text, found)
+        return markers
+
+    @cached_property
+    def turns(self) -> Turns:
+        """The markers that close and open turns."""
+        return find_turns(self.probes, self.markers)
+
+    def not_stopping_at(self, tokens: Mapping[int, str]) -> list[StopTokens]:
+        """Return the engines' stop tokens that have none of ``tokens``.
+
+        ``tokens`` maps ids to texts. An engine is left out if it also stops at an unknown id, which
+        may be that of one of them.
+        """
+        may_be = {None, *tokens.values()}
+        return [
+            found
+            for found in self.stop.values()
+            if found.ids.isdisjoint(tokens)
+            and not any(source.text in may_be for source in found.unresolved)
+        ]
 
     @property
     def template_place(self) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
 from streamdec.core import stop_sets
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording

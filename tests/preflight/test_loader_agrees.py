@@ -29,21 +29,15 @@ Added = dict[int, tuple[Any, ...]]
 def added_of(tokenizer: LoadedTokenizer) -> Added:
     assert isinstance(tokenizer, HybridTokenizer)
     tokens = tokenizer._tokenizer.get_added_tokens_decoder()
-    found = {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in sorted(tokens.items())
-    }
+    found = {i: (t.content, t.special) for i, t in sorted(tokens.items())}
     # The library still skips tokens that were special before their flag was changed.
-    assert all(tokenizer.is_skipped(i) for i, (_, special, *_) in found.items() if special)
+    assert all(tokenizer.is_skipped(i) for i, (_, special) in found.items() if special)
     assert all((tokenizer.decode([i]) == "") == tokenizer.is_skipped(i) for i in found)
     return found
 
 
 def inspected(folder: Path, **options: Any) -> Added:
-    return {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in discover_added_tokens(folder, **options).items()
-    }
+    return {i: (t.content, t.special) for i, t in discover_added_tokens(folder, **options).items()}
 
 
 def ids_and_special(tokens: Added) -> dict[int, tuple[Any, ...]]:
@@ -73,14 +67,14 @@ def check(folder: Path) -> bool:
 def check_roles(folder: Path, tokenizer: LoadedTokenizer) -> None:
     """Loader, chat and preflight give the same token and id to each role."""
     seen = special_tokens_of(folder)
-    report = inspect(folder, render=False)
+    tokens = Tokens(Snapshot(folder))
     for name in ROLES:
         text = getattr(tokenizer.special_tokens, name)
         if name in seen and tokenizer.token_to_id(seen[name]) is not None:
             assert text == seen[name]
-        if name in report.special_tokens and report.special_tokens[name].resolved:
-            token = report.special_tokens[name]
-            assert (text, tokenizer.token_to_id(text)) == (token.text, token.id)
+        if name in tokens.roles and tokens.id_of(tokens.roles[name].text) is not None:
+            found = tokens.roles[name].text
+            assert (text, tokenizer.token_to_id(text)) == (found, tokens.id_of(found))
 
 
 def quietly(folder: Path, **options: Any) -> LoadedTokenizer:

@@ -40,14 +40,14 @@ def failed_laws(report: Report) -> set[str]:
 
 
 def test_streams_with_stops_pass_everything() -> None:
-    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=6)
+    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=3)
     assert report.failed == report.skipped == ()
     assert len(report.passed) == len(bug_cases()) + 3 * len(LAWS)
 
 
 def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None:
     report = check_detokenizer(
-        adapters.Plain, tokenizers={"demo": DEMO}, strict=True, max_examples=10
+        adapters.Plain, tokenizers={"demo": DEMO}, strict=True, max_examples=4
     )
     assert report.failed == ()
     stops = {f"bug_case[{case.id}]" for case in bug_cases() if any(case.stop)}
@@ -148,14 +148,6 @@ def test_the_smallest_example_is_shown() -> None:
     assert lines[1].startswith("step ")
     assert lines[1].count("[") == 1  # one token
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
-
-
-def test_an_error_of_a_detokenizer_is_shown() -> None:
-    report = check_detokenizer(
-        adapters.Raising, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=40
-    )
-    (result,) = report.failed
-    assert "raised KeyError: " in result.detail
 
 
 @pytest.mark.parametrize(

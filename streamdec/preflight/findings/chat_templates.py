@@ -8,18 +8,16 @@ from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe
+from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe, rewritten
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
 _MOST_RENDERED = 3
 """Templates besides the default: each takes its own process."""
 
-_SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
 _ONCE = (
-    _SYNTAX_ERROR,
-    RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"].code,
-    RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"].code,
+    *("CHAT_TEMPLATE_SYNTAX_ERROR", "CHAT_TEMPLATE_RESOURCE_LIMIT"),
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
 )
 """Failures that are about the template and not about a conversation."""
 _GRAVER: Mapping[str, Severity] = {
@@ -62,7 +60,7 @@ def _places(view: View) -> Iterator[Finding]:
         yield RULES["CHAT_TEMPLATE_BYPASSED"](
             place, Evidence(note=f"engines have {_OWN_CODE[kind]}")
         )
-    unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
+    unread = any(name in (FILE, CONFIG, LEGACY) for name, _ in view.snapshot.problems())
     if not templates.all and not kind and not view.mistral_files and not unread:
         yield RULES["CHAT_TEMPLATE_MISSING"](
             Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
@@ -144,25 +142,18 @@ def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
     failed = dict(probes.failed)
     if "call" in probes.rendered:
         failed.pop("call_string", None)  # CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS
+    if probes.error is not None and probes.error not in failed.values():
+        failed[""] = probes.error
+    unknown = probes.static.unknown if probes.static is not None else {}
     by_code: dict[str, dict[str, ChatTemplateError]] = {}
     for name, error in failed.items():
-        by_code.setdefault(error.code or FAILS, {})[name] = error
-    if probes.error is not None and probes.error not in failed.values():
-        by_code.setdefault(probes.error.code or FAILS, {})[""] = probes.error
-    unknown = probes.static.unknown if probes.static is not None else {}
+        is_unknown = any(f"'{word}' is undefined" in str(error) for word in unknown)
+        if not is_unknown and not (unknown and error.code == "CHAT_TEMPLATE_SYNTAX_ERROR"):
+            by_code.setdefault(error.code or FAILS, {})[name] = error
     for code, errors in by_code.items():
-        if code == CHILD_DIED:
-            rule, graver = RULES["CHAT_TEMPLATE_NOT_INSPECTED"], True
-        else:
-            rule, graver = RULES[code], not _ORDINARY.isdisjoint(errors)
-        severity = _GRAVER.get(code, rule.severity) if graver else rule.severity
-        if unknown and (
-            code == _SYNTAX_ERROR
-            or all(
-                any(f"'{name}' is undefined" in str(e) for name in unknown) for e in errors.values()
-            )
-        ):
-            continue  # CHAT_TEMPLATE_UNKNOWN_NAME says it better
+        rule = RULES["CHAT_TEMPLATE_NOT_INSPECTED" if code == CHILD_DIED else code]
+        is_graver = code == CHILD_DIED or not _ORDINARY.isdisjoint(errors)
+        severity = _GRAVER.get(code, rule.severity) if is_graver else rule.severity
         seen: dict[tuple[str, int | None], list[str]] = {}
         for name, error in errors.items():
             seen.setdefault((_said(error), error.line), []).extend([WHAT[name]] if name else [])
@@ -190,6 +181,12 @@ def _rendered(view: View) -> Iterator[Finding]:
         if texts.get(name, "").count("None") > without.count("None"):
             yield RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"](_at(template, value=texts[name][-200:]))
             break
+    changed = rewritten(view.probes)
+    if changed:
+        before, after = next(iter(changed.values()))
+        note = ", ".join(WHAT[name] for name in changed)
+        value = {"before": before, "with a message more": after}
+        yield RULES["CHAT_TEMPLATE_REWRITES_TURNS"](_at(template, note=note, value=value))
     listed = texts.get("list", "")
     if f"'text': '{FIRST}'" in listed:
         yield RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"](_at(template, value=listed[-200:]))
