@@ -41,7 +41,6 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.server": None,
     "streamdec.streams": None,
     "streamdec.testing": None,
-    "streamdec.testing.parser_adapters": None,
     "streamdec.tokenizers": None,
     "streamdec.trace": None,
     "streamdec.trace.html": None,

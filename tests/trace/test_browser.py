@@ -248,6 +248,15 @@ def test_on_a_phone_nothing_sticks_out(chromium: Browser, tmp_path: Path) -> Non
     chromium.open(page_of(trace_of(200, group=3), tmp_path), size=(390, 780))
     assert chromium.run("return document.documentElement.scrollWidth") == 390
     assert chromium.run("return document.querySelector('.sd-score').scrollWidth") <= 390
+    labels, cut = chromium.run(
+        """
+        const all = [...document.querySelectorAll(".sd-row .sd-gutter")];
+        const cut = all.filter((each) => each.scrollWidth > each.clientWidth);
+        return [[...new Set(all.map((each) => each.textContent))], cut.length];
+        """
+    )
+    assert {"token", "character", "jailed", "output"} >= {*labels} >= {"token", "output"}
+    assert cut == 0
     chromium.press(END, LEFT)
     assert chromium.fields()["chunk"] == "69, of 3 tokens"
     chromium.press(END)
@@ -494,7 +503,7 @@ def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_pa
     check_quiet(chromium)
     chromium.open(page_of(stopped([END_ID]), tmp_path))
     chromium.press(RIGHT, "]")
-    assert (index(chromium), chromium.text(".sd-place")) == (0, "0 / 0")
+    assert (index(chromium), chromium.text(".sd-place")) == (0, "0 of 0 to 0")
     assert not chromium.run("return document.querySelector('.sd-nothing').checkVisibility()")
     trace = trace_of()
     words = "🦉 long " * 150_000
@@ -520,7 +529,7 @@ def test_printed_all_rows_are_there(page: Browser, tmp_path: Path) -> None:
 
 
 def test_signs_that_do_not_occur_are_not_explained(chromium: Browser, tmp_path: Path) -> None:
-    always = ["output at once", "held: bytes of an incomplete character"]
+    always = ["output at once", "held: bytes of an unfinished character"]
     always.append("jailed: may become a stop")
 
     def legend() -> list[str]:
