@@ -494,6 +494,13 @@ MESSAGES: dict[str, tuple[Message, ...]] = {
         ),
         Message(
             "StreamdecWarning",
+            "…: the ids here are those of tokenizer.json, and … in other files contradict it: …",
+            "The files of the folder are of different tokenizers. transformers and engines load it "
+            "in the same way; the model may be trained with the ids of the other file.",
+            FORMATS,
+        ),
+        Message(
+            "StreamdecWarning",
             "…: added tokens whose letters stand for bytes (…): … They are "
             "decoded as other text: …",
             "The text of these tokens differs between engines.",

@@ -529,6 +529,13 @@ def _(folder: Path) -> Any:
     load_tokenizer(folder_of(folder, tokenizer__json=content))
 
 
+@gives("…: the ids here are those of tokenizer.json, and … in other files contradict it: …")
+def _(folder: Path) -> Any:
+    content = json.loads(ZOO["word_level"]().to_str())
+    folder_of(folder, tokenizer__json=content)
+    load_tokenizer(folder_of(folder, added_tokens__json={"hello": 10**6}))
+
+
 @gives("…: added tokens whose letters stand for bytes (…): … They are decoded as other text: …")
 def _(folder: Path) -> Any:
     content = ZOO["byte_level_trained"]().to_str().encode()
