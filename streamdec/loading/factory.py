@@ -22,10 +22,11 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
 from streamdec.fastpath.options import FastOptions
+from streamdec.folders.agreement import Table, contradictions, listed, warn_of
 from streamdec.folders.assembled import Assembled, from_sentencepiece
-from streamdec.folders.folder_tokens import has_config
+from streamdec.folders.folder_tokens import has_config, read_folder
 from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
@@ -364,6 +365,8 @@ def _loaded(
             tokenizer = load_by_transformers(folder, reason)
         else:
             tokenizer = _opened(found, encoding)
+        if applies and encoding is None:
+            _compare_ids(tokenizer, found)
     libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
@@ -421,6 +424,32 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)
+
+
+def _compare_ids(tokenizer: Loaded, found: Detected) -> None:
+    """Warn if other files in the folder contradict the ids of ``tokenizer``.
+
+    For a rank file this is an error: the code that belongs to it would use the declared ids.
+    """
+    folder = found.path if found.path.is_dir() else found.path.parent
+    file = "transformers" if found.path.is_dir() else found.path.name
+    table = Table(
+        file,
+        tokenizer.token_to_id,
+        tokenizer.id_to_token,
+        {i for i in map(tokenizer.token_to_id, tokenizer.special_tokens.all) if i is not None},
+        is_spelled_alike=False,
+    )
+    try:
+        ids = contradictions(folder, read_folder(folder), table)
+    except TokenizerLoadError as error:
+        if found.format == "tiktoken":
+            raise
+        warn(f"{error}; its tokens were not compared")
+        return
+    if ids and found.format == "tiktoken":
+        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(ids)}")
+    warn_of(ids, folder, file)
 
 
 def _reason(tokenizer: Loaded, found: Detected | None) -> str:
