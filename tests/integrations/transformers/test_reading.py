@@ -66,8 +66,8 @@ class OpensGate(GenerateStreamer):
 
     gate: Gate
 
-    def _close(self) -> None:
-        super()._close()
+    def close(self) -> None:
+        super().close()
         self.gate.is_open.set()
 
 
