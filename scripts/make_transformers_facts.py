@@ -1,7 +1,8 @@
 """Writes ``streamdec/folders/transformers_facts.json``: what transformers has as defaults.
 
-Run it with the newest transformers installed (no torch needed), and name a Python that has 4.57:
-which tokenizer classes that one knew is asked of it::
+Run it with the newest transformers and the libraries that its tokenizers need (sentencepiece,
+sacremoses, mistral-common; not torch). A class that cannot be imported is written as ``unknown``.
+Name a Python that has 4.57, which is asked for its tokenizer classes::
 
     python scripts/make_transformers_facts.py --v4-python /path/to/python
 

@@ -35,7 +35,7 @@ from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
 from streamdec.compat import TokenizersDecodeStream
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.integrations.dynamo import TextWorker
-from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from streamdec.integrations.transformers import GenerateStreamer
 from streamdec.testing.subjects import subject_of
@@ -190,8 +190,14 @@ def _library(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 
 def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    placed = prompt_logprobs(tokenizer, [TokenLogprob(each, -1.0) for each in ids], **ALL)
-    return None, b"".join(each.data or b"" for each in placed).decode("utf-8", "replace")
+    tracker = LogprobTracker(StopSequenceDecoder(tokenizer, **ALL))
+    tracker.put(TokenLogprob(each, -1.0) for each in ids)
+    tracker.feed(ids)
+    tracker.flush()
+    placed = tracker.take()
+    return tracker.tokenizer, b"".join(each.data or b"" for each in placed).decode(
+        "utf-8", "replace"
+    )
 
 
 def _generate(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:

@@ -87,8 +87,8 @@ class FastokensCheck:
             raise _not_compared(error) from error
 
     def _build_and_compare(self) -> FastEncoder:
-        self._check_rules()
         import_fastokens()
+        self._check_rules()
         text = self._content().decode("utf-8-sig")
         self._go_on()
         started = perf_counter()

@@ -12,23 +12,27 @@ An engine sees more than the ``tokenizer.json``:
   (:mod:`streamdec.folders.class_pipelines`). They keep only declared tokens.
 - ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
 
-If code of the folder makes the tokenizer, the declared ids are right, and a ``tokenizer.json`` that
-contradicts them is rejected.
+Every id that a file declares is compared with the result (:mod:`streamdec.folders.agreement`).
+transformers ignores contradictions, so they are warnings. If code of the folder or a class that
+does not read a ``tokenizer.json`` makes the tokenizer, they are errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as evolve
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.errors import TokenizerLoadError, warn
+from streamdec.folders.agreement import Table, contradictions, listed, warn_of
 from streamdec.folders.assembled import Assembled
 from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
 
 
@@ -76,7 +80,7 @@ def apply_config(
             between the files is rejected.
         assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
 
-    Warns (:class:`~streamdec.StreamdecWarning`) if tokens get other ids than the file declares, and
+    Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
     if the class cannot be followed. Raises :class:`~streamdec.TokenizerLoadError`, which names the
     file, if a file is malformed or contradicts the others; and
     :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
@@ -89,19 +93,16 @@ def apply_config(
     )
     made, replaced, reason = _built(tokens, tokenizer, content)
     is_built = made is not tokenizer
-    to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
-    if assembled is not None:
-        known = {token.content for token in tokens.beside.declared.values()}
-        to_add += [token for token in assembled.added if token.content not in known]
-    if tokens.is_remote and not is_asked:
-        _refuse_contradictions(tokens, tokenizer, folder)
-        known = {token.content for token in tokens.beside.declared.values()}
+    refuses = not is_asked and (tokens.is_remote or _is_python(tokens))
+    to_add = _to_add(tokens, before, assembled, is_built=is_built)
+    if tokens.is_remote and refuses:  # its code gives other tokens no ids that are known here
+        declared = {token.content for token in tokens.beside.declared.values()}
         to_add = [
             token
             for token in to_add
-            if token.content in known or tokenizer.token_to_id(token.content) is not None
+            if token.content in declared or tokenizer.token_to_id(token.content) is not None
         ]
-    words = {token.content: made.token_to_id(token.content) for token in to_add}
+    words = {token.content for token in to_add if made.token_to_id(token.content) is not None}
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
@@ -110,25 +111,57 @@ def apply_config(
         made, pipeline, tokens.config, tokens.roles, has_file=assembled is None
     ):
         replaced = (*replaced, "post_processor")
-    if tokens.is_remote and not is_asked:
-        _refuse_contradictions(tokens, made, folder)
+    changes = _changes(tokens, before, made, words)
+    changes = evolve(
+        changes,
+        built_by=tokens.chosen.name if is_built else "",
+        replaced=replaced,
+        not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name}: {reason}",
+    )
+    file = "tokenizer.json" if assembled is None else "the SentencePiece model"
+    _report(changes, tokens, made, folder, file, refuses=refuses)
+    return (made if changes or assembled else tokenizer), changes
+
+
+def _is_python(tokens: FolderTokens) -> bool:
+    """Whether the class reads other files than a ``tokenizer.json``."""
+    return tokens.chosen.cls is not None and tokens.chosen.cls.how in ("python", "unknown")
+
+
+def _to_add(
+    tokens: FolderTokens,
+    before: Mapping[int, AddedToken],
+    assembled: Assembled | None,
+    *,
+    is_built: bool,
+) -> list[AddedToken]:
+    """Return the tokens that transformers adds, in order."""
+    found = tokens.to_add(() if is_built else {token.content for token in before.values()})
+    if assembled is not None:
+        known = {token.content for token in tokens.beside.declared.values()}
+        found += [token for token in assembled.added if token.content not in known]
+    return found
+
+
+def _changes(
+    tokens: FolderTokens,
+    before: Mapping[int, AddedToken],
+    made: Tokenizer,
+    words: Container[str],
+) -> TokenizerConfigChanges:
+    """Compare the added tokens; ``words`` were tokens of the model."""
     after = made.get_added_tokens_decoder()
     new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
     kept = {token.content for token in after.values()}
     was_added = {token.content for token in before.values()}
-    is_known = {text: text in was_added or words.get(text) is not None for text in new.values()}
-    changes = TokenizerConfigChanges(
+    known = {text for text in new.values() if text in was_added or text in words}
+    return TokenizerConfigChanges(
         files=tokens.files,
-        changed={i: text for i, text in new.items() if is_known[text]},
-        appended={i: text for i, text in new.items() if not is_known[text]},
+        changed={i: text for i, text in new.items() if text in known},
+        appended={i: text for i, text in new.items() if text not in known},
         lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
         other_ids=_with_other_ids(tokens.beside, made),
-        built_by=tokens.chosen.name if is_built else "",
-        replaced=replaced,
-        not_followed=reason and f"{tokens.chosen.name}: {reason}",
     )
-    _warn(changes, made, folder)
-    return (made if changes or assembled else tokenizer), changes
 
 
 def _built(
@@ -138,8 +171,9 @@ def _built(
 
     The third value is the reason why the class is not followed; empty if there is none.
     """
-    cls = tokens.chosen.cls
-    if cls is not None and cls.how == "python":
+    if tokens.chosen.unknown:
+        return tokenizer, (), f"transformers {facts().version} has no such class"
+    if _is_python(tokens):
         return tokenizer, (), "the class does not read a tokenizer.json"
     if not tokens.is_built:
         return tokenizer, (), ""
@@ -151,24 +185,6 @@ def _built(
         return tokenizer, (), "the class adds tokens that the files do not declare"
     built = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
     return (tokenizer, (), built) if isinstance(built, str) else (*built, "")
-
-
-def _refuse_contradictions(tokens: FolderTokens, tokenizer: Tokenizer, folder: Path) -> None:
-    """Raise TokenizerLoadError if the library's ids contradict the declared ids.
-
-    Code of the folder, which is not run, would use the declared ids.
-    """
-    for token_id, token in sorted(tokens.beside.declared.items()):
-        has, text = tokenizer.token_to_id(token.content), tokenizer.id_to_token(token_id)
-        if has not in (token_id, None) or text not in (token.content, None):
-            has_not = f"the vocabulary has {text!r:.60} there" if text is not None else ""
-            has_other = f"it is {has} in the vocabulary" if has is not None else ""
-            raise TokenizerLoadError(
-                f"{str(folder)!r}: the tokenizer is made by code in the folder, which is not run. "
-                f"{tokens.files[0]} declares id {token_id} for {token.content!r:.60}, but "
-                f"{has_other or has_not}. Pass apply_tokenizer_config=True to add the tokens with "
-                "the ids that the library assigns"
-            )
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
@@ -207,17 +223,29 @@ def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer) -> dict[str, i
     }
 
 
-def _warn(changes: TokenizerConfigChanges, tokenizer: Tokenizer, folder: Path) -> None:
-    if changes.other_ids:
-        listed = [
-            f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
-            for text, wanted in changes.other_ids.items()
-        ]
-        shown = "; ".join(listed[:3]) + ("; …" if len(listed) > 3 else "")
-        what = f"{len(listed)} added tokens have other ids than the file says"
-        file = folder / changes.files[0]
-        warn(f"{str(file)!r}: {what}: {shown}")
+def _report(
+    changes: TokenizerConfigChanges,
+    tokens: FolderTokens,
+    made: Tokenizer,
+    folder: Path,
+    file: str,
+    *,
+    refuses: bool,
+) -> None:
+    """Warn of what the files contradict, or raise TokenizerLoadError.
+
+    It is an error if the tokenizer is made by code of the folder or by a class that reads other
+    files than ``file``: the declared ids would be used. transformers loads other folders as here.
+    """
+    table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
+    found = contradictions(folder, tokens, table)
+    if found and refuses:
+        by = "code in the folder, which is not run" if tokens.is_remote else tokens.chosen.name
+        raise TokenizerLoadError(
+            f"{str(folder)!r}: the tokenizer is made by {by}, and its files contradict each other: "
+            f"{listed(found)}. Pass apply_tokenizer_config=True to use the ids of {file}"
+        )
+    warn_of(found, folder, file)
     if changes.not_followed:
         what = "ids and text may differ from those of transformers"
-        message = f"{str(folder)!r}: {what}: {changes.not_followed}"
-        warn(message)
+        warn(f"{str(folder)!r}: {what}: {changes.not_followed}")

@@ -8,7 +8,7 @@ same order as in ``AutoTokenizer.from_pretrained`` (transformers 5.24.0,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamdec.folders.transformers_facts import TokenizerClass, facts
@@ -28,6 +28,8 @@ class Chosen:
     """In words."""
     source: str
     """The file that decided."""
+    unknown: str = ""
+    """The declared name, if transformers has no class of that name and uses a generic one."""
 
     @property
     def name(self) -> str:
@@ -53,6 +55,17 @@ def choose_class(
 
     A missing file is passed as an empty mapping.
     """
+    chosen = _choose(tokenizer_config, config, is_byte_level=is_byte_level)
+    declared, _ = _declared(tokenizer_config, config)
+    is_known = not declared or facts().tokenizer_class(declared) is not None
+    if is_known or chosen.cls is None or not _is_generic(chosen.cls):
+        return chosen
+    return replace(chosen, unknown=declared)
+
+
+def _choose(
+    tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
+) -> Chosen:
     known = facts()
     model_type = config.get("model_type")
     model_type = model_type if isinstance(model_type, str) else ""

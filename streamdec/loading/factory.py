@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamdec import hooks
 from streamdec.backends.caveats import warn_of_caveats
@@ -22,13 +22,15 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
 from streamdec.fastpath.options import FastOptions
+from streamdec.folders.agreement import Table, contradictions, listed, warn_of
 from streamdec.folders.assembled import Assembled, from_sentencepiece
-from streamdec.folders.folder_tokens import has_config
+from streamdec.folders.folder_tokens import has_config, read_folder
 from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.untrusted import tried
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._chat import NewTemplate
@@ -39,7 +41,6 @@ from streamdec.tokenizers.tokenizer_report import (
     TokenizerReport,
     versions_of,
 )
-from streamdec.tokenizers.trial import MAX_COUNTED, Trial, limits_for
 
 if TYPE_CHECKING:
     from streamdec.backends.gguf import GGUFTokenizer
@@ -171,10 +172,7 @@ def load_tokenizer(
         source = _source_of(name, encoding, revision, allow_download=allow_download)
         found = None if source.path is None else detect_format(source.path)
         if untrusted or (untrusted is None and source.revision is not None):
-            trial = _trial_of(source, found, encoding, apply_tokenizer_config)
-            options = replace(options, trial=trial)
-            if trial is not None:
-                trial.run(fast=options.fast == "now")
+            options = tried(source.path, found, options, encoding, apply_tokenizer_config)
         loaded = _loaded(
             source, found, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
@@ -329,30 +327,6 @@ def _model_of_openai(name: str) -> str | None:
 # --- from a path to a tokenizer -------------------------------------------------------------------
 
 
-def _trial_of(
-    source: _Source,
-    found: Detected | None,
-    encoding: str | EncodingSpec | None,
-    apply_tokenizer_config: bool | None,
-) -> Trial | None:
-    """Return how the files are loaded in a child process; None without files."""
-    if source.path is None or found is None or found.format == "unsupported":
-        return None
-    options: dict[str, Any] = {
-        "apply_tokenizer_config": apply_tokenizer_config,
-        "encoding": encoding,
-    }
-    if isinstance(encoding, EncodingSpec):
-        special = dict(encoding.special_tokens)
-        options["encoding"] = {**vars(encoding), "special_tokens": special, "files": ()}
-    size = found.path.stat().st_size if found.path.is_file() else MAX_COUNTED
-    # The files beside a SentencePiece model say whether transformers loads it.
-    may_import = found.format in ("transformers", "sentencepiece")
-    imports = may_import and find_spec("transformers") is not None
-    limits = limits_for(size, imports_transformers=imports)
-    return Trial(str(source.path.absolute()), options, limits)
-
-
 def _loaded(
     source: _Source,
     found: Detected | None,
@@ -391,6 +365,8 @@ def _loaded(
             tokenizer = load_by_transformers(folder, reason)
         else:
             tokenizer = _opened(found, encoding)
+        if applies and encoding is None:
+            _compare_ids(tokenizer, found)
     libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
@@ -448,6 +424,32 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)
+
+
+def _compare_ids(tokenizer: Loaded, found: Detected) -> None:
+    """Warn if other files in the folder contradict the ids of ``tokenizer``.
+
+    For a rank file this is an error: the code that belongs to it would use the declared ids.
+    """
+    folder = found.path if found.path.is_dir() else found.path.parent
+    file = "transformers" if found.path.is_dir() else found.path.name
+    table = Table(
+        file,
+        tokenizer.token_to_id,
+        tokenizer.id_to_token,
+        {i for i in map(tokenizer.token_to_id, tokenizer.special_tokens.all) if i is not None},
+        is_spelled_alike=False,
+    )
+    try:
+        ids = contradictions(folder, read_folder(folder), table)
+    except TokenizerLoadError as error:
+        if found.format == "tiktoken":
+            raise
+        warn(f"{error}; its tokens were not compared")
+        return
+    if ids and found.format == "tiktoken":
+        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(ids)}")
+    warn_of(ids, folder, file)
 
 
 def _reason(tokenizer: Loaded, found: Detected | None) -> str:

@@ -66,7 +66,9 @@ class Trial:
         try:
             _ask(b"", {"source": self.path, "options": options}, self.limits)
         except ChildError as error:
-            raise TokenizerLoadError(f"{self.path!r}: {error}") from None
+            # Not for a limit or an abort: those are the file's.
+            hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
+            raise TokenizerLoadError(f"{self.path!r}: {error}{hint}") from None
 
 
 def try_content(content: bytes) -> None:
@@ -100,12 +102,13 @@ def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
         finally:
             child.kill()
     except (ChildError, OSError) as error:
-        raise ChildError(f"{_FAILED}: {error}") from None
+        is_limit = isinstance(error, ChildError) and error.is_limit
+        raise ChildError(f"{_FAILED}: {error}", is_limit=is_limit) from None
     if "kind" in head:
         kind = _ERRORS.get(str(head["kind"]), TokenizerLoadError)
         raise kind(str(head.get("error"))[:2_000])
     if "error" in head:
-        raise ChildError(f"{_FAILED}: {head['error']!s:.2000}")
+        raise ChildError(f"{_FAILED}: {head['error']!s:.2000}", is_limit=True)
 
 
 def limits_for(size: int, *, imports_transformers: bool) -> ChildLimits:

@@ -179,10 +179,11 @@ def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
     [
         (bad_regex, "read this regex in different ways"),
         (stripping, "white space"),
-        pytest.param(other_pre_tokenizer, "cannot load", marks=needs_fastokens),
+        (other_pre_tokenizer, "cannot load"),
     ],
 )
 @pytest.mark.parametrize("fast", ["now", "background"])
+@needs_fastokens
 def test_untrusted_files_are_encoded_slowly_with_a_reason(
     change: Callable[[dict[str, Any]], None],
     reason: str,
@@ -270,6 +271,7 @@ def test_a_short_text_gives_the_encoding_of_a_batch() -> None:
     assert type(alone.ids) is tuple
 
 
+@needs_fastokens
 def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> None:
     data = json.loads(byte_level())
     token = data["added_tokens"][0]
@@ -356,6 +358,7 @@ def test_special_tokens_as_text_are_compared_too(monkeypatch: pytest.MonkeyPatch
     assert tokenizer.encode("<eos>", special="text") == slow().encode("<eos>", special="text")
 
 
+@needs_fastokens
 def test_a_library_that_fails_on_a_probe_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     def panicking(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("a panic")

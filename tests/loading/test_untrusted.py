@@ -246,6 +246,14 @@ def test_another_value_than_a_flag_is_rejected() -> None:
         load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
 
 
+def test_a_program_without_an_interpreter_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "")
+    with pytest.raises(TokenizerLoadError, match=r"has none\. untrusted=False loads"):
+        load_tokenizer("demo", untrusted=True)
+
+
 def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This decoder does no harm while the file is loaded."""
     (tmp_path / "tokenizer.json").write_bytes(document(decoder=doubling("☃")))

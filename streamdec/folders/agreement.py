@@ -1,0 +1,199 @@
+"""Compare the ids that a folder's files declare with the loaded tokenizer.
+
+In: a folder, what its files say about tokens, and the loaded table. Out: a :class:`Contradiction`
+for each id that differs. Files declare ids in four ways:
+
+- by text: ``vocab.json``, ``added_tokens.json``, ``added_tokens_decoder`` of
+  ``tokenizer_config.json``;
+- by line: ``vocab.txt``;
+- by role: ``config.json`` and ``generation_config.json``, which are compared with the token that
+  ``tokenizer_config.json`` names;
+- by merging: each line of ``merges.txt`` makes a token, which must be in the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamdec.errors import TokenizerLoadError, warn
+from streamdec.folders.declared_tokens import DECLARED
+from streamdec.folders.folder_tokens import FolderTokens
+from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG, content_of, read_object
+from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._reading import read_bounded
+
+_OF_MODEL = ("config.json", "generation_config.json")
+_COMPARED = ("bos_token", "eos_token", "pad_token")
+_MARKER = re.compile(r"[<\[].*[>\]]", re.DOTALL)
+"""The spelling of tokens that are not text."""
+_SHOWN = 3
+
+
+class Table(NamedTuple):
+    """The loaded tokenizer, as far as it is compared."""
+
+    file: str
+    """The name of its file, for messages."""
+    id_of: Callable[[str], int | None]
+    text_of: Callable[[int], str | None]
+    added: Collection[int]
+    """The ids of added or special tokens."""
+    is_spelled_alike: bool = True
+    """Whether it spells its tokens as a ``vocab.json`` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """An id that a file declares, and that the loaded tokenizer contradicts."""
+
+    file: str
+    text: str
+    token_id: int | None
+    """The declared id; None if the file only declares that there is such a token."""
+    found: str
+    """What the loaded tokenizer has instead."""
+
+    def __str__(self) -> str:
+        has = "makes" if self.token_id is None else f"has id {self.token_id} for"
+        return f"{self.file} {has} {self.text!r:.60}, but {self.found}"
+
+
+def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[Contradiction]:
+    """Return every id of a file in ``folder`` that ``table`` contradicts.
+
+    Raises :class:`~streamdec.TokenizerLoadError` if a file with added tokens is malformed. Other
+    malformed files declare nothing.
+    """
+    found = [*_of_texts(CONFIG, _declared(tokens.config), table)]
+    found += _of_texts(ADDED_TOKENS, read_object(folder, ADDED_TOKENS) or {}, table)
+    found += _of_vocabulary(folder, table)
+    for file in _OF_MODEL:
+        found += _of_roles(file, _object(folder, file), tokens.roles, table)
+    return found
+
+
+def listed(found: list[Contradiction]) -> str:
+    """Return the first of ``found`` in words, for a message."""
+    more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return "; ".join(map(str, found[:_SHOWN])) + more
+
+
+def warn_of(found: list[Contradiction], folder: Path, file: str) -> None:
+    """Warn of what :func:`contradictions` found; ``file`` has the ids that are used."""
+    if found:
+        what = f"the ids here are those of {file}, and {len(found):,} in other files contradict it"
+        warn(f"{str(folder)!r}: {what}: {listed(found)}")
+
+
+def _declared(config: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ids of ``added_tokens_decoder`` by text."""
+    by_id = config.get(DECLARED) or {}
+    return {text: int(i) for i, token in by_id.items() if (text := content_of(token)) is not None}
+
+
+def _of_texts(file: str, ids: Mapping[str, int], table: Table) -> Iterator[Contradiction]:
+    for text, token_id in ids.items():
+        if _text_of(table, token_id) != text and _id_of(table, text) != token_id:
+            yield Contradiction(file, text, token_id, _instead(text, token_id, table))
+
+
+def _of_vocabulary(folder: Path, table: Table) -> Iterator[Contradiction]:
+    """Yield what the files of a whole vocabulary contradict.
+
+    Where tokens are spelled in another way, only texts that the table has are compared.
+    """
+    vocab = _ids(_object(folder, "vocab.json"))
+    lines = _lines(folder / "vocab.txt")
+    by_line = dict(zip(lines, range(len(lines)), strict=True))
+    known = sum(_id_of(table, text) is not None for text in by_line)
+    if 2 * known < len(by_line):  # a line is not a token: a word and its count, or a Python literal
+        by_line = {}
+    for file, ids in (("vocab.json", vocab), ("vocab.txt", by_line)):
+        for wrong in _of_texts(file, ids, table):
+            if table.is_spelled_alike or _id_of(table, wrong.text) is not None:
+                yield wrong
+    if table.is_spelled_alike:
+        yield from _of_merges(_lines(folder / "merges.txt"), vocab, table)
+
+
+def _of_merges(
+    lines: Iterable[str], vocab: Mapping[str, int], table: Table
+) -> Iterator[Contradiction]:
+    for line in lines:
+        left, space, right = line.partition(" ")
+        text = left + right
+        if not space or " " in right or line.startswith("#version"):
+            continue
+        if text not in vocab and _id_of(table, text) is None:
+            yield Contradiction("merges.txt", text, None, f"{table.file} has no such token")
+
+
+def _of_roles(
+    file: str, data: Mapping[str, Any], roles: Mapping[str, str], table: Table
+) -> Iterator[Contradiction]:
+    """Yield the ids of roles in a model's configuration that cannot be meant.
+
+    A configuration may name another special token than ``tokenizer_config.json``, and often does.
+    An ordinary token, or an id that the table does not have, shows that it is of another table.
+    """
+    for role in _COMPARED:
+        text, given = roles.get(role), data.get(f"{role}_id")
+        ids = [i for i in (given if isinstance(given, list) else [given]) if type(i) is int]
+        expected = None if text is None else _id_of(table, text)
+        if text is None or expected is None or not ids or expected in ids:
+            continue
+        if not any(_is_special(i, table) for i in ids):
+            yield Contradiction(
+                file, text, ids[0], f"{_instead(text, ids[0], table)} ({role} in {CONFIG})"
+            )
+
+
+def _is_special(token_id: int, table: Table) -> bool:
+    text = _text_of(table, token_id)
+    return token_id in table.added or (text is not None and _MARKER.fullmatch(text) is not None)
+
+
+def _instead(text: str, token_id: int, table: Table) -> str:
+    """Return what the table has for ``text`` and for ``token_id``."""
+    other, there = _id_of(table, text), _text_of(table, token_id)
+    has = f"{table.file} has {'no such token' if other is None else f'id {other} for it'}"
+    return has if there is None else f"{has}, and {there!r:.60} at {token_id}"
+
+
+def _id_of(table: Table, text: str) -> int | None:
+    try:
+        return table.id_of(text)
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can write and no token can have
+        return None
+
+
+def _text_of(table: Table, token_id: int) -> str | None:
+    return table.text_of(token_id) if 0 <= token_id <= MAX_ID else None
+
+
+def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return a vocabulary; empty if the values are not ids.
+
+    In some files each language has a vocabulary of its own.
+    """
+    return data if all(type(value) is int for value in data.values()) else {}
+
+
+def _object(folder: Path, name: str) -> Mapping[str, Any]:
+    try:
+        return read_object(folder, name) or {}
+    except TokenizerLoadError:
+        return {}
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    try:
+        return read_bounded(path).decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except (TokenizerLoadError, UnicodeDecodeError):
+        return []

@@ -1,0 +1,183 @@
+"""Every id that a file of a folder declares is that of the loaded tokenizer, or loading says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamdec import load_tokenizer
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from tests.support.files import sentencepiece, small_gguf, tekken, write_json
+from tests.support.zoo import ZOO
+
+JSON: dict[str, Any] = json.loads(ZOO["byte_level_trained"]().to_str())
+VOCAB: dict[str, int] = JSON["model"]["vocab"]
+SIZE = len(VOCAB)
+LAST = max(VOCAB, key=VOCAB.__getitem__)
+MERGES = [" ".join(pair) for pair in JSON["model"]["merges"]]
+ROLES = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+ADDED = {text: SIZE + i for i, text in enumerate(("<s>", "</s>", "<pad>"))}
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+def healthy(folder: Path, **config: Any) -> Path:
+    """Write a folder with every file that declares ids."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    own = [{"id": i, "content": text, "special": True, **flags} for text, i in ADDED.items()]
+    write_json(folder / "tokenizer.json", {**JSON, "added_tokens": own})
+    write_json(folder / "vocab.json", VOCAB)
+    lines(folder, "merges.txt", ["#version: 0.2", *MERGES])
+    write_json(folder / "added_tokens.json", ADDED)
+    declared = {str(i): {"content": text, "special": True} for text, i in ADDED.items()}
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "added_tokens_decoder": declared}
+    write_json(folder / "tokenizer_config.json", {**said, **ROLES, **config})
+    ids = {f"{role}_id": ADDED[text] for role, text in ROLES.items()}
+    write_json(folder / "config.json", ids)
+    write_json(folder / "generation_config.json", {**ids, "eos_token_id": [5, ADDED["</s>"]]})
+    return folder
+
+
+def lines(folder: Path, name: str, texts: list[str]) -> None:
+    (folder / name).write_text("\n".join(texts) + "\n", "utf-8")
+
+
+def mirrored(ids: dict[str, int]) -> dict[str, int]:
+    return dict(zip(ids, reversed(ids.values()), strict=True))
+
+
+def swapped(ids: dict[str, int], one: str, other: str) -> dict[str, int]:
+    return {**ids, one: ids[other], other: ids[one]}
+
+
+CONTRADICTING: dict[str, tuple[str, Any]] = {
+    "vocab.json has id": ("vocab.json", mirrored(VOCAB)),
+    r"vocab.json has id \d+ for '.', but tokenizer.json has id \d+ for it, and '.' at \d+": (
+        "vocab.json",
+        swapped(VOCAB, *sorted(VOCAB)[33:35]),
+    ),
+    rf"vocab.json has id {SIZE + 3} for 'new', but tokenizer.json has no such": (
+        "vocab.json",
+        {**VOCAB, "new": SIZE + 3},
+    ),
+    f"added_tokens.json has id {SIZE + 1} for '<s>', but .* has id {SIZE} for it": (
+        "added_tokens.json",
+        swapped(ADDED, "<s>", "</s>"),
+    ),
+    rf"config.json has id 7 for '</s>', but .* has id {SIZE + 1} for it.*\(eos_token in": (
+        "config.json",
+        {"eos_token_id": 7},
+    ),
+    "generation_config.json has id 99999 for '<pad>', but": (
+        "generation_config.json",
+        {"pad_token_id": 99999},
+    ),
+}
+
+
+def test_a_folder_whose_files_agree_is_silent(tmp_path: Path) -> None:
+    assert load_tokenizer(healthy(tmp_path), fast="off").token_to_id("</s>") == SIZE + 1
+
+
+@pytest.mark.parametrize("message", CONTRADICTING)
+def test_a_file_that_contradicts_is_named(message: str, tmp_path: Path) -> None:
+    name, data = CONTRADICTING[message]
+    write_json(healthy(tmp_path) / name, data)
+    with pytest.warns(StreamdecWarning, match=f"contradict it: {message}"):
+        load_tokenizer(tmp_path, fast="off")
+    load_tokenizer(tmp_path / "tokenizer.json", fast="off")  # no file beside it is read
+
+
+def test_lines_are_ids_and_merges_are_tokens(tmp_path: Path) -> None:
+    healthy(tmp_path)
+    lines(tmp_path, "vocab.txt", list(VOCAB))
+    load_tokenizer(tmp_path, fast="off")
+    lines(tmp_path, "vocab.txt", list(VOCAB)[::-1])
+    with pytest.warns(StreamdecWarning, match=r"contradict it: vocab.txt has id 0 for"):
+        load_tokenizer(tmp_path, fast="off")
+    lines(tmp_path, "vocab.txt", [f"{text} 12" for text in VOCAB])  # counts, as in fairseq
+    load_tokenizer(tmp_path, fast="off")
+    lines(tmp_path, "merges.txt", [*MERGES, f"{LAST} q"])
+    with pytest.warns(StreamdecWarning, match=rf"contradict it: merges.txt makes '{LAST}q'"):
+        load_tokenizer(tmp_path, fast="off")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("config.json", {"eos_token_id": SIZE, "bos_token_id": None}),  # another special token
+        ("config.json", {"eos_token_id": "2", "pad_token_id": True}),
+        ("generation_config.json", "{"),
+        ("vocab.json", {"en": {"a": 0}}),  # a vocabulary for each language
+        ("vocab.json", "["),
+    ],
+)
+def test_what_is_no_contradiction_is_silent(name: str, data: Any, tmp_path: Path) -> None:
+    healthy(tmp_path)
+    if isinstance(data, str):
+        (tmp_path / name).write_text(data, "utf-8")
+    else:
+        write_json(tmp_path / name, data)
+    load_tokenizer(tmp_path, fast="off")
+
+
+@pytest.mark.filterwarnings("ignore:.*ids and text may differ")
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"tokenizer_class": "M2M100Tokenizer"},
+        {"tokenizer_class": "Pop2PianoTokenizer"},
+        {"auto_map": {"AutoTokenizer": ["x.T", None]}},
+    ],
+)
+def test_it_is_an_error_where_the_declared_ids_are_used(said: Any, tmp_path: Path) -> None:
+    load_tokenizer(healthy(tmp_path, **said), fast="off")
+    write_json(tmp_path / "vocab.json", mirrored(VOCAB))
+    with pytest.raises(TokenizerLoadError, match=r"contradict each other: vocab\.json has id"):
+        load_tokenizer(tmp_path)
+    with pytest.warns(StreamdecWarning, match="contradict it: vocab.json has id"):
+        load_tokenizer(tmp_path, apply_tokenizer_config=True, fast="off")
+
+
+@pytest.mark.parametrize("name", ["M2M100Tokenizer", "MarianTokenizer", "RagTokenizer", "Mine"])
+def test_a_class_that_cannot_be_followed_is_warned_of(name: str, tmp_path: Path) -> None:
+    with pytest.warns(StreamdecWarning, match=f"may differ from those of transformers: {name}: "):
+        load_tokenizer(healthy(tmp_path, tokenizer_class=name), fast="off")
+
+
+def test_other_formats_are_compared_too(tmp_path: Path) -> None:
+    pytest.importorskip("tiktoken")
+    pytest.importorskip("sentencepiece")
+    contents = {
+        "a.gguf": small_gguf(),
+        "tekken.json": json.dumps(tekken()).encode(),
+        "tokenizer.model": sentencepiece(),
+    }
+    for name, content in contents.items():
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir()
+        (folder / name).write_bytes(content)
+        text = load_tokenizer(folder, fast="off").id_to_token(1)
+        write_json(folder / "added_tokens.json", {text: 1})
+        load_tokenizer(folder, fast="off")
+        write_json(folder / "added_tokens.json", {text: 2})
+        with pytest.warns(StreamdecWarning, match=r"contradict it: added_tokens\.json has id 2"):
+            load_tokenizer(folder, fast="off")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["qwen3", "gpt2", "phi-2", "mistral-7b-v0.1", "kimi-k2"])
+def test_real_folders_agree(name: str, tmp_path: Path) -> None:
+    folder = SHARED / "tokenizers" / name
+    if not folder.is_dir():
+        pytest.skip("the folder of real tokenizers is not here")
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    if (tmp_path / "tokenizer.json").exists():
+        model = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))["model"]
+        write_json(tmp_path / "vocab.json", model["vocab"])
+        pairs = (p if isinstance(p, str) else " ".join(p) for p in model["merges"])
+        lines(tmp_path, "merges.txt", ["#version: 0.2", *pairs])
+    load_tokenizer(tmp_path, fast="off")
