@@ -1,4 +1,4 @@
-"""One example of a law: a detokenizer, a tokenizer, and data that hypothesis draws.
+"""One example of a law: a detokenizer, a tokenizer and drawn data.
 
 In: a detokenizer, a subject, drawn data. Out: nothing, or a
 :class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.

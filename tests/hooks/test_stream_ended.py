@@ -294,20 +294,6 @@ def test_an_unfinished_character_is_reported() -> None:
     assert not ended([0, HALF, REST]).ends_incomplete
 
 
-def test_unknown_ids_are_counted() -> None:
-    ids = [0, 99, 1, 98]
-    grown = TokenSequence(TOKENIZER, [97, 0])
-    for machine in (
-        StopSequenceDecoder(TOKENIZER, StopConditions()),
-        DecodeStream(TOKENIZER),
-        grown,
-    ):
-        with recording() as hook:
-            assert "".join(chunk.text for chunk in iter_chunks(ids, machine)) == "ab"
-        (event,) = hook.streams
-        assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
-
-
 def test_a_resumed_stream_reports_only_its_own_part() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([0, 99, 1, ST])
