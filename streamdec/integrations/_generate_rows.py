@@ -1,4 +1,4 @@
-"""The rows of one ``generate`` call: their decoders, and what ``generate`` was given."""
+"""The rows of one ``generate`` call: their decoders, and what it was given."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Rows:
         prompts: list[list[int]],
         conditions: list[StopConditions],
     ) -> None:
-        """Begin after the prompts: ``padded`` as ``generate`` has them, and without padding."""
+        """Begin after the prompts, as ``generate`` has them and without padding."""
         self._num_seen = len(padded[0])
         self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
         for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):

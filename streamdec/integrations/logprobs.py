@@ -1,9 +1,7 @@
 """Log probabilities that fit the text: exact bytes and offsets, without stops.
 
-In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
-:class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: for each chunk, the log probabilities
-of the tokens whose text was output, with their bytes and their offsets in the text. The wire
-formats write them as their APIs do.
+In: the log probabilities of an engine, token by token, and a decoder. Out: for each chunk those of
+the tokens whose text was output. The wire formats write them as their APIs do.
 """
 
 from __future__ import annotations
@@ -284,7 +282,7 @@ def _checked(logprob: TokenLogprob) -> TokenLogprob:
 
 
 def _shown(value: float) -> float:
-    """Return ``value`` as a number for JSON, which does not accept those of NumPy."""
+    """Return ``value`` as a float, which JSON accepts, unlike the numbers of NumPy."""
     return max(float(value), LEAST_LOGPROB)
 
 
@@ -414,9 +412,7 @@ class _Recorded:
     """The spans that a stream records."""
 
     def __init__(self, stream: DecodeStream) -> None:
-        self.step = stream.step
-        self.flush = stream.flush
-        self._take = stream.take_spans
+        self.step, self.flush, self._take = stream.step, stream.flush, stream.take_spans
 
     def take(self) -> list[tuple[int, int]]:
         return [(each.start, each.end) for each in self._take()]

@@ -303,8 +303,9 @@ class ChatCompletionEncoder(_Stream):
 class CompletionEncoder(_Stream):
     r"""Encodes a streamed completion: ``text_completion`` objects.
 
-    The arguments and errors are those of ChatCompletionEncoder: ``response_id``, ``model``,
-    ``created``, ``n``, ``prompt_tokens``, ``include_usage`` and ``return_token_ids``.
+    The arguments and errors (TypeError, ValueError) are those of ChatCompletionEncoder:
+    ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``, ``include_usage`` and
+    ``return_token_ids``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionEncoder

@@ -288,7 +288,7 @@ class GenerateStreamer:
 
         If ``start`` began it, wait until it has ended. There are no chunks afterwards.
         """
-        self._end_reading()
+        self._close()
         if self._thread is not None:
             self._thread.join()
 
@@ -297,12 +297,12 @@ class GenerateStreamer:
 
         The wait is shielded from cancellation.
         """
-        self._end_reading()
+        self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._thread.join)
 
-    def _end_reading(self) -> None:
+    def _close(self) -> None:
         self._is_closed = True
         self._out.close()
 
