@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 from streamdec.backends._decoder_chain import Stage, stages_of
+from streamdec.backends._tokenizer_json import parse
 from streamdec.backends.library_stream import library_tokenizer
 from streamdec.children.serving import requests, write_answer
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 
@@ -37,9 +37,7 @@ def serve(setup: dict[str, Any]) -> None:
     threading.stack_size(STACK)
     for content in requests(setup["cpu_seconds"]):
         told: dict[str, str] = {}
-        load = (
-            partial(AddedVocabulary, content) if setup["source"] is None else partial(_load, setup)
-        )
+        load = partial(parse, content, "JSON") if setup["source"] is None else partial(_load, setup)
         thread = threading.Thread(target=_try, args=(load, told))
         thread.start()
         thread.join()

@@ -21,8 +21,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.added_vocabulary import AddedVocabulary, Token, takes_long
-from streamdec.folders.declared_tokens import added_token
+from streamdec.folders.declared_tokens import Token, added_token
 from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.locks import cached_property
@@ -203,13 +202,9 @@ class Tokens:
             self.refused = f"more than {MAX_ADDED:,} added tokens"
         elif sum(map(len, texts)) > MAX_ADDED_TEXT:
             self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
-        elif takes_long(texts):
-            self.refused = "added tokens so long that tokenizers before 0.23 needs minutes for them"
         else:
-            content = self.snapshot.content("tokenizer.json") or b""
             try:
-                trial.try_content(content)
-                AddedVocabulary(content)
+                trial.try_content(self.snapshot.content("tokenizer.json") or b"")
             except TokenizerLoadError as error:
                 self.refused = str(error)[:300]
         if self.refused:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamdec.folders.added_vocabulary import Token
+from streamdec.folders.declared_tokens import Token
 from streamdec.locks import cached_property
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.preflight.snapshot_tokens import Tokens
+from tests.support.added_vocabulary import AddedVocabulary
 
 __all__ = ["CHATML", "SHARED", "Parts", "added", "control", "loaded_by_library", "shared_snapshots"]
 

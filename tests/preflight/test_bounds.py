@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from streamdec.folders import added_vocabulary
 from streamdec.preflight import effective_stop_tokens, inspect
 from streamdec.preflight.eos_sources import MAX_IDS
 from streamdec.preflight.snapshot import Snapshot
@@ -63,17 +62,6 @@ def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) 
     (finding,) = (f for f in report.findings if f.code == "TOKENIZER_JSON_INVALID")
     assert [evidence.note for evidence in finding.evidence] == [told]
     assert len(json.dumps(report.to_dict())) < 500_000
-
-
-def test_a_library_that_takes_quadratic_time_is_not_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(added_vocabulary, "IS_QUADRATIC", True)
-    for length, is_built in (6_000, True), (7_000, False):
-        parts = control()
-        parts.own.append({"id": 260, **added("x" * length)})
-        codes = inspect(parts.write(tmp_path / str(length)), render=False).codes
-        assert ("TOKENIZER_JSON_INVALID" not in codes) is is_built
 
 
 def test_names_beyond_a_thousand_are_not_reported(tmp_path: Path) -> None:

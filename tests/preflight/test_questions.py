@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamdec import preflight
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
@@ -39,6 +38,7 @@ from tests.preflight.making import (
     loaded_by_library,
     shared_snapshots,
 )
+from tests.support.added_vocabulary import AddedVocabulary
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 

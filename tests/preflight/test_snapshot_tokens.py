@@ -11,11 +11,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.folders.added_vocabulary import AddedVocabulary, Token
+from streamdec.folders.declared_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.vocabulary import Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control
+from tests.support.added_vocabulary import AddedVocabulary
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""

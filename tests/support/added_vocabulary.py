@@ -1,36 +1,11 @@
-"""The texts and ids of a ``tokenizer.json``.
-
-In: the content of the file. Out: ids and texts as in the library, which assigns the ids of added
-tokens itself.
-"""
+"""The texts and ids of a ``tokenizer.json`` by its library, for comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tokenizers import AddedToken, Tokenizer
-from tokenizers import __version__ as _library_version
+from tokenizers import Tokenizer
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
-
-Token = AddedToken
-"""An added token with its flags, for modules that do not know the library."""
-
-
-IS_QUADRATIC = tuple(map(int, _library_version.split(".")[:2])) < (0, 23)
-"""Whether the library needs quadratic time to load a long, repetitive added token: for 80,000 times
-one letter 14 s with 0.22.2, and 7 ms with 0.23.3."""
-MOST_SQUARES = 4 * 10**7
-"""The greatest sum of squared lengths: about a tenth of a second."""
-LONGEST = 200
-"""The number of texts that are considered, the longest ones."""
-
-
-def takes_long(texts: Iterable[str]) -> bool:
-    """Return whether the installed library takes too long to load added ``texts``."""
-    longest = sorted(map(len, texts))[-LONGEST:] if IS_QUADRATIC else []
-    return sum(length * length for length in longest) > MOST_SQUARES
 
 
 class AddedVocabulary:
