@@ -10,12 +10,7 @@ with limits; ``render=False`` turns that off. Only
 
 from streamdec.preflight.eos_sources import Source
 from streamdec.preflight.inspection import inspect
-from streamdec.preflight.preflight_report import (
-    Evidence,
-    Finding,
-    Report,
-    Severity,
-)
+from streamdec.preflight.preflight_report import Evidence, Finding, Report, Severity
 from streamdec.preflight.questions_files import (
     CommitStatus,
     QuantizationEntry,
@@ -39,11 +34,7 @@ from streamdec.preflight.questions_tokens import (
     resolve_marker_to_id,
     version_gate_tokenizer_class,
 )
-from streamdec.preflight.stop_tokens import (
-    StopTokens,
-    effective_stop_tokens,
-    stop_conditions,
-)
+from streamdec.preflight.stop_tokens import StopTokens, effective_stop_tokens, stop_conditions
 
 __all__ = [
     "CommitStatus",

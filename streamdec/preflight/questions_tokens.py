@@ -200,9 +200,7 @@ def effective_tokenizer_class(
     )
 
 
-def version_gate_tokenizer_class(
-    tokenizer: str | os.PathLike[str] | Mapping[str, Any],
-) -> str:
+def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return the transformers version that a tokenizer class needs.
 
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed

@@ -19,12 +19,7 @@ from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.locks import cached_property
-from streamdec.tokenizers.folder_files import (
-    FileError,
-    parse_json,
-    read_file,
-    with_line_feeds,
-)
+from streamdec.tokenizers.folder_files import FileError, parse_json, read_file, with_line_feeds
 
 MAX_JSON = 2**24
 """The most bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""

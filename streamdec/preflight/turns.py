@@ -157,10 +157,7 @@ class Turns(NamedTuple):
 
 
 def probe(
-    source: str | None,
-    special_tokens: Mapping[str, str],
-    *,
-    conversations: Iterable[str] = ALL,
+    source: str | None, special_tokens: Mapping[str, str], *, conversations: Iterable[str] = ALL
 ) -> Probes:
     """Parse ``source``, and render the named conversations in a child process.
 

@@ -120,8 +120,7 @@ GLM = (
 
 METASPACE = decoder(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)
 CALLING = CHATML.replace(  # a call ends with a token of its own, as in gpt-oss
-    "'<|im_end|>\\n' }}",
-    "('<|pad|>' if m.tool_calls else '<|im_end|>\\n') }}",
+    "'<|im_end|>\\n' }}", "('<|pad|>' if m.tool_calls else '<|im_end|>\\n') }}"
 ).replace("+ (m", "+ (m.tool_calls[0].function.arguments.at if m.tool_calls else '') + (m")
 FORGETTING = CHATML.replace("m['role'] +", "m['role'] + ('<think>' if loop.last else '') +")
 TEXT = "(m['content'] if m['content'] is string else '')"
@@ -242,10 +241,7 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
             file("additional_chat_templates/default.jinja", CHATML),
         ),
     ),
-    "CHAT_TEMPLATE_LEGACY_JSON": (
-        "warning",
-        file("chat_template.json", {"chat_template": CHATML}),
-    ),
+    "CHAT_TEMPLATE_LEGACY_JSON": ("warning", file("chat_template.json", {"chat_template": CHATML})),
     "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
     "CHAT_TEMPLATE_UNKNOWN_NAME": (
         "error",

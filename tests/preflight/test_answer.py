@@ -32,11 +32,7 @@ ALL = "vLLM, SGLang and transformers"
 @pytest.mark.parametrize(
     ("change", "stops", "answer"),
     [
-        (
-            say(),
-            True,
-            f"yes: {ALL} stop at the template's end of turn, 258 <|im_end|>",
-        ),
+        (say(), True, f"yes: {ALL} stop at the template's end of turn, 258 <|im_end|>"),
         (
             generation(eos_token_id=256),
             False,

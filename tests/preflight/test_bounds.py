@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from streamdec.folders import added_vocabulary
-from streamdec.folders.added_vocabulary import IS_QUADRATIC
 from streamdec.preflight import effective_stop_tokens, inspect
 from streamdec.preflight.eos_sources import MAX_IDS
 from streamdec.preflight.snapshot import Snapshot
@@ -66,13 +65,6 @@ def test_a_tokenizer_of_too_many_tokens_is_not_built(name: str, tmp_path: Path) 
     assert len(json.dumps(report.to_dict())) < 500_000
 
 
-@pytest.mark.skipif(IS_QUADRATIC, reason="tokenizers before 0.23 needs hours for it")
-def test_a_tokenizer_of_one_piece_is_built_too(tmp_path: Path) -> None:
-    parts = control()
-    parts.own.append({"id": 260, **added("x" * (MAX_ADDED_TEXT - 1000))})
-    assert "TOKENIZER_JSON_INVALID" not in inspect(parts.write(tmp_path), render=False).codes
-
-
 def test_a_library_that_takes_quadratic_time_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,17 +103,6 @@ def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:
     shown = json.dumps(report.to_dict(), ensure_ascii=False)
     assert f'"{"y" * 500}…"' in shown
     assert "y" * 501 not in shown
-
-
-def test_doubles_are_counted_once(tmp_path: Path) -> None:
-    """Counting again for each token would take minutes here."""
-    own = [{"id": 256 + i, **added(f"<{max(i, 1)}>")} for i in range(30_000)]
-    parts = control()
-    assert parts.tokenizer is not None
-    parts.tokenizer["added_tokens"] = own
-    report = inspect(parts.write(tmp_path), render=False)
-    (finding,) = (f for f in report.findings if f.code == "ADDED_TOKEN_DUPLICATE_CONTENT")
-    assert [dict(evidence.ids) for evidence in finding.evidence] == [{256: "<1>"}, {257: "<1>"}]
 
 
 def test_markers_are_looked_for_near_the_turns() -> None:

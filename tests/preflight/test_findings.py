@@ -7,22 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.preflight_report import SEVERITIES
 from streamdec.preflight.rules import RULES
-from tests.preflight.changes import (
-    CASES,
-    RENDERED,
-    both,
-    config,
-    drop,
-    entry,
-    file,
-    flag,
-    say,
-    template,
-)
+from tests.preflight.changes import CASES, RENDERED, both, config, drop, flag, say, template
 from tests.preflight.making import CHATML, control
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
@@ -81,44 +69,6 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
         "after loading": True,
     }
     assert "tokenization_utils_tokenizers.py" in finding.reference[0]
-
-
-@pytest.mark.parametrize(
-    ("index", "token_id", "name"), [(2, 258, "<|im_end|>"), (0, 256, "<|endoftext|>")]
-)
-def test_a_visible_drift_of_the_flag_is_severe(
-    index: int, token_id: int, name: str, tmp_path: Path
-) -> None:
-    """One is a stop id, the other does not exist."""
-    report = inspect(control(flag(index, special=False)).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    assert finding.severity == ("error" if token_id == 258 else "warning")
-    assert finding.evidence[0].ids == {token_id: name}
-
-
-@pytest.mark.parametrize("is_built", [False, True])
-def test_a_token_stays_special_after_a_second_declaration(is_built: bool, tmp_path: Path) -> None:
-    """But not by a class for which it never was."""
-    change = entry(257, "<|im_start|>", special=False)
-    change = both(change, config(model_type="qwen2")) if is_built else change
-    report = inspect(control(change).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    note = "special"
-    assert finding.evidence[0].note == (note if is_built else f"{note}, and skipped anyway")
-    loaded = load_tokenizer(tmp_path, fast="off")
-    assert (loaded.decode([257]) == "") != is_built
-
-
-@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
-def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> None:
-    def codes(listed: list[str]) -> frozenset[str]:
-        stale = file("special_tokens_map.json", {key: listed})
-        same = say(additional_special_tokens=["<|im_start|>"])
-        return inspect(control(both(same, stale)).write(tmp_path), render=False).codes
-
-    assert codes(["<|im_start|>"]) == set()
-    assert codes(["<|im_start|>", "<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
-    assert codes(["<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
 
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
@@ -206,19 +156,3 @@ def test_a_folder_of_the_hubs_cache_is_not_verified(tmp_path: Path) -> None:
     parts = control()
     folder = tmp_path / "models--a--b" / "snapshots" / ("0f" * 20)
     assert inspect(parts.write(folder), render=False).codes == {"COMMIT_UNVERIFIED"}
-
-
-def test_sources_tell_which_file_won(tmp_path: Path) -> None:
-    change = both(CASES["SPECIAL_TOKENS_MAP_OVERRIDES"][1], file("chat_template.jinja", CHATML))
-    sources = inspect(control(change).write(tmp_path), render=False).sources
-    assert sources["eos_token"] == "special_tokens_map.json"
-    assert sources["pad_token"] == "tokenizer_config.json"
-    assert sources["chat_template"] == "chat_template.jinja"
-    assert sources["generation_config"] == "generation_config.json"
-    assert sources["tokenizer_class"].startswith("tokenizer_config.json: TokenizersBackend")
-
-
-@pytest.mark.parametrize("engines", [(), ("vlllm",), ("vllm@new",), ("vllm@",)])
-def test_an_engine_that_is_not_known_is_rejected(engines: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"engine|vllm"):
-        inspect(control().write(tmp_path), engines=engines)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from streamdec import load_tokenizer
-from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import inspect
-from tests.preflight.changes import CASES, both, config, entry, file, own, say, template
+from tests.preflight.changes import both, config, entry, file, own, say, template
 from tests.preflight.making import CHATML, Parts, control
 
 
@@ -35,21 +34,6 @@ def test_a_token_that_is_called_special_is_checked_after_loading(
     is_called_special = form == "list" or key == "extra_special_tokens"
     assert ("EXTRA_SPECIAL_NOT_SKIPPED" in report.codes) == (is_printed and is_called_special)
     assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
-
-
-def test_a_class_default_that_the_vocabulary_lacks_is_unknown(tmp_path: Path) -> None:
-    default = next(
-        (name, ids)
-        for name in ("qwen2", "gemma", "llama", "phi", "falcon", "gptj")
-        if isinstance(ids := facts().eos_default(name).top, int) and ids > 259
-    )
-    change = both(config(model_type=default[0]), CASES["EOS_CLASS_DEFAULT_IN_EFFECT"][1])
-    report = inspect(control(change).write(tmp_path), "sglang", render=False)
-    [finding] = [f for f in report.findings if f.code == "EOS_ID_UNKNOWN"]
-    [evidence] = finding.evidence
-    assert (evidence.file, evidence.value) == ("config.json", default[0])
-    assert evidence.ids == {default[1]: None}
-    assert default[1] in report.stop_tokens["sglang@0.5.23"].ids
 
 
 MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}

@@ -86,20 +86,6 @@ def test_the_flags_are_those_that_the_library_has_in_the_end(
     assert {i: (t.content, t.special) for i, t in found.items()} == vocabulary.added()
 
 
-def test_added_tokens_of_the_oldest_form(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.tokenizer = None
-        assert parts.tokenizer_config is not None
-        del parts.tokenizer_config["added_tokens_decoder"]
-        parts.others["added_tokens.json"] = {"<|im_end|>": 258, "<|x|>": 300}
-
-    found = discover_added_tokens(control(change).write(tmp_path))
-    assert {i: (t.content, t.special, t.sources) for i, t in found.items()} == {
-        258: ("<|im_end|>", True, ("added_tokens.json", "eos_token")),
-        300: ("<|x|>", False, ("added_tokens.json",)),
-    }
-
-
 def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
     def change(parts: Parts) -> None:
         parts.decoder["300"] = added("<|im_end|>")
@@ -315,28 +301,6 @@ def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
         "hf_quant_config.json#quantization: modelopt quant_algo=FP8; "
         "config.json#text_config.quantization_config: awq"
     )
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["quantization_config", "quant_method", "ignore", "x"]), inner
-            )
-        ),
-        max_leaves=15,
-    )
-)
-def test_any_json_is_summarised_in_one_line(value: Any) -> None:
-    config = {"a": value, "quantization_config": value}
-    for found in find_nested_quantization_config(config):
-        here: Any = config
-        for key in found.path.split("."):
-            here = here[int(key)] if isinstance(here, list) else here[key]
-        assert here == found.value
-        assert summarize_quant_config(found.value).isprintable()
 
 
 # --- all of them ----------------------------------------------------------------------------------

@@ -192,18 +192,3 @@ def test_the_line_of_a_syntax_error_is_reported(tmp_path: Path) -> None:
     (folder / "generation_config.json").write_text('{\n  "eos_token_id": 258\n  "x": 1}')
     [finding] = inspect(folder, render=False).findings
     assert finding.evidence[0].line == 3
-
-
-def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = control().write(tmp_path)
-    opened: list[str] = []
-    original = os.open
-
-    def counting(path: object, *args: int) -> int:
-        opened.append(Path(str(path)).name)
-        return original(path, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", counting)
-    inspect(folder, render=False)
-    assert len(opened) == len(set(opened))
-    assert "tokenizer.json" in opened

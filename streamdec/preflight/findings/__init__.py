@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streamdec.preflight.findings import (
-    added_tokens,
-    chat_templates,
-    eos,
-    files,
-    quantization,
-)
+from streamdec.preflight.findings import added_tokens, chat_templates, eos, files, quantization
 from streamdec.preflight.preflight_report import Finding
 from streamdec.preflight.view import View
 
