@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from streamdec.preflight.engine_versions import display_names, parse_engine
 from streamdec.preflight.eos_sources import CONFIG, GENERATION
-from streamdec.preflight.findings import check_all
+from streamdec.preflight.findings import added_tokens, chat_templates, eos, files, quantization
 from streamdec.preflight.preflight_report import SEVERITIES, Report
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
@@ -48,7 +48,10 @@ def inspect(
         raise ValueError("engines must name at least one engine, such as 'vllm'")
     view = View(open_snapshot(path), asked, render)
     stops, answer = _answer(view)
-    found = sorted(check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code))
+    # The module files is last: by then all files are read.
+    modules = (eos, added_tokens, chat_templates, quantization, files)
+    findings = (finding for module in modules for finding in module.check(view))
+    found = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), f.code))
     return Report(
         path=str(path),
         engines=tuple(str(engine) for engine in asked),
@@ -94,7 +97,8 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
     tokens = view.tokens
     for name, role in tokens.roles.items():
         yield name, role.source
-    yield "tokenizer_class", f"{tokens.chosen.source}: {tokens.chosen.name} ({tokens.chosen.why})"
+    chosen = tokens.folder.chosen
+    yield "tokenizer_class", f"{chosen.source}: {chosen.name} ({chosen.why})"
     yield "generation_config", CONFIG if view.eos.generation_config is None else GENERATION
     default = view.templates.default
     if default is not None:

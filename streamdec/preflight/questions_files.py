@@ -31,21 +31,14 @@ from streamdec.tokenizers._extras import library
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     """Return where files of the snapshot in ``path`` disagree, the most severe first.
 
-    Each finding names the files and the value in each. Its action says which file counts. The
-    severity depends on that: a ``special_tokens_map.json`` that no loader reads gives an ``info``
-    finding, and one that overrides another file gives a ``warning``. No template is rendered.
+    Each finding names the files and the value in each. Its action says which file counts. No
+    template is rendered.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
-    >>> from pathlib import Path
-    >>> from shutil import copytree
-    >>> from tempfile import TemporaryDirectory
     >>> from streamdec.preflight import cross_ref_files
-    >>> with TemporaryDirectory() as folder:
-    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
-    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": 7000}')
-    ...     [found.code for found in cross_ref_files(model)]
-    ['EOS_ID_UNKNOWN', 'EOS_SOURCES_DISAGREE']
+    >>> cross_ref_files("path/to/model")
+    []
     """
     found = inspect(path, render=False).findings
     return [each for each in found if RULES[each.code].compares_files]
@@ -75,10 +68,8 @@ def find_nested_quantization_config(
 ) -> list[QuantizationEntry]:
     """Return every ``quantization_config`` of a ``config.json`` that is not empty.
 
-    Entries at any depth are found. ``path`` is the folder of a snapshot, or the JSON of the file.
-    The top level comes first, then the others by depth; objects and lists are searched. If none is
-    found, look for ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised
-    weights.
+    ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
+    the others by depth. ``hf_quant_config.json`` is another place (``QUANT_SIDECAR_ONLY``).
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -95,11 +86,9 @@ def find_nested_quantization_config(
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return a quantisation in one line.
 
-    The line has the method, the widths, the format, the exceptions and the KV cache. ``config`` is
-    a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder, all declarations
-    are listed in order of precedence, each with its file and path. The result is ``"none"`` if
-    there is no declaration. ``kv_cache_scheme=None`` means that the checkpoint has no scales for
-    the KV cache. If an engine stores the KV cache in fp8, the scale is 1.0.
+    ``config`` is a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder,
+    all declarations are listed by precedence, each with its file and path; ``"none"`` if there is
+    none. ``kv_cache_scheme=None``: the checkpoint has no scales for the KV cache.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -192,9 +181,6 @@ def verify_commit_reachable(
     offline: bool = False,
 ) -> CommitStatus:
     """Check whether the history of a revision has a commit.
-
-    The commit of an unmerged pull request can be downloaded like any other. Its changes are not in
-    the branch that others download.
 
     Args:
         repo_id: ``org/model``; or the folder of a snapshot in the hub's cache, whose path contains

@@ -66,8 +66,6 @@ class TemplateKwargs(NamedTuple):
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
     """Return a jinja2 environment like that of transformers for chat templates.
 
-    The environment is new at each call.
-
     Args:
         profile: ``"classic"`` for transformers 4.57 to 5.20, ``"hardened"`` for 5.22.2 and later.
         now: A datetime, or a function that returns one, for ``strftime_now``. By default the
@@ -106,10 +104,8 @@ def effective_template_kwargs(
         trust_request_chat_template: Whether the server was started with this option.
 
     vLLM drops arguments that are neither names in the template nor parameters of
-    ``apply_chat_template``, and those that are also fields of the request
-    (``add_generation_prompt``, ``continue_final_message``). SGLang rejects the arguments that it
-    sets itself, such as ``tools``, and passes all others. transformers passes all arguments. vLLM,
-    and SGLang from 0.5.23, reject ``chat_template`` unless ``trust_request_chat_template`` is set.
+    ``apply_chat_template``, and fields of the request. SGLang rejects the arguments that it sets
+    itself, and passes all others. transformers passes all arguments.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.errors.MissingExtraError` if jinja2 is needed and missing (only for vLLM),
@@ -261,7 +257,7 @@ class TurnMarker(NamedTuple):
     content: str
     """Its text."""
     where: str
-    """The role whose turn it begins, and its line in the template if it is written there."""
+    """The role whose turn it begins, and its line in the template."""
 
 
 def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
@@ -269,24 +265,16 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
 
     ``path`` is the folder of the snapshot.
 
-    The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
-    assistant's turn is not included, although the next turn follows it. Such an id is correct if
-    the template writes no marker at the end of a turn. A model like GLM ends its turn by starting
-    the next one, and without these ids its output does not stop.
+    The ids are those on which vLLM, SGLang or transformers stop, without the marker that closes the
+    assistant's turn. A model like GLM ends its turn by starting the next one. The template is
+    rendered, so the list is also empty without a template, or if it fails.
 
-    The template is rendered, so the list is also empty without a template, or if it fails.
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.errors.MissingExtraError` without jinja2.
 
-    >>> from pathlib import Path
-    >>> from shutil import copytree
-    >>> from tempfile import TemporaryDirectory
     >>> from streamdec.preflight import is_turn_marker_eos
-    >>> with TemporaryDirectory() as folder:
-    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
-    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
-    ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
-    [(1, '<|im_start|>')]
+    >>> is_turn_marker_eos("path/to/model")
+    []
     """
     import_module("streamdec.chat._jinja").require_jinja2()
     view = View(open_snapshot(path), tuple(parse_engine(name) for name in _ENGINES))

@@ -54,12 +54,10 @@ def discover_added_tokens(
 ) -> dict[int, DiscoveredToken]:
     """Return every added token of the snapshot in the folder ``path``, by its id.
 
-    The result is what transformers, vLLM and SGLang load: first ``tokenizer.json``, then
-    ``added_tokens_decoder``, then the roles and the extra tokens. The flags of
-    ``added_tokens_decoder`` replace those of ``tokenizer.json``, and its unknown texts are
-    appended. ``apply_tokenizer_config=False`` returns only the tokens of ``tokenizer.json``. If
-    that file is missing or the tokenizer is remote code, the result is what the other files
-    declare.
+    The result is what transformers, vLLM and SGLang load: ``tokenizer.json``, with the flags and
+    further tokens of ``tokenizer_config.json``. ``apply_tokenizer_config=False`` returns only the
+    tokens of ``tokenizer.json``. If that file is missing or the tokenizer is remote code, the
+    result is what the other files declare.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -99,11 +97,8 @@ def discover_added_tokens(
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
     """Return the ids of the token ``marker`` in a snapshot, in ascending order.
 
-    ``path`` is the folder of the snapshot.
-
-    An empty list means that ``marker`` is not a single token. One id is its id after loading.
-    Several ids mean that the files disagree or that one file lists it twice; see the findings
-    ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
+    ``path`` is the folder of the snapshot. An empty list means that ``marker`` is not a single
+    token. Several ids mean that the files disagree, or that one lists it twice.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if
     ``marker`` is not a string.
@@ -144,8 +139,6 @@ class EffectiveTokenizerClass:
 
     name: str | None
     """None if loading raises, if code of the snapshot decides, or if the files do not tell."""
-    version: str
-    """The version of transformers."""
     why: str
     """The reason, in words."""
     source: str
@@ -173,9 +166,8 @@ def effective_tokenizer_class(
     ``version`` is a version of transformers. All versions from 5.0 on are treated like 5.24.0, and
     all earlier ones like 4.57.
 
-    Version 5 often uses another class than the declared one. It uses the generic
-    ``TokenizersBackend`` if the declared name is unknown or does not match the model type. Version
-    4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
+    Version 5 uses the generic ``TokenizersBackend`` if the declared name is unknown or does not
+    match the model type. Version 4 raises for an unknown name.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if
     ``version`` is not a version.
@@ -189,11 +181,10 @@ def effective_tokenizer_class(
     known = parse_engine(f"transformers@{str(version).removeprefix('transformers@')}")
     tokens = Tokens(open_snapshot(path))
     if known.before("5"):
-        return _version_4(tokens, known.version)
-    chosen = tokens.chosen
+        return _version_4(tokens)
+    chosen = tokens.folder.chosen
     return EffectiveTokenizerClass(
         name=None if chosen.cls is None else chosen.cls.name,
-        version=known.version,
         why=chosen.why,
         source=chosen.source,
         remote_code=chosen.cls is None,
@@ -204,10 +195,8 @@ def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str
     """Return the transformers version that a tokenizer class needs.
 
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
-    ``tokenizer_config.json`` (a dict), or the name of a class. A string is the name of a class
-    unless a folder of that name exists. Classes in the snapshot (``auto_map``) load with both. A
-    name that no version knows gives ``">=5.0"``: version 5 silently uses another class, and version
-    4 raises.
+    ``tokenizer_config.json`` (a dict), or the name of a class. Code of the snapshot (``auto_map``)
+    loads with both. A name that no version knows needs 5.0, which uses another class.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -239,28 +228,26 @@ def _class_of_4(name: str) -> str | None:
     """Return the class of version 4 for a name; None if it has none."""
     known = facts().classes_of_v4
     fast = name if name.endswith("Fast") else f"{name}Fast"
-    return fast if fast in known else name if name in known else None
+    return next((each for each in (fast, name) if each in known), None)
 
 
-def _version_4(tokens: Tokens, version: str) -> EffectiveTokenizerClass:
+def _version_4(tokens: Tokens) -> EffectiveTokenizerClass:
     config = tokens.snapshot.object("config.json") or {}
     for file, data in ((_CONFIG, tokens.config), ("config.json", config)):
         code = auto_map_of(data)
         if code:
             why = "auto_map names code of the snapshot"
-            return EffectiveTokenizerClass(None, version, why, file, remote_code=True)
+            return EffectiveTokenizerClass(None, why, file, remote_code=True)
         name = _declared_class(data)
         if name:
             found = _class_of_4(name)
             said = f"Tokenizer class {name} does not exist or is not currently imported."
             error = None if found else f"ValueError: {said}"
             why = f"{name} is declared"
-            return EffectiveTokenizerClass(found, version, why, file, error=error)
+            return EffectiveTokenizerClass(found, why, file, error=error)
     # The classes of version 4 for each model type are unknown here. Where version 5 has a class,
     # version 4 had one of the same name.
     model_type = config.get("model_type")
     registered = facts().class_of_model.get(model_type, "") if isinstance(model_type, str) else ""
     why = f"no class is declared; model type {model_type}"
-    return EffectiveTokenizerClass(
-        _class_of_4(registered) if registered else None, version, why, "config.json"
-    )
+    return EffectiveTokenizerClass(_class_of_4(registered), why, "config.json")

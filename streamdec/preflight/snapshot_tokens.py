@@ -24,7 +24,6 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.folders.added_vocabulary import AddedVocabulary, Token, takes_long
 from streamdec.folders.declared_tokens import added_token
 from streamdec.folders.folder_tokens import FolderTokens, resolve
-from streamdec.folders.tokenizer_class import Chosen
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
@@ -160,11 +159,6 @@ class Tokens:
         )
 
     @property
-    def chosen(self) -> Chosen:
-        """The tokenizer class."""
-        return self.folder.chosen
-
-    @property
     def is_remote(self) -> bool:
         """Whether code of the snapshot makes the tokenizer."""
         return self.folder.is_remote
@@ -187,7 +181,7 @@ class Tokens:
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
                 source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
-            found[name] = Role(text, source or f"class {self.chosen.name}", pointer)
+            found[name] = Role(text, source or f"class {self.folder.chosen.name}", pointer)
         return found
 
     # --- after loading ----------------------------------------------------------------------------

@@ -65,8 +65,7 @@ class StopTokens:
     unresolved: tuple[Source, ...] = ()
     """Sources whose id is unknown."""
     notes: tuple[str, ...] = ()
-    """Remarks about this engine. (``ignore_eos`` of a request is not one: vLLM then removes these
-    ids, and SGLang also the ``stop_token_ids`` of the request.)"""
+    """Remarks about this engine."""
 
     @property
     def resolved(self) -> bool:
@@ -80,8 +79,7 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
     ``engine`` is ``"vllm"``, ``"sglang"``, ``"transformers"``, ``"dynamo"``, ``"smg"`` or
     ``"mlx-lm"``. A version may follow after ``@`` (``"vllm@0.19.1"``). The default is the newest
     known version. ``path`` is the folder of the snapshot. A request can change the set; see the
-    notes. The rules were read in the source of each engine. The module
-    ``streamdec.preflight.stop_tokens`` begins with a table of them.
+    notes. The module ``streamdec.preflight.stop_tokens`` begins with a table of the rules.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
     unknown engine.

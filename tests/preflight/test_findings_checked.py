@@ -45,22 +45,13 @@ MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP
         (config(quantization_config={"bits": 4}), {"vllm", "sglang", "transformers"}),
         (config(quantization_config={"quant_algo": "FP8"}), {"vllm", "sglang", "transformers"}),
         (config(quantization_config=MODELOPT), {"sglang", "transformers"}),
-        (file("hf_quant_config.json", MODELOPT), set()),
-        (file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), {"vllm"}),
-        (file("hf_quant_config.json", {"quantization": {"group_size": 8}}), {"vllm", "sglang"}),
-        (
-            both(
-                config(quantization_config={"quant_method": "fp8"}),
-                file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}),
-            ),
-            set(),
-        ),
+        (file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), set()),
     ],
 )
 def test_an_algorithm_is_a_method_for_some(
     change: Callable[[Parts], None], engines: set[str], tmp_path: Path
 ) -> None:
-    """As in vLLM's ``model_arch_config_convertor.py`` and SGLang's ``model_config.py``."""
+    """As in vLLM's ``model_arch_config_convertor.py``."""
     report = inspect(control(change).write(tmp_path), render=False)
     found = {name for f in report.findings if f.code == "QUANT_NO_METHOD" for name in f.engines}
     assert found == engines

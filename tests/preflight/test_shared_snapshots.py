@@ -55,7 +55,7 @@ def test_the_added_tokens_are_those_of_the_loaded_tokenizer(name: str) -> None:
     if "added_tokens" not in expected:
         return
     tokens = Tokens(Snapshot(SNAPSHOTS[name]))
-    assert tokens.chosen.name == expected["tokenizer_load_transformers_5"]["class"]
+    assert tokens.folder.chosen.name == expected["tokenizer_load_transformers_5"]["class"]
     added, own = tokens.added, {entry.id: entry for entry in tokens.own}
     flags = {entry.id: entry.token.special for entry in tokens.own}
     drifted = [i for i, (_, special) in added.items() if flags.get(i, special) != special]

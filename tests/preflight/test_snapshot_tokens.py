@@ -39,7 +39,7 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     tokens = Tokens(Snapshot(write_loaded(entry["files"], tmp_path)))
     eos = tokens.roles.get("eos_token")
     assert {
-        "class": tokens.chosen.name,
+        "class": tokens.folder.chosen.name,
         "eos_token_id": None if eos is None else tokens.id_of(eos.text),
         "roles": {name: role.text for name, role in sorted(tokens.roles.items())},
         "added": {str(i): [text, special] for i, (text, special) in tokens.added.items()},

@@ -101,7 +101,7 @@ def _own(view: View) -> Iterator[Finding]:
         for i, token, pointer in {entry.content: entry for entry in reversed(tokens.own)}.values():
             after = loaded.id_of(token.content)
             if after != i or tokens.bare.id_of(token.content) != i:
-                missing = f"missing after loading with {tokens.chosen.name}"
+                missing = f"missing after loading with {tokens.folder.chosen.name}"
                 note = missing if after is None else f"{after} after loading"
                 moved.append(Evidence(_JSON, pointer, ids={i: token.content}, note=note))
         yield from _finding("ADDED_TOKEN_ID_NOT_HONOURED", moved)

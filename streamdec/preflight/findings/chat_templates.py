@@ -29,17 +29,12 @@ _GRAVER: Mapping[str, Severity] = {
 _ORDINARY = frozenset(("prompt", "generation", "answered", "followed"))
 """Conversations of questions and answers that are text."""
 _OWN_CODE = {
-    "gpt_oss": "harmony",
-    "deepseek_v32": "their own encoder for DeepSeek V3.2",
-    "deepseek_v4": "their own encoder for DeepSeek V4",
-    "kimi_k3": "their own encoder for Kimi K3",
+    "gpt_oss": "GptOssForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+    "deepseek_v4": "DeepseekV4ForCausalLM",
+    "kimi_k3": "KimiK3ForConditionalGeneration",
 }
-_ARCHITECTURES = {
-    "GptOssForCausalLM": "gpt_oss",
-    "DeepseekV32ForCausalLM": "deepseek_v32",
-    "DeepseekV4ForCausalLM": "deepseek_v4",
-    "KimiK3ForConditionalGeneration": "kimi_k3",
-}
+"""The model types and architectures for which engines have their own encoder."""
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -54,14 +49,14 @@ def check(view: View) -> Iterator[Finding]:
 
 def _places(view: View) -> Iterator[Finding]:
     templates = view.templates
-    kind = _encoder_of(view)
-    if kind:
-        place = Evidence("config.json", "/model_type", value=view.eos.model_type)
-        yield RULES["CHAT_TEMPLATE_BYPASSED"](
-            place, Evidence(note=f"engines have {_OWN_CODE[kind]}")
-        )
+    listed = view.eos.config.get("architectures")
+    names = [view.eos.model_type, *(listed if isinstance(listed, list) else ())]
+    own = [name for name in names if name in (*_OWN_CODE, *_OWN_CODE.values())]
+    if own:
+        note = "engines have their own encoder"
+        yield RULES["CHAT_TEMPLATE_BYPASSED"](Evidence("config.json", value=own[0], note=note))
     unread = any(name in (FILE, CONFIG, LEGACY) for name, _ in view.snapshot.problems())
-    if not templates.all and not kind and not view.mistral_files and not unread:
+    if not templates.all and not own and not view.mistral_files and not unread:
         yield RULES["CHAT_TEMPLATE_MISSING"](
             Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
         )
@@ -77,17 +72,6 @@ def _places(view: View) -> Iterator[Finding]:
         )
     if LEGACY in view.snapshot.names:
         yield RULES["CHAT_TEMPLATE_LEGACY_JSON"](Evidence(LEGACY, "/chat_template"))
-
-
-def _encoder_of(view: View) -> str:
-    """The architecture for which engines have their own encoder; empty for others."""
-    if view.eos.model_type in _OWN_CODE:
-        return view.eos.model_type
-    listed = view.eos.config.get("architectures")
-    names = listed if isinstance(listed, list) else []
-    return next(
-        (_ARCHITECTURES[n] for n in names if isinstance(n, str) and n in _ARCHITECTURES), ""
-    )
 
 
 def _shadowed(view: View) -> Iterator[Finding]:

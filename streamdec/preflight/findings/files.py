@@ -107,7 +107,7 @@ def _decoder(view: View) -> Iterator[Finding]:
         pieces = [text for text in vocabulary if text.startswith(sign)]
         reading = [_reads(decoder, sign, reader) for decoder in decoders]
         if len(pieces) > _SHARE * len(vocabulary) and reading and not any(reading):
-            loaded = tokens.chosen.name if tokens.is_built else _JSON
+            loaded = tokens.folder.chosen.name if tokens.is_built else _JSON
             yield RULES["DECODER_CANNOT_READ_VOCAB"](
                 Evidence(
                     _JSON, "/model/vocab", ids={vocabulary[text]: text for text in pieces[:4]}
@@ -143,7 +143,7 @@ def _class(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         yield RULES["TOKENIZER_CLASS_REQUIRES_V5"](evidence, severity="error" if below else "info")
     elif not code and facts().tokenizer_class(declared) is None:
-        loaded = Evidence(note="transformers 5 uses", value=view.tokens.chosen.name)
+        loaded = Evidence(note="transformers 5 uses", value=view.tokens.folder.chosen.name)
         yield RULES["TOKENIZER_CLASS_UNKNOWN"](evidence, loaded)
 
 

@@ -48,7 +48,7 @@ def quantization_places(view: View) -> list[Place]:
     config = view.eos.config
     places: list[tuple[str, str, Any]] = [(_CONFIG, *each) for each in quantizations(config)]
     others = [(_CONFIG, "compression_config", config.get("compression_config"))]
-    sidecar = _sidecar(view)
+    sidecar = (view.snapshot.object(_SIDECAR) or {}) if _SIDECAR in view.snapshot.names else {}
     if sidecar:
         inner = sidecar.get("quantization")
         is_inner = isinstance(inner, dict)
@@ -56,10 +56,6 @@ def quantization_places(view: View) -> list[Place]:
     at = 1 if places and places[0][1] == _KEY else 0
     places[at:at] = others
     return [(f, p, value) for f, p, value in places if isinstance(value, dict) and value]
-
-
-def _sidecar(view: View) -> dict[str, Any]:
-    return (view.snapshot.object(_SIDECAR) or {}) if _SIDECAR in view.snapshot.names else {}
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -75,15 +71,13 @@ def check(view: View) -> Iterator[Finding]:
     widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
     if len(methods) > 1 or len(widths) > 1:
         yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:_MOST]))
-    # No engine reads hf_quant_config.json beside a quantization_config.
-    has_top = places[0][:2] == (_CONFIG, _KEY)
-    read = [place for place in places if place[0] == _CONFIG or not has_top]
-    lacking = [(place, engines) for place in read if (engines := _lacking(view, place))]
+    lacking = [place for place in places if place[0] == _CONFIG and not _name(place[2])]
     if lacking:
-        yield RULES["QUANT_NO_METHOD"](
-            *(_evidence(*place) for place, _ in lacking[:_MOST]),
-            engines=dict.fromkeys(engine for _, engines in lacking for engine in engines),
-        )
+        rule = RULES["QUANT_NO_METHOD"]
+        # vLLM takes the algorithm of modelopt for a method.
+        known = all(_is_of_modelopt(value) for _, _, value in lacking)
+        engines = [engine for engine in rule.engines if engine != "vllm" or not known]
+        yield rule(*(_evidence(*place) for place in lacking[:_MOST]), engines=engines)
     null = [
         Evidence(file, _pointer(f"{path}.{key}".strip(".")))
         for file, path, value in places
@@ -94,28 +88,16 @@ def check(view: View) -> Iterator[Finding]:
         yield RULES["QUANT_KV_SCHEME_NULL"](*null[:_MOST])
 
 
-def _lacking(view: View, place: Place) -> list[str]:
-    """Return the engines that find no method in a declaration.
-
-    An algorithm (``quant_algo`` in ``quantization``) alone is enough for SGLang in
-    ``hf_quant_config.json``, and for vLLM where ``producer`` is modelopt, in either file. vLLM
-    0.33.0: ``model_arch_config_convertor.py``. SGLang 0.5.23: ``model_config.py``.
-    """
-    file, _, value = place
-    if _is_name(value.get("quant_method")):
-        return []
-    whole = _sidecar(view) if file == _SIDECAR else value
-    inner, producer = whole.get("quantization"), whole.get("producer")
-    has_algorithm = isinstance(inner, dict) and _is_name(inner.get("quant_algo"))
-    is_modelopt = isinstance(producer, dict) and producer.get("name") == "modelopt"
-    found = [] if has_algorithm and is_modelopt else ["vllm"]
-    if file != _SIDECAR:
-        return [*found, "sglang", "transformers"]
-    return found if has_algorithm else [*found, "sglang"]
+def _name(value: Mapping[str, Any]) -> str:
+    method = value.get("quant_method")
+    return method if isinstance(method, str) else ""
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+def _is_of_modelopt(value: Mapping[str, Any]) -> bool:
+    """Return whether vLLM takes it for one of modelopt (``model_arch_config_convertor.py``)."""
+    inner, producer = value.get("quantization"), value.get("producer")
+    has_algorithm = isinstance(inner, dict) and isinstance(inner.get("quant_algo"), str)
+    return has_algorithm and isinstance(producer, dict) and producer.get("name") == "modelopt"
 
 
 def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
@@ -133,11 +115,9 @@ def _pointer(path: str) -> str:
 
 def _method(value: dict[str, Any]) -> str:
     """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
-    method = value.get("quant_method")
-    if isinstance(method, str) and method:
-        name = method.lower().replace("_", "-")
-        return "modelopt" if name.startswith("modelopt") else name
-    return "modelopt" if isinstance(value.get("quant_algo"), str) else ""
+    name = _name(value).lower().replace("_", "-")
+    is_modelopt = name.startswith("modelopt") or (not name and "quant_algo" in value)
+    return "modelopt" if is_modelopt else name
 
 
 def _bits(value: dict[str, Any]) -> str | None:
