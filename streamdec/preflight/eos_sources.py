@@ -55,51 +55,33 @@ Found = tuple[tuple[int, Source], ...]
 """Ids, each with its source."""
 
 
-@dataclass
 class EosSources:
     """T, G and C of a snapshot."""
 
-    snapshot: Snapshot
-    tokens: Tokens
-
-    # --- G ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def generation_config(self) -> dict[str, Any] | None:
-        """The file; None if it is missing or invalid, which engines treat alike."""
-        return self.snapshot.object(GENERATION)
-
-    @cached_property
-    def generation(self) -> Found:
-        """Its ``eos_token_id``."""
-        config = self.generation_config or {}
-        return _found(config.get("eos_token_id"), "generation_config", GENERATION, "/eos_token_id")
+    def __init__(self, snapshot: Snapshot, tokens: Tokens) -> None:
+        """Read both configurations; engines treat a missing file and an invalid one alike."""
+        self.tokens = tokens
+        self.generation_config = snapshot.object(GENERATION)
+        self.config = snapshot.object(CONFIG) or {}
+        model_type = self.config.get("model_type")
+        self.model_type: str = model_type if isinstance(model_type, str) else ""
+        self._default = facts().eos_default(self.model_type)
+        self.values = (
+            (self.generation_config or {}).get("eos_token_id"),
+            self.config.get("eos_token_id"),
+        )
+        """The ``eos_token_id`` of both files."""
+        self.generation = _found(self.values[0], "generation_config", GENERATION, "/eos_token_id")
+        """G."""
+        self.written = _found(self.values[1], "config", CONFIG, "/eos_token_id")
+        """The top level of ``config.json`` as written."""
 
     @property
     def generation_is_zero(self) -> bool:
-        """Whether its ``eos_token_id`` is the integer 0, which a truth test drops."""
-        value = (self.generation_config or {}).get("eos_token_id")
-        return value == 0 and isinstance(value, int) and not isinstance(value, bool)
+        """Whether G is the integer 0, which a truth test drops."""
+        return self.values[0] == 0 and is_id(self.values[0])
 
-    # --- C ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """``config.json``; empty without one."""
-        return self.snapshot.object(CONFIG) or {}
-
-    @cached_property
-    def model_type(self) -> str:
-        """``model_type`` in it."""
-        value = self.config.get("model_type")
-        return value if isinstance(value, str) else ""
-
-    @cached_property
-    def written(self) -> Found:
-        """The top level of ``config.json`` as written."""
-        return _found(self.config.get("eos_token_id"), "config", CONFIG, "/eos_token_id")
-
-    @cached_property
+    @property
     def written_text(self) -> Found:
         """The text part of ``config.json`` as written, by the keys of transformers."""
         name = next((n for n in _WRITTEN_PARTS if self._part(n)), "text_config")
@@ -115,20 +97,13 @@ class EosSources:
         return part if isinstance(part, dict) else {}
 
     @property
-    def values(self) -> tuple[Any, ...]:
-        """The ``eos_token_id`` of both files."""
-        generation = self.generation_config or {}
-        return generation.get("eos_token_id"), self.config.get("eos_token_id")
-
-    @cached_property
     def class_default(self) -> Found:
         """The default of the configuration's class, if it is in effect."""
         if "eos_token_id" in self.config or not self.model_type:
             return ()
-        default = facts().eos_default(self.model_type).top
-        return _found(default, "class_default", f"transformers: {self.model_type}", "")
+        return _found(self._default.top, "class_default", f"transformers: {self.model_type}", "")
 
-    @cached_property
+    @property
     def loaded(self) -> Found:
         """C: the attribute of the loaded configuration."""
         return self.written or self.class_default
@@ -136,25 +111,23 @@ class EosSources:
     @property
     def has_attribute(self) -> bool:
         """Whether the loaded configuration has the attribute, even if it is None."""
-        default = facts().eos_default(self.model_type).top
-        return "eos_token_id" in self.config or bool(default != ABSENT)
+        return "eos_token_id" in self.config or bool(self._default.top != ABSENT)
 
     @cached_property
     def lifted(self) -> Found:
         """The attribute of the text part in SGLang."""
         return self._text_of(_SGLANG_PARTS)
 
-    @cached_property
+    @property
     def loaded_text(self) -> Found:
         """The attribute of the text part in a loaded configuration of transformers."""
-        own = facts().eos_default(self.model_type).part
+        own = self._default.part
         return self._text_of((own,) if own == "thinker_config" else _LOADED_PARTS)
 
     def _text_of(self, names: tuple[str, ...]) -> Found:
-        own = facts().eos_default(self.model_type).part
+        own = self._default.part
         for name in names:
-            part = self.config.get(name)
-            pointer = f"/{name}"
+            part, pointer = self.config.get(name), f"/{name}"
             if isinstance(part, dict):
                 if name == "thinker_config" and isinstance(part.get("text_config"), dict):
                     part, pointer = part["text_config"], f"{pointer}/text_config"
@@ -169,24 +142,16 @@ class EosSources:
         return ()
 
     def _text_default(self, part: Mapping[str, Any]) -> Found:
-        """Return the class default of the text part.
-
-        It is the default of the text part's own type, else of the outer type.
-        """
-        default = facts().eos_default(self.model_type).text
-        name, text_type = self.model_type, part.get("model_type")
+        """Return the class default of the text part's own type, else of the outer type."""
+        default, name = self._default.text, self.model_type
+        text_type = part.get("model_type")
         if isinstance(text_type, str) and facts().knows_model(text_type):
             default, name = facts().eos_default(text_type).top, text_type
         return _found(default, "text_class_default", f"transformers: {name}", "")
 
     def or_text(self, value: Found, text: Found) -> Found:
-        """Return ``value``, or ``text`` if the top level has no value.
-
-        An empty list is a value.
-        """
-        return value if self.config.get("eos_token_id") is not None or value else text
-
-    # --- T ---------------------------------------------------------------------------------
+        """Return ``value``, or ``text`` if the top level has no value, not even an empty list."""
+        return value if self.values[1] is not None or value else text
 
     @cached_property
     def tokenizer(self) -> tuple[Found, tuple[Source, ...]]:

@@ -277,7 +277,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     []
     """
     import_module("streamdec.chat._jinja").require_jinja2()
-    view = View(open_snapshot(path), tuple(parse_engine(name) for name in _ENGINES))
+    view = View(open_snapshot(path), tuple(map(parse_engine, _ENGINES)), render=True)
     template = view.templates.default
     if template is None:
         return []

@@ -10,7 +10,7 @@ patterns: only renderings count.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
@@ -278,49 +278,29 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     """
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
     report = import_module("streamdec.chat.static_check").check_template(environment, source)
-    loaded: dict[str, int] = {}
-    called: dict[str, int] = {}
-    stored: set[str] = set()
-    asked: set[str] = set()
-    unknown: dict[str, int] = {}
-    for node in _nodes(report.tree):
-        kind = type(node).__name__
-        if kind == "Name":
-            if node.ctx == "load":
-                loaded.setdefault(node.name, node.lineno)
-            else:
-                stored.add(node.name)
-        elif kind == "Macro":
-            stored.add(node.name)
-        elif kind == "Call" and type(node.node).__name__ == "Name":
-            called.setdefault(node.node.name, node.lineno)
-        elif kind == "Filter" and node.name not in environment.filters:
-            unknown.setdefault(node.name, node.lineno)
-        elif kind == "Test":
-            if node.name not in environment.tests:
-                unknown.setdefault(node.name, node.lineno)
-            elif node.name in ("defined", "undefined") and type(node.node).__name__ == "Name":
-                asked.add(node.node.name)
+    nodes, find = import_module("jinja2.nodes"), report.tree.find_all
+    names = [*find(nodes.Name)]
+    stored = {node.name for node in names if node.ctx != "load"}
+    stored |= {node.name for node in find(nodes.Macro)}
     given = STANDARD_NAMES | set(special_tokens) | set(environment.globals) | _IMPLICIT
-    undeclared = {name for name in loaded if name not in stored | given}
-    for name, line in called.items():
-        if name in undeclared and name not in asked:
-            unknown.setdefault(name, line)
-    undeclared -= set(unknown)
+    undeclared = {node.name for node in names if node.name not in stored | given}
+    asked = {
+        node.node.name
+        for node in find(nodes.Test)
+        if node.name in ("defined", "undefined") and isinstance(node.node, nodes.Name)
+    }
+    lacking = [node for node in find(nodes.Filter) if node.name not in environment.filters]
+    lacking += [node for node in find(nodes.Test) if node.name not in environment.tests]
+    called = (node.node for node in find(nodes.Call) if isinstance(node.node, nodes.Name))
+    lacking += [node for node in called if node.name in undeclared - asked]
+    unknown: dict[str, int] = {}
+    for node in lacking:
+        unknown.setdefault(node.name, node.lineno)
     return StaticFacts(
         report.called_names,
         dict(sorted(unknown.items())[:_MOST_SHOWN]),
-        frozenset(sorted(undeclared)[:_MOST_SHOWN]),
+        frozenset(sorted(undeclared - set(unknown))[:_MOST_SHOWN]),
     )
-
-
-def _nodes(tree: Any) -> Iterator[Any]:
-    """Yield all nodes of a syntax tree, parents before children."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(list(node.iter_child_nodes())))
 
 
 # --- rendering ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe, rewritten
+from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, rewritten
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
@@ -43,15 +43,15 @@ def check(view: View) -> Iterator[Finding]:
     rendered = 0
     for name, template in view.templates.all:
         rendered += template is not view.templates.default
-        yield from _parsed(view, name, template, view.render and rendered <= _MOST_RENDERED)
+        yield from _parsed(view, name, template, rendered <= _MOST_RENDERED)
     yield from _rendered(view)
 
 
 def _places(view: View) -> Iterator[Finding]:
     templates = view.templates
     listed = view.eos.config.get("architectures")
-    names = [view.eos.model_type, *(listed if isinstance(listed, list) else ())]
-    own = [name for name in names if name in (*_OWN_CODE, *_OWN_CODE.values())]
+    kinds = [view.eos.model_type, *(listed if isinstance(listed, list) else ())]
+    own = [kind for kind in kinds if kind in (*_OWN_CODE, *_OWN_CODE.values())]
     if own:
         note = "engines have their own encoder"
         yield RULES["CHAT_TEMPLATE_BYPASSED"](Evidence("config.json", value=own[0], note=note))
@@ -98,11 +98,9 @@ def _shadowed(view: View) -> Iterator[Finding]:
 
 
 def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:
-    if template is view.templates.default:
-        probes = view.probes
-    else:
-        roles = {role: found.text for role, found in view.tokens.roles.items()}
-        probes = probe(template.text, roles, conversations=("prompt", "call") if render else ())
+    probes = view.probes
+    if template is not view.templates.default:
+        probes = view.probe(template, ("prompt", "call") if render else ())
     if probes.unavailable:
         yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](_at(template, note=probes.unavailable))
         return
