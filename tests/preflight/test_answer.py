@@ -163,6 +163,16 @@ def test_a_repository_of_the_hubs_cache_names_its_snapshots(tmp_path: Path) -> N
         inspect(tmp_path / "models--a--b")
 
 
+def test_of_many_subfolders_the_first_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("qwen", "kimi", "glm"):
+        write_example(name, tmp_path)
+    monkeypatch.setattr("streamdec.preflight.snapshot.MAX_SUBFOLDERS", 2)
+    with pytest.raises(TokenizerLoadError, match=r"with models in it: [a-z]+, [a-z]+$"):
+        inspect(tmp_path)
+
+
 # --- the models of the documentation --------------------------------------------------------------
 
 
