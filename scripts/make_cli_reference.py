@@ -52,7 +52,6 @@ VARIABLES = {
     "STREAMDEC_API_KEY": "The key of the clients of `streamdec serve`, as `--api-key`.",
     "NO_COLOR": "With any value that is not empty: no colours.",
     "TERM": "`dumb`: plain lines, no progress.",
-    "HF_HUB_CACHE, HF_HOME": "The cache of the Hugging Face Hub, as for its own library.",
     "HF_HUB_OFFLINE": "`1`: no downloads, even with `--allow-download`.",
     "TIKTOKEN_CACHE_DIR, DATA_GYM_CACHE_DIR": "The cache of rank files, as for tiktoken.",
 }

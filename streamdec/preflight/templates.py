@@ -55,7 +55,7 @@ class Templates:
 
     @cached_property
     def legacy(self) -> dict[str, Template]:
-        """The templates in ``chat_template.json``, which processors read and tokenizers do not."""
+        """The templates in ``chat_template.json``, which only processors read."""
         return self._named(LEGACY) if LEGACY in self.snapshot.names else {}
 
     @cached_property
