@@ -59,7 +59,7 @@ class EosSources:
     """T, G and C of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, tokens: Tokens) -> None:
-        """Read both configurations; engines treat a missing file and an invalid one alike."""
+        """Read both configurations; an invalid file counts as missing."""
         self.tokens = tokens
         self.generation_config = snapshot.object(GENERATION)
         self.config = snapshot.object(CONFIG) or {}
@@ -150,7 +150,7 @@ class EosSources:
         return _found(default, "text_class_default", f"transformers: {name}", "")
 
     def or_text(self, value: Found, text: Found) -> Found:
-        """Return ``value``, or ``text`` if the top level has no value, not even an empty list."""
+        """Return ``value``; ``text`` if the top level has not even an empty list."""
         return value if self.values[1] is not None or value else text
 
     @cached_property

@@ -144,7 +144,7 @@ class Snapshot:
         return _whole(value) if is_of_tokens else value
 
     def _file(self, name: str) -> bytes | FileError | None:
-        """Return a file, read once: its content or its problem; None if there is none."""
+        """Return the content of a file or its problem; None if it does not exist."""
         if name not in self._files:
             self._files[name] = self._read(name)
         return self._files[name]
@@ -174,7 +174,7 @@ class Snapshot:
 
 _OF_A_MODEL = re.compile(
     r"(?:config|generation_config|tokenizer|tokenizer_config|vocab|tekken|adapter_config)\.json"
-    r"|.*\.(?:jinja|model|safetensors|gguf|tiktoken)"
+    r"|vocab\.txt|.*\.(?:jinja|model|safetensors|bin|gguf|tiktoken)"
 )
 """Files that the folder of a model has."""
 _MOST_NAMED = 20

@@ -216,7 +216,7 @@ class Tokens:
 
     @cached_property
     def loaded(self) -> Vocabulary | None:
-        """The tokens after transformers applied the other files; None if unknown."""
+        """The tokens with the other files applied; None if they are unknown."""
         if self.bare is None or self.is_remote:
             return None
         own = () if self.is_built else (entry.token for entry in self.own)

@@ -33,7 +33,7 @@ class View:
     """A snapshot as the rules see it."""
 
     def __init__(self, snapshot: Snapshot, engines: tuple[Engine, ...], render: bool) -> None:
-        """Begin with a snapshot, the engines to report on, and whether to render templates."""
+        """Begin with a snapshot, engines, and whether to render templates."""
         self.snapshot, self.engines, self.render = snapshot, engines, render
         self.tokens = Tokens(snapshot)
         self.eos = EosSources(snapshot, self.tokens)

@@ -21,9 +21,9 @@ Place = tuple[str, str, dict[str, Any]]
 
 
 def quantizations(config: Any) -> list[tuple[str, Any]]:
-    """Return each ``quantization_config``, outer ones first: dotted path and value.
+    """Return each ``quantization_config``, the outer ones first.
 
-    At most 100,000 values are examined.
+    Each has its dotted path. At most 100,000 values are examined.
     """
     found = []
     level: list[tuple[str, Any]] = [("", config)]
@@ -94,7 +94,7 @@ def _name(value: Mapping[str, Any]) -> str:
 
 
 def _is_of_modelopt(value: Mapping[str, Any]) -> bool:
-    """Return whether vLLM takes it for one of modelopt (``model_arch_config_convertor.py``)."""
+    """Return whether vLLM 0.33.0 takes it for one of modelopt."""
     inner, producer = value.get("quantization"), value.get("producer")
     has_algorithm = isinstance(inner, dict) and isinstance(inner.get("quant_algo"), str)
     return has_algorithm and isinstance(producer, dict) and producer.get("name") == "modelopt"
