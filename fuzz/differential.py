@@ -22,11 +22,11 @@ from itertools import count, cycle, pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import texts
 from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.errors import StreamdecError
 from streamdec.protocols import ByteFallback
 from tests import reference
-from tests.benchmarks import texts
 from tests.strategies import Subject
 from tests.support.files import shared_files
 from tests.support.zoo import ZOO

@@ -6,11 +6,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from tests.benchmarks import readme
-from tests.benchmarks.book import Book
-from tests.benchmarks.page import REPORT
 from tests.support.pages import ROOT, Page, printed_by_blocks
 
 README = Page("README.md")
@@ -101,17 +96,6 @@ def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -
 
 
 # --- figures, laws, tables ------------------------------------------------------------------------
-
-
-def test_the_figures_are_those_of_the_report() -> None:
-    table = readme.written(README.text, Book.read(REPORT))
-    assert table == README.text, "run python -m tests.benchmarks.readme"
-
-
-@pytest.mark.parametrize("name", [title for title, _ in readme.ROWS.values()])
-def test_each_row_of_the_table_has_a_time(name: str) -> None:
-    rows = re.findall(rf"^\| {re.escape(name)} \|(.*)$", README.text, re.MULTILINE)
-    assert [row for row in rows if re.search(r"\d (ns|µs)", row)]
 
 
 COLUMNS = {

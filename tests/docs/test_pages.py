@@ -23,7 +23,7 @@ OWN_PAGES = [*sorted(PAGES), *READMES]
 """Those that say what to install."""
 
 RUN_BY = {
-    "docs/explanation/performance.md": ["tests/performance/test_page.py"],
+    "docs/explanation/performance.md": ["tests/test_benchmarks.py"],
     "docs/how-to/check-your-detokenizer.md": [
         "tests/testing/test_how_to.py",
     ],

@@ -1,0 +1,23 @@
+"""All cases, in the order of the page."""
+
+from __future__ import annotations
+
+from benchmarks.cases.answers import ANSWERS, IMPORTS, ROUNDS
+from benchmarks.cases.frontend import FRONTEND
+from benchmarks.cases.peers import PEERS
+from benchmarks.cases.streams import COLD, GROWTH, LONE, MEMORY, STEPS
+
+__all__ = ["CASES"]
+
+CASES = (
+    *ANSWERS,
+    *ROUNDS,
+    *IMPORTS,
+    *STEPS,
+    *COLD,
+    *GROWTH,
+    *LONE,
+    *MEMORY,
+    *FRONTEND,
+    *PEERS,
+)

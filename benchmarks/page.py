@@ -1,0 +1,109 @@
+"""Write the figures of a report into the documentation and the README.
+
+A page has places like ``<!-- rounds -->`` with an ``<!-- end -->``. Each gets the table of its
+name; ``figures`` is the README's table, and ``setting`` the machine and the versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from benchmarks.runner import Figure, Report, by_table
+from benchmarks.subjects import ROOT
+from streamdec.bench.figures import duration, number, size, times
+
+__all__ = ["PAGE", "README", "RESULTS", "as_text", "tables", "write", "written"]
+
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results.json"
+PLACE = re.compile(r"<!-- ([a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
+ABSENT = "–"
+README_TABLES = ("answers", "rounds", "imports")
+WRONG = "\n\\* The text is not that of `Tokenizer.decode`.\n"
+
+
+def write(report: Report) -> None:
+    """Write the page, the README and the results. Raises ValueError if a text was wrong."""
+    if report.failures:
+        raise ValueError(f"wrong results: {', '.join(report.failures)}")
+    for path in (PAGE, README):
+        text = written(path.read_text(encoding="utf-8"), report)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    report.save(RESULTS)
+
+
+def written(text: str, report: Report) -> str:
+    """Return ``text`` with the tables of ``report``. A place without figures stays as it is."""
+    content = tables(report)
+
+    def place(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in content:
+            return found[0]
+        return f"<!-- {name} -->\n\n{content[name]}\n<!-- end -->"
+
+    return PLACE.sub(place, text)
+
+
+def tables(report: Report) -> dict[str, str]:
+    """Return the content of each place."""
+    found = {name: _table(figures, report) for name, figures in by_table(report.figures).items()}
+    first = report.subjects[:1]
+    chosen = [f for f in report.figures if f.table in README_TABLES and f.subject in first]
+    setting = f"Measured {_setting(report)}.\n"
+    return {**found, "figures": f"{_table(chosen, report)}\n{setting}", "setting": setting}
+
+
+def _table(figures: Sequence[Figure], report: Report) -> str:
+    subjects = [each for each in report.subjects if any(f.subject == each for f in figures)]
+    rows = dict.fromkeys((f.table, f.row, f.baseline, f.at_most) for f in figures)
+    goals = any(at_most is not None for *_, at_most in rows)
+    head = ["", "beside", *subjects, *(["goal, at most"] if goals else [])]
+    body = []
+    for table, row, baseline, at_most in rows:
+        cells = [_cell(report.get(subject, table, row)) for subject in subjects]
+        goal = [ABSENT if at_most is None else times(at_most)] if goals else []
+        body.append([row, baseline or ABSENT, *cells, *goal])
+    note = WRONG if any(figure.is_wrong for figure in figures) else ""
+    return f"{_markdown(head, body)}{note}"
+
+
+def _cell(figure: Figure | None) -> str:
+    """Return the value of a figure and, in brackets, its ratio to the baseline."""
+    if figure is None:
+        return ABSENT
+    value = size(figure.value) if figure.unit == "B" else duration(figure.value)
+    ratio = "" if figure.ratio is None else f" ({times(figure.ratio)})"
+    return value + ratio.replace(" ×", "\N{NO-BREAK SPACE}×") + ("\\*" if figure.is_wrong else "")
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", "---", *["--:"] * (len(head) - 2)], *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _setting(report: Report) -> str:
+    known = dict(report.environment)
+    names = ("tokenizers", "fastokens", "vllm", "sglang", "mlx-lm", "transformers")
+    versions = ", ".join(f"{name} {known[name]}" for name in names if name in known)
+    machine = f"{known['processor']}, {known['processors']} cores, {known['system']}"
+    quick = " in a quick run" if report.is_quick else ""
+    return f"{known['date']}{quick}, {known['python']}, {versions}; {machine}"
+
+
+def as_text(report: Report) -> str:
+    """Return the tables as text for a terminal."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for table, figures in by_table(report.figures).items():
+        yield f"\n{table}"
+        for each in figures:
+            value = f"{number(each.value)} {each.unit}"
+            ratio = "" if each.ratio is None else f"{times(each.ratio)} of {each.baseline}"
+            goal = "" if each.at_most is None else f"goal {times(each.at_most)}"
+            yield f"  {each.subject:18} {each.row:48} {value:>12}  {ratio} {goal}".rstrip()
+    yield from (f"WRONG: {failure}" for failure in report.failures)
