@@ -134,7 +134,8 @@ def test_a_copy_also_reports_ids_that_are_not_honoured(tmp_path: Path) -> None:
 def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
     declared = {"9": {"content": "<x>", "special": True}}
     folder = saved(tmp_path, words(), tokenizer_config={"added_tokens_decoder": declared})
-    tokenizer = load_tokenizer(folder)
+    with pytest.warns(StreamdecWarning, match="tokenizer_config.json has id 9 for '<x>'"):
+        tokenizer = load_tokenizer(folder)
     assert of_code(tokenizer, "ADDED_TOKEN_ID_DRIFT").tokens == {3: "<x>"}
     assert isinstance(tokenizer, HybridTokenizer)
     assert tokenizer.tokenizer_config_changes is not None

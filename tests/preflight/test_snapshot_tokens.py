@@ -39,8 +39,11 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     entry = DATA["entries"][index]
     tokens = Tokens(Snapshot(write_loaded(entry["files"], tmp_path)))
     eos = tokens.roles.get("eos_token")
+    name = tokens.folder.chosen.name
+    if name == "MistralCommonBackend":  # without mistral-common, as for this data
+        name = "TokenizersBackend"
     assert {
-        "class": tokens.folder.chosen.name,
+        "class": name,
         "eos_token_id": None if eos is None else tokens.id_of(eos.text),
         "roles": {name: role.text for name, role in sorted(tokens.roles.items())},
         "added": {str(i): [text, special] for i, (text, special) in tokens.added.items()},
