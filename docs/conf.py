@@ -7,6 +7,7 @@ import importlib
 import re
 import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import Any
 
 from docutils.nodes import Node
@@ -16,10 +17,11 @@ from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.nodes import make_refnode
 
-from streamdec import StopConditions, errors
+sys.path.insert(0, str(Path(__file__).parent))
 
-ERRORS = "reference/errors"
-"""The page on which the errors are, each under a heading that is its name."""
+from generated import filled
+
+from streamdec import StopConditions
 
 project = "streamdec"
 author = "The streamdec authors"
@@ -30,6 +32,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_click",
     "sphinx_copybutton",
 ]
 nitpicky = True
@@ -71,8 +74,6 @@ def _resolve(app: Sphinx, env: Any, node: pending_xref, text: Node) -> Node | No
         if len(found) == 1:
             [(_, at)] = found
             return make_refnode(app.builder, node["refdoc"], at.docname, at.node_id, text)
-    if path[-1] in errors.__all__:
-        return make_refnode(app.builder, node["refdoc"], ERRORS, path[-1].lower(), text)
     return text if _exists(path, node.get("py:module")) else None
 
 
@@ -130,8 +131,14 @@ def _no_reprs(*event: Any) -> tuple[str, str] | None:
     return re.sub(r"= <.*?>(?=[,)])", "= ...", signature), returns
 
 
+def _filled(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Puts the parts of a page that are made from the code in their places."""
+    source[0] = filled(source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", _filled)
     app.connect("autodoc-process-docstring", _lent_constant, priority=300)
     app.connect("autodoc-process-docstring", _whole_sentence, priority=400)
     app.connect("autodoc-process-signature", _no_reprs)

@@ -126,7 +126,6 @@ DECODERS: dict[str, Any] = {
     "suffix": {"type": "BPEDecoder", "suffix": "</w>"},
     "ctc": {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "▁", "cleanup": True},
     "doubling": {"type": "Sequence", "decoders": [DOUBLE] * 4},
-    "doubling-too-often": {"type": "Sequence", "decoders": [DOUBLE] * 40},
     "none": None,
 }
 
@@ -212,10 +211,8 @@ def seeds() -> dict[str, bytes]:
 
 
 WORDS = [*DECODERS.values(), *CHAIN, *PIECES, "BPE", "WordPiece", "WordLevel", "Unigram", "Fuse"]
-WORDS += [*[[each] * 40 for each in (DOUBLE, {"type": "BPEDecoder", "suffix": ""})]]
 WORDS += [
     {"Regex": "(a|b)+"},
-    {"Regex": "(a|aa)*$"},
     {"String": ""},
     *range(16),
     2**31,

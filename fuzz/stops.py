@@ -141,8 +141,7 @@ def _any_tokenizer(situation: Situation, case: Case) -> None:
     tokenizer = subject_named(case.choice("tokenizer", SUBJECTS)).tokenizer
     conditions = situation.conditions.only("stop", "visible_stop")
     setup = Setup(tokenizer, conditions, situation.prompt, {"skip_special_tokens": False})
-    laws.which_stop(setup, situation.ids)
-    laws.least_hold(setup, situation.ids)
+    laws.as_the_oracle_of_its_text(setup, situation.ids)
     laws.chunk_invariance(setup, situation.ids, case.cuts("cuts", len(situation.ids)))
 
 

@@ -21,7 +21,7 @@ __all__ = ["NAMES", "main", "target_named"]
 NAMES = (
     *("utf8", "jail"),
     *("byte_level", "byte_fallback", "metaspace", "wordpiece", "bpe_suffix", "ctc", "pieces"),
-    *("stops", "pattern_cost", "window", "loading", "load_cost", "folders", "snapshots", "jsonl"),
+    *("stops", "pattern_cost", "window", "loading", "folders", "snapshots"),
 )
 """The modules of this folder that are targets."""
 

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import GenericAlias, ModuleType, UnionType
@@ -266,6 +266,7 @@ def _written_names(cls: type) -> set[str]:
     return names
 
 
+@cache
 def _set_in_init(cls: type) -> dict[str, str]:
     """Public attributes that ``__init__`` sets, each with its annotation, if there is one."""
     found: dict[str, str] = {}
@@ -296,6 +297,7 @@ def _is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
     )
 
 
+@cache
 def _methods(cls: type) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     try:
         source = textwrap.dedent(inspect.getsource(cls))

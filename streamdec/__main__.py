@@ -5,4 +5,4 @@ from streamdec.cli import main
 __all__: list[str] = []
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

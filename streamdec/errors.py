@@ -17,9 +17,7 @@
 
     StreamdecWarning (UserWarning)            read it: something works differently
 
-If a token fails in a call with several tokens, the stream keeps its state from before that token.
-``error.chunk`` is a Chunk with the text of the earlier tokens of the call, and ``error.num_taken``
-is their number. ``docs/reference/errors.md`` is made from the docstrings.
+A class exists where the caller does something else.
 """
 
 from __future__ import annotations
@@ -57,8 +55,8 @@ class StreamdecError(Exception):
     When: never itself. ``except StreamdecError`` catches all others.
 
     State: the stream is as it was before the token that failed. ``chunk`` is a Chunk with the text
-    of the earlier tokens of the call, and ``num_taken`` is their number. ``chunk`` is None after
-    ``step``, and if the text was output already. Pickling keeps both.
+    of the earlier tokens of the call, or None if there are none or it was output already.
+    ``num_taken`` is their number.
 
     What to do: output ``chunk.text`` if ``chunk`` is not None. Then see the class that was raised.
 
@@ -89,17 +87,16 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
     """A token id that is invalid, or that the tokenizer does not have.
 
     When: by a step or a prompt, for an id that is not an integer, is a bool, or is outside of 0 …
-    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. ``decode`` of a tokenizer raises
-    it too, but not for a bool or an unknown id. ``stream`` and ``iter_chunks`` raise it after they
-    have yielded the earlier text. A ``DecoderPool`` puts it into ``pool.errors``, and ends only
-    that request.
+    2**32 - 1; and for an unknown id with ``unknown_ids="error"``. By ``decode`` of a tokenizer, but
+    not for a bool or an unknown id. ``stream`` and ``iter_chunks`` raise it after the earlier text.
+    A ``DecoderPool`` puts it into ``pool.errors``, and ends only that request.
 
     State: the stream, as for ``StreamdecError``. ``token_id`` is the object that was passed, and
     ``index`` its position among the generated tokens (None in a prompt). ``str(error)`` is the
     ``message``.
 
-    What to do: remove padding and masks (-1, 2**32, ``True``) first. For an unknown id, check that
-    tokenizer and model match (``streamdec preflight``). The stream can continue with the next id.
+    What to do: remove padding and masks (-1, 2**32, ``True``). For an unknown id, run ``streamdec
+    preflight``: tokenizer and model may not match. The stream can continue with the next id.
 
     >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
     >>> stream = DecodeStream(MockTokenizer())
@@ -126,14 +123,12 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
 class FinishedError(StreamdecError, RuntimeError):
     """A step after the end, or the use of a queue that has ended.
 
-    When: by a step after ``flush``, or after a chunk with a ``finish_reason``; by
-    ``TokenQueue.put`` and ``send`` after ``end`` or ``fail``, or after the reader closed the queue;
-    by a stream on a queue that was closed, such as by an earlier stream; by an encoder such as
-    ``ChatCompletionEncoder`` for a sample that has ended. Ids after the finish in one
-    ``feed`` are not an error: ``chunk.unread_tokens`` counts them.
+    When: by a step after ``flush`` or a chunk with a ``finish_reason``; by ``TokenQueue.put`` and
+    ``send`` after the queue was ended or closed; by a stream on a closed queue; by an encoder such
+    as ``ChatCompletionEncoder`` for a sample that has ended. Ids after the finish in one ``feed``
+    are not an error: ``chunk.unread_tokens`` counts them.
 
-    State: the stream is unchanged and its ``snapshot()`` still works; a decoder with stops also has
-    ``match`` and ``finish_reason``. The queue took no id from this put. Earlier ids are still read.
+    State: the stream or queue is unchanged. Ids that the queue took earlier are still read.
 
     What to do: stop at the first chunk with a ``finish_reason``, and cancel the engine. ``reset()``
     begins the stream again.
@@ -152,13 +147,12 @@ class FinishedError(StreamdecError, RuntimeError):
 class RewriteError(StreamdecError):
     """The tokenizer's decode changed text that was already output.
 
-    When: by a step on the windowed route (``stream.route == "window"``), if the tokenizer's own
-    ``decode`` is not append-only.
+    When: by a step on the windowed route, if the tokenizer's ``decode`` is not append-only.
 
     State: the stream is as it was before the token. It cannot take this token.
 
-    What to do: load the tokenizer with ``load_tokenizer``: streams of most such tokenizers take the
-    bytes route, which never raises this. Or begin a new stream with the next ids.
+    What to do: load the tokenizer with ``load_tokenizer``, because the bytes route never raises
+    this. Or begin a new stream with the next ids.
 
     >>> from streamdec import DecodeStream
     >>> from streamdec.errors import RewriteError
@@ -184,8 +178,7 @@ class SnapshotError(StreamdecError, ValueError):
 
     What to do: if the message names a difference, load the same tokenizer, and restore with the
     same class and options. If the format is not known, use the release that wrote it. If it is
-    malformed, find out what changed it: a snapshot is a JSON object of 100 to 300 bytes, or more
-    with conditions or ``spans``.
+    malformed, find out what changed it.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> DecodeStream.restore(MockTokenizer(), {"format": 99})
@@ -199,17 +192,16 @@ class SourceError(StreamdecError, ValueError):
     """An engine or a file of ids that cannot be read or closed.
 
     When: by ``stream`` and ``iter_chunks``, if an output of the engine has no ids or several
-    samples, or a ``cumulative`` output lacks ids of the one before. Also after the last chunk, if
-    the engine is a generator that holds a task group across a ``yield`` (PEP 789). By
-    ``streamdec.bulk``, for a file or a table that cannot be read or lacks the column. By
-    ``streamdec.server``, for an engine that cannot be loaded.
+    samples, or a ``cumulative`` output lacks ids of the one before; after the last chunk, if the
+    engine is a generator that holds a task group across a ``yield`` (PEP 789). By
+    ``streamdec.bulk`` and ``streamdec.server``, for a file or an engine that cannot be read.
 
-    State: all text until then was output, and the source was closed. ``stream.snapshot()``
-    continues from there, and ``stream.pending_text`` is the withheld text.
+    State: all text until then was output, and the source was closed. ``stream.snapshot()`` still
+    works, and ``stream.pending_text`` is the withheld text.
 
     What to do: select the ids with ``ids=``, and the sample with ``index=``. Use
     ``cumulative=True`` only for engines that repeat all ids in each output. Run a generator that
-    cannot be closed in its own task, which puts the ids into a TokenQueue.
+    cannot be closed in a task that puts its ids into a TokenQueue.
 
     >>> from streamdec import MockTokenizer, SourceError, iter_chunks
     >>> chunks = iter_chunks([{"token_ids": [1]}, {"text": "?"}], MockTokenizer())
@@ -268,7 +260,7 @@ class QueueFullError(StreamdecError, RuntimeError):
     State: the queue, as it was. It took nothing from this put.
 
     What to do: in a task, ``await queue.send(ids)``. In a thread, call ``put`` without
-    ``wait=False``. Or pass a larger ``maxsize``. A full queue never drops ids.
+    ``wait=False``. A full queue never drops ids.
 
     >>> from streamdec import TokenQueue
     >>> queue = TokenQueue(maxsize=1)
@@ -283,13 +275,12 @@ class QueueFullError(StreamdecError, RuntimeError):
 class UnknownRequestError(StreamdecError, KeyError):
     """A request id that a pool does not have: never added, or ended.
 
-    When: by ``pool[request_id]``, ``attach``, ``finish`` and ``fork``. ``step`` does
-    not raise this error: it puts the error into ``pool.errors``, and returns the chunks of the
-    other requests.
+    When: by ``pool[request_id]``, ``attach``, ``finish`` and ``fork``. ``step`` puts the error into
+    ``pool.errors``, and returns the chunks of the other requests.
 
     State: the pool, as it was.
 
-    What to do: check ``request_id in pool``. ``pool.abort`` ignores requests that have ended.
+    What to do: check ``request_id in pool``. ``pool.abort`` ignores unknown requests.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> DecoderPool(MockTokenizer()).finish("a")
@@ -306,9 +297,7 @@ class TokenizerLoadError(StreamdecError, ValueError):
     """A tokenizer or a model folder that cannot be found or read.
 
     When: by ``load_tokenizer``, ``detect_format``, the backends and ``streamdec.preflight``. The
-    file is malformed or in another format, or the folder has no tokenizer or several. Or the path
-    is not a folder, or the name is not known. The message has the path, what was found there, and
-    the library's own message.
+    message has the path, what was found there, and the library's own message.
 
     State: nothing was loaded. Without ``allow_download=True``, nothing was downloaded.
 
@@ -327,14 +316,13 @@ class EncodeError(StreamdecError, ValueError):
     """A text that cannot be encoded, or offsets that are not known.
 
     When: by ``encode``, for a special token with ``special="forbid"``, for a lone surrogate, and by
-    a tokenizer that only decodes (some GGUF files); by ``offsets``, if the tokenizer normalized the
-    text.
+    a tokenizer that only decodes (some GGUF files); by ``offsets``, if the text was normalized.
 
     State: the tokenizer, as it was. It still decodes.
 
     What to do: for special tokens, pass ``special="text"`` (encode them as ordinary text) or, only
-    for trusted text, ``"parse"``. For a lone surrogate, remove it from the text. If the tokenizer
-    only decodes, load a ``tokenizer.json`` of the model. Without offsets, use the ids.
+    for trusted text, ``"parse"``. Remove a lone surrogate. If the tokenizer only decodes, load a
+    ``tokenizer.json`` of the model. Without offsets, use the ids.
 
     >>> from streamdec import MockTokenizer
     >>> MockTokenizer().encode("Hello <eos>", special="forbid")
@@ -351,8 +339,7 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
 
     State: the original error is ``__cause__``. A stream is as it was before the token.
 
-    What to do: report it to that library, with the text or the ids. A trace of a stream has them
-    (``streamdec trace``).
+    What to do: report it to that library, with the text or the ids (``streamdec trace``).
 
     >>> from streamdec import HuggingFaceTokenizer
     >>> from streamdec.errors import TokenizerLibraryError
@@ -369,8 +356,7 @@ class TokenizerLibraryError(StreamdecError, RuntimeError):
 class ChatTemplateError(StreamdecError, ValueError):
     """A chat template that is missing or fails, or messages that it rejects.
 
-    When: by ``apply_chat_template``, ``ChatTemplate`` and functions that search for templates. If a
-    template calls ``raise_exception``, its argument is the ``message`` (``str(error)``).
+    When: by ``apply_chat_template``, ``ChatTemplate`` and functions that search for templates.
 
     State: ``template`` is the name of the template, and ``line`` the line in it, counted from 1
     (both None if no template ran). ``code`` is the kind of failure, such as
@@ -408,10 +394,9 @@ class MissingExtraError(StreamdecError, ImportError):
 
     When: when the library is first needed, never at ``import streamdec``.
 
-    State: everything that does not need the library works.
+    State: what does not need the library works.
 
-    What to do: run the install line of the message. It keeps the installed streamdec, also one
-    from a clone, and adds the library.
+    What to do: run the install line of the message.
 
     >>> import sys
     >>> from unittest import mock
@@ -429,15 +414,13 @@ class MissingExtraError(StreamdecError, ImportError):
 class StreamdecWarning(UserWarning):
     """Something works differently than requested.
 
-    When: a tokenizer is loaded, or its first stream is made; ``sections`` have a marker that cannot
-    be found; a GGUF tokenizer encodes its first text; ``stop_conditions`` reads a model's folder;
-    the engine's outputs look cumulative while ``stream`` or ``iter_chunks`` reads them; or an
-    option of a chat template is misspelled. A decoder's ``step`` never warns.
+    When: a tokenizer is loaded, makes its first stream or encodes its first text; ``sections`` have
+    a marker that cannot be found; ``stop_conditions`` reads a model's folder; an engine's outputs
+    look cumulative; or an option of a chat template is misspelled. ``step`` never warns.
 
     State: the object works, as the message says.
 
-    What to do: read it once. ``warnings.filterwarnings("error", category=StreamdecWarning)`` turns
-    it into an error.
+    What to do: read it once. ``warnings.filterwarnings`` can turn it into an error.
 
     >>> import warnings
     >>> from streamdec import MockTokenizer, StopSequenceDecoder, StreamdecWarning

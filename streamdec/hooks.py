@@ -257,27 +257,20 @@ def _check_methods(hook: Hook) -> None:
     """Raise TypeError if a method of ``hook`` cannot be called, or none would be."""
     kind = type(hook)
     names: tuple[str, ...] = get_args(EventName)
-    missing = [name for name in names if _is_inherited(hook, name)]
-    for name in names:
-        if inspect.iscoroutinefunction(getattr(hook, name)):
+    methods = [getattr(hook, name) for name in names]
+    for name, method in zip(names, methods, strict=True):
+        if inspect.iscoroutinefunction(method):
             raise TypeError(
                 f"{name}() of a Hook must be a plain function, not a coroutine function"
             )
-    if len(missing) == len(names) and kind is not Hook:
+    inherited = [getattr(method, "__func__", None) for method in methods]
+    if inherited == [getattr(Hook, name) for name in names] and kind is not Hook:
         raise TypeError(
-            f"{kind.__name__} overrides no method of Hook, so it would never be called; override "
-            f"at least one of {', '.join(names)}"
+            f"{kind.__name__} has none of the methods {', '.join(names)}, so it is never called"
         )
 
 
-def _is_inherited(hook: Hook, name: str) -> bool:
-    """Whether ``hook`` inherits the method ``name`` of Hook, which does nothing."""
-    return getattr(getattr(hook, name), "__func__", None) is getattr(Hook, name)
-
-
-def tell(
-    hooks: tuple[Hook, ...], what: EventName, event: StreamEnded | Call | Loaded | FellBack
-) -> None:
+def tell(hooks: tuple[Hook, ...], what: EventName, event: Event) -> None:
     """Call the method ``what`` of each of ``hooks``, and log their exceptions."""
     for hook in hooks:
         try:
@@ -286,7 +279,8 @@ def tell(
             kind = type(hook), what, type(error)
             if kind not in _logged:
                 _logged.add(kind)
-                _log.exception("%s.%s failed; further %s not logged", *_names(kind))
+                names = type(hook).__name__, what, type(error).__name__
+                _log.exception("%s.%s failed; further %s not logged", *names)
 
 
 class _Suppressed:
@@ -314,7 +308,3 @@ def type_of(tokenizer: object) -> str:
     """Return the name of ``tokenizer`` in events."""
     known: str | None = getattr(tokenizer, "tokenizer_type", None)
     return type(tokenizer).__name__ if known is None else known
-
-
-def _names(kind: tuple[type, str, type]) -> tuple[str, str, str]:
-    return kind[0].__name__, kind[1], kind[2].__name__

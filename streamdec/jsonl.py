@@ -7,77 +7,17 @@ are not JSON, although Python's ``json`` reads and writes them.
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import json
-import re
 from collections.abc import Mapping
-from io import BufferedReader
-from typing import Any, NamedTuple, NoReturn
-
-GZIP_SUFFIX = ".gz"
-"""The last suffix of a compressed file, as in ``.jsonl.gz``."""
-
-GZIP_MARK = b"\x1f\x8b"
-"""The first bytes of a compressed file."""
-IS_GZIP = (
-    f"the file is compressed with gzip; give it a name that ends in {GZIP_SUFFIX}, or unpack it "
-    "with gunzip"
-)
-TABLE_MARKS = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
-"""The first bytes of files that have tables."""
-
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""The first bytes of a text file in UTF-16."""
-NOT_UTF_16 = (
-    "the file is UTF-16, which > of Windows PowerShell writes; save it as UTF-8 "
-    "(Set-Content -Encoding utf8)"
-)
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-class Line(NamedTuple):
-    """A row of JSONL."""
-
-    number: int
-    """The number of its line, from 1."""
-    text: str
-    """The object exactly as in the file; for a list of ids, an object with this list."""
-    row: dict[str, Any]
-    """The parsed object."""
-
-
-class RepeatedNameError(ValueError):
-    """Two fields of an object have the same name."""
+from typing import Any, NoReturn
 
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON; write null or a string")
 
 
-def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(fields)
-    if len(found) < len(fields):
-        names = [name for name, _ in fields]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise RepeatedNameError(f"two fields are called {twice!r:.60}; give each its own name")
-    return found
-
-
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-_UNIQUE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-
-
-def decompressed(source: BufferedReader) -> gzip.GzipFile:
-    """Return the decompressed ``source``. Raises ValueError if it is not compressed."""
-    begin = source.peek(len(GZIP_MARK))[: len(GZIP_MARK)]
-    if not GZIP_MARK.startswith(begin):
-        raise ValueError(
-            f"the name ends in {GZIP_SUFFIX}, but the file is not compressed with gzip; give it "
-            "another name"
-        )
-    return gzip.GzipFile(fileobj=source)
 
 
 def utf8_text(data: bytes) -> str:
@@ -93,11 +33,11 @@ def utf8_text(data: bytes) -> str:
         raise ValueError(told) from error
 
 
-def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
+def parse_line(data: bytes) -> tuple[str, Any]:
     """Return a line of JSONL as text, and its value.
 
-    Raises ValueError if the line is not UTF-8 or not JSON. With ``unique``, raises
-    RepeatedNameError if two fields of an object have the same name; otherwise the last one counts.
+    If two fields of an object have the same name, the last one counts. Raises ValueError if the
+    line is not UTF-8 or not JSON.
 
     >>> from streamdec.jsonl import parse_line
     >>> parse_line(b'{"a": NaN}')
@@ -107,14 +47,12 @@ def parse_line(data: bytes, *, unique: bool = False) -> tuple[str, Any]:
     """
     text = utf8_text(data).rstrip("\r\n")
     try:
-        return text.strip(), (_UNIQUE if unique else _DECODER).decode(text)
+        return text.strip(), _DECODER.decode(text)
     except json.JSONDecodeError as error:
         told = f"not JSON: {error.msg} (character {error.colno})"
         if text.strip() in ("[", "{"):
             told += "; expected JSONL, with a complete JSON value in each line"
         raise ValueError(told) from error
-    except RepeatedNameError:
-        raise
     except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
         raise ValueError(f"not JSON that can be read: {error}") from error
 
@@ -136,23 +74,10 @@ def json_text(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def json_line(row: Mapping[str, Any], kept: Mapping[str, str] | None = None) -> bytes:
-    """Return a line of UTF-8: an object with the fields of ``row`` and ``kept``.
-
-    ``kept`` has the text of each field, as :func:`raw_fields` returns it.
-    """
-    text = json_text(row)
-    if kept:
-        fields = ", ".join(f"{json_text(name)}: {value}" for name, value in kept.items())
-        text = f"{text[:-1]}{', ' if row else ''}{fields}}}"
-    # A lone surrogate in a field becomes its JSON escape.
-    return f"{text}\n".encode("utf-8", "backslashreplace")
-
-
 def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
     r"""Return a line: the object in ``text`` with the new ``fields``.
 
-    The object in ``text`` must have a field.
+    The object in ``text`` must have a field. A lone surrogate in a field becomes its JSON escape.
 
     >>> from streamdec.jsonl import with_fields
     >>> with_fields('{"n": 1.10}', {"text": "Hi"})
@@ -160,31 +85,6 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
     """
     new = json_text(fields).removeprefix("{")
     return f"{text.strip()[:-1].rstrip()}, {new}\n".encode("utf-8", "backslashreplace")
-
-
-def raw_fields(text: str) -> dict[str, str]:
-    """Return the text of the value of each field of ``text``, a valid JSON object.
-
-    >>> from streamdec.jsonl import raw_fields
-    >>> raw_fields('{"n": 1.10, "a" : [1,2]}')
-    {'n': '1.10', 'a': '[1,2]'}
-    """
-    fields = {}
-    at = _after_space(text, text.index("{") + 1)
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        start = _after_space(text, text.index(":", at) + 1)
-        _, end = _DECODER.raw_decode(text, start)
-        fields[name] = text[start:end]
-        at = _after_space(text, end)
-        if text[at] == ",":
-            at = _after_space(text, at + 1)
-    return fields
-
-
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
 
 
 def kind_of(value: object) -> str:

@@ -15,7 +15,11 @@ from tests.support.files import is_shared, remove_unpacked
 
 COMMON = settings(
     deadline=None,  # the machines are shared: time says nothing
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,  # most patterns that are drawn are refused
+    ],
 )
 settings.register_profile("quick", COMMON, max_examples=7)
 # The same examples each time, so that a change that turns it red is to blame; fuzz/ draws new ones.

@@ -45,11 +45,6 @@ def test_the_examples_print_what_the_readme_says(tmp_path: Path) -> None:
     assert printed == [said, "", f"{text}|\n{text}|closed\n|\n" * 2]
 
 
-def test_the_examples_have_ten_lines_at_most() -> None:
-    for example in README.of_kind("python"):
-        assert len(example.splitlines()) <= 10
-
-
 def test_the_first_screen_has_the_guarantees_and_the_examples() -> None:
     first, *_ = README.text.split("\n## ")
     assert len(first.splitlines()) <= 45
@@ -75,9 +70,6 @@ def test_the_figures_of_the_guarantees_are_those_of_the_page_of_proof() -> None:
 
 
 # --- commands -------------------------------------------------------------------------------------
-
-PLUGINS = {"-n": "pytest-xdist"}
-"""The options of the test command, and what brings them along."""
 
 
 def test_one_line_installs_and_runs_the_demo() -> None:
@@ -106,15 +98,6 @@ def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
     assert re.findall(f"{pattern}.*", README.text, re.MULTILINE) == [line]
-
-
-def test_the_plugins_that_the_test_command_asks_for_are_installed_by_it() -> None:
-    (line,) = [line for line in README.commands if "pytest" in line]
-    options = re.findall(r"(?<= )-\w+", line.partition("-m pytest")[2])
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    installed = {re.split(r"[\[<>=;]", it)[0] for it in extras["optional-dependencies"]["test"]}
-    assert options == [*PLUGINS]
-    assert {*PLUGINS.values()} <= installed
 
 
 # --- figures, laws, tables ------------------------------------------------------------------------
@@ -200,10 +183,3 @@ def test_the_links_of_the_readme_exist() -> None:
         page = ROOT / (path or README.path)
         assert page.is_file(), link
         assert not anchor or anchor in _anchors(page), link
-
-
-def test_the_groups_of_the_front_page_are_linked() -> None:
-    groups = re.findall(r"^## (.+)$", Page("docs/index.md").text, re.MULTILINE)
-    section = Page("README.md", "Documentation").text
-    assert len(groups) == 4
-    assert all(group.lower() in section for group in groups)

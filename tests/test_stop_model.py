@@ -81,7 +81,7 @@ def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_characte
 
 def test_many_small_cases(capsys: pytest.CaptureFixture[str]) -> None:
     """The run of the command line, on a few fixed cases."""
-    status = main(["--cases", "400", "--seed", "7"])
+    status = main(["--cases", "600", "--seed", "7"])
     assert status == 0, capsys.readouterr().out
 
 

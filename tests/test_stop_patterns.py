@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -207,6 +207,7 @@ def situations(draw: st.DrawFn, one: st.SearchStrategy[str] | None = None) -> Si
 # --- the laws -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=6 * settings().max_examples)
 @given(situation=situations())
 def test_as_the_oracle(situation: Situation) -> None:
     """After each token, and at each end that could come there; with cold caches and with warm."""
@@ -327,34 +328,9 @@ CASES = [
         (0, 7, 0, 7, 2, 0), conditions={"stop_regex": r"(?i)user {0,2}:"},
     ),
     Case(
-        "what breaks off goes out",
-        ["Us", "er", "s", "?"], ["", "", "Users", "?"], flush="",
-        conditions={"stop_regex": r"User\W"},
-    ),
-    Case(
-        "what is left goes out at the end",
-        ["ab", "User"], ["ab", ""], flush="User", conditions={"stop_regex": r"User\W"},
-    ),
-    Case(
         "^ is the beginning of the generated text",
         ["User", ":", "User", ":"], ["", ""], "^User:", (0, 5, 0, 5, 1, 0),
         conditions={"stop_regex": "^User:"},
-    ),
-    Case(
-        "^ is nowhere else, however much text came",
-        ["x" * 30, "User:", "\nUser:"], ["x" * 30, "User:", "\nUser:"], flush="",
-        conditions={"stop_regex": "^User:"},
-    ),
-    Case(
-        "with (?m) it is the beginning of a line",
-        ["Hi User:\n", "Us", "er:"], ["Hi User:\n", "", ""], "(?m)^User:", (9, 14, 9, 14, 2, 1),
-        conditions={"stop_regex": "(?m)^User:"},
-    ),
-    Case(
-        "flags hold where they are set",
-        ["x\nA", "\nb", "\na", "\nB"], ["x\n", "A\nb", "\n", ""],
-        r"(?m:^)(?i:a)(?s:.)(?-i:B)", (6, 9, 6, 9, 3, 2),
-        conditions={"stop_regex": r"(?m:^)(?i:a)(?s:.)(?-i:B)"},
     ),
     Case(
         r"\b sees the text before, in an earlier token",
@@ -365,26 +341,6 @@ CASES = [
         r"\b within a pattern may wait for the next character",
         ["foo", "s", " foo", "-"], ["", "foos", " ", ""], r"foo\b\W", (5, 9, 5, 9, 3, 2),
         conditions={"stop_regex": r"foo\b\W"},
-    ),
-    Case(
-        r"and so may \B",
-        ["foo", "-", "foo", "s"], ["", "foo-", "", ""], r"foo\B.", (4, 8, 4, 8, 3, 2),
-        conditions={"stop_regex": r"foo\B."},
-    ),
-    Case(
-        "a look-behind sees the text before",
-        ["b", "ab", "b"], ["b", "a"], "(?<=a)b", (2, 3, 2, 3, 1, 1),
-        conditions={"stop_regex": "(?<=a)b"},
-    ),
-    Case(
-        "what was long ago is not taken for the beginning",
-        ["x", "a", "b", "c"], ["x", "a", "b", "c"], flush="",
-        conditions={"stop_regex": ["(?<=(?<=^a)b)c", "(?<=^b)c", "^c", r"(?<=(?<=\ba)b)c"]},
-    ),
-    Case(
-        "nor is what is there overlooked",
-        ["-", "a", "b", "c"], ["-", "a", "b", ""], r"(?<=(?<=\ba)b)c", (3, 4, 3, 4, 3, 3),
-        conditions={"stop_regex": r"(?<=(?<=\ba)b)c"},
     ),
     Case(
         "what would be longer than max_match_length is not withheld",
@@ -412,59 +368,14 @@ CASES = [
         conditions={"stop_regex": "ab?c|abc", "stop": "b"},
     ),
     Case(
-        "at one code point the longest wins: the regex",
-        ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
-        conditions={"stop_regex": "a.c", "stop": "bc"},
-    ),
-    Case(
-        "or the string",
-        ["xabc"], ["x"], "abc", (1, 4, 1, 4, 0, 0),
-        conditions={"stop_regex": ".c", "stop": "abc"},
-    ),
-    Case(
-        "strings may be the longer ones",
-        ["xab", "c", "d"], ["x", "", ""], "abcd", (1, 5, 1, 5, 2, 0),
-        conditions={"stop_regex": "y", "stop": "abcd"},
-    ),
-    Case(
-        "of equal ones the string is reported",
-        ["xabc"], ["x"], "abc", (1, 4, 1, 4, 0, 0),
-        conditions={"stop_regex": "a.c", "stop": "abc"},
-    ),
-    Case(
         "but a hidden regex beats a visible string",
         ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
         conditions={"stop_regex": "a.c", "visible_stop": "abc"},
     ),
     Case(
-        "a longer visible string beats both",
-        ["xabc"], ["xabc"], "xabc", (0, 4, 0, 4, 0, 0),
-        conditions={"stop_regex": "a.c", "visible_stop": "xabc"},
-    ),
-    Case(
-        "alternatives that together are any letter",
-        ["xa"], [""], "x(?:[^a]|[^b])|a(?:[^a]|[^b])", (0, 2, 0, 2, 0, 0),
-        conditions={"stop_regex": "x(?:[^a]|[^b])|a(?:[^a]|[^b])"},
-    ),
-    Case(
-        "of equal patterns the one that comes first",
-        ["xabc"], ["x"], "ab.", (1, 4, 1, 4, 0, 0),
-        conditions={"stop_regex": ["ab.", "a.c"]},
-    ),
-    Case(
         "min_tokens: what was complete is text, and may be the beginning of a longer match",
         ["abab", "ab"], ["", ""], "(?:ab)+", (0, 6, 0, 6, 1, 0),
         conditions={"stop_regex": "(?:ab)+", "max_match_length": 6, "min_tokens": 1},
-    ),
-    Case(
-        "also where it is lazy",
-        ["b-", "-"], ["", ""], "b.*?", (0, 3, 0, 3, 1, 0),
-        conditions={"stop_regex": "b.*?", "max_match_length": 4, "min_tokens": 1},
-    ),
-    Case(
-        "min_tokens: what cannot go on is not withheld",
-        ["ab", "ab"], ["ab", ""], "ab", (2, 4, 2, 4, 1, 1),
-        conditions={"stop_regex": "ab", "min_tokens": 1},
     ),
     Case(
         "min_tokens: a match that ended is not found again, one that overlaps it is",
@@ -480,20 +391,6 @@ CASES = [
         "after a section a look-behind sees all that came before the gate opened",
         ["ab", "ab", "<go>c"], ["ab", "ab", "<go>"], "(?<=bab<go>)c", (8, 9, 8, 9, 2, 2),
         conditions={"stop_regex": "(?<=bab<go>)c", **INSIDE},
-    ),
-    Case(
-        "at a section what was withheld goes out, and nothing is looked for",
-        ["a", "<no>", "ab"], ["", "a<no>", "ab"], flush="",
-        conditions={"stop_regex": "ab", "ignore_stops_between": ("<no>", "<go>")},
-    ),
-    Case(
-        "the limit releases what is withheld",
-        ["a", "b"], ["", "ab"], conditions={"stop_regex": "abc", "max_tokens": 2},
-    ),
-    Case(
-        "released text may complete a match",
-        ["a", b"\xe4\xbd"], ["", ""], "a\ufffd", (0, 2, 0, 4, 1, 0), flush="",
-        conditions={"stop_regex": "a\ufffd"},
     ),
     Case(
         "braces that are not a repeat are letters, as in re",

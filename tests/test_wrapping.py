@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pyarrow as pa
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models
+from tokenizers import AddedToken, Tokenizer
 
 from streamdec import (
     DecoderPool,
@@ -33,10 +33,9 @@ from streamdec import (
 )
 from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
 from streamdec.compat import TokenizersDecodeStream
-from streamdec.core import shared_tables
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.integrations.dynamo import TextWorker
-from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
+from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from streamdec.integrations.transformers import GenerateStreamer
 from streamdec.testing.subjects import subject_of
@@ -191,8 +190,14 @@ def _library(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 
 def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    placed = prompt_logprobs(tokenizer, [TokenLogprob(each, -1.0) for each in ids], **ALL)
-    return None, b"".join(each.data or b"" for each in placed).decode("utf-8", "replace")
+    tracker = LogprobTracker(StopSequenceDecoder(tokenizer, **ALL))
+    tracker.put(TokenLogprob(each, -1.0) for each in ids)
+    tracker.feed(ids)
+    tracker.flush()
+    placed = tracker.take()
+    return tracker.tokenizer, b"".join(each.data or b"" for each in placed).decode(
+        "utf-8", "replace"
+    )
 
 
 def _generate(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
@@ -310,17 +315,6 @@ def test_a_wrapped_object_is_freed_and_can_be_copied() -> None:
     assert wrapper() is None
 
 
-def test_few_tokenizers_that_are_not_tracked_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "is_tracked", lambda _: False)
-    monkeypatch.setattr(shared_tables, "_untracked", {})
-    build = ZOO["byte_level_trained"]
-    kept = [build() for _ in range(shared_tables._MOST_UNTRACKED + 2)]
-    wrappers = [tokenizer_for(each) for each in kept]
-    assert len(shared_tables._untracked) == shared_tables._MOST_UNTRACKED
-    assert tokenizer_for(kept[-1]) is wrappers[-1]
-    assert tokenizer_for(kept[0]) is not wrappers[0]
-
-
 @pytest.mark.parametrize("name", [*ZOO])
 @pytest.mark.parametrize("is_special", [True, False])
 def test_tokens_that_are_added_between_streams_are_known(name: str, is_special: bool) -> None:
@@ -406,14 +400,3 @@ def test_a_decoder_without_rules_is_logged_once(
     for given in (library, Fast(library), HuggingFaceTokenizer(library)):
         assert DecodeStream(given).route == "window"
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
-
-
-def test_a_decoder_that_is_written_in_python_takes_the_window() -> None:
-    class Doubling:
-        def decode_chain(self, tokens: list[str]) -> list[str]:
-            return [token * 2 for token in tokens]
-
-    library = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
-    library.decoder = decoders.Decoder.custom(Doubling())
-    decoder = DecodeStream(library)
-    assert (decoder.route, decoder.step_batch([0, 1])) == ("window", ["aa", "bb"])

@@ -30,10 +30,10 @@ from streamdec.errors import (
     TokenizerLoadError,
     warn,
 )
-from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
 from streamdec.folders.sentencepiece_proto import model_proto
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
+from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import (
     any_of,
     bytes_of,
@@ -41,6 +41,7 @@ from streamdec.tokenizers._common import (
     fingerprint_of,
     guarded,
     packed,
+    refuse_special,
     sample_of,
 )
 from streamdec.tokenizers._instrumented import instrumented_decode
@@ -66,7 +67,7 @@ _ROLES = {
 }
 
 
-class GGUFTokenizer(AssembledFastPath):
+class GGUFTokenizer(BaseTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
     Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is built
@@ -88,7 +89,6 @@ class GGUFTokenizer(AssembledFastPath):
     tokenizer_type = "gguf"
 
     inline_chars: int = 512
-    _library = "gguf"
     _is_warned = False
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
@@ -134,22 +134,6 @@ class GGUFTokenizer(AssembledFastPath):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
-
-    def begin_fast(self, options: FastOptions) -> None:
-        """Build fastokens for a byte-level BPE, and use it if it gives the same ids.
-
-        ``options`` say when to do this. Raises :class:`~streamdec.errors.MissingExtraError` and
-        :class:`~streamdec.TokenizerLoadError` if they are strict.
-        """
-        if self._kind == "gpt2" and self.encodes == "best effort":
-            self._file = f"{self.report.reason}; "
-            self._begin(self._as_tokenizer_json, options)
-
-    def _as_tokenizer_json(self) -> bytes:
-        try:
-            return guarded(self._of_special_tokens.to_str).encode()
-        except EncodeError as error:  # bad merges
-            raise TokenizerLoadError(str(error)) from error
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -235,23 +219,20 @@ class GGUFTokenizer(AssembledFastPath):
         return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        if self._kind != "llama":
-            return super()._ids(text, special)
-        found: Sequence[int] = self._sentencepiece._ids(text, special)
-        return found
-
-    def _library_ids(self, text: str, special: Special) -> list[int]:
+        if self._kind == "llama":
+            found: Sequence[int] = self._sentencepiece._ids(text, special)
+            return found
+        if special == "forbid":
+            refuse_special(text, self._any_special)
         encoder = self._of_plain_text if special == "text" else self._of_special_tokens
         result = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0]
-        return result.ids
-
-    def _check_ids(self, ids: Iterable[int]) -> None:
-        if words := self._control.intersection(ids):
+        if special != "parse" and (words := self._control.intersection(result.ids)):
             name = self._tokens[min(words)]
             raise EncodeError(
                 f"the text has the special token {name!r}, which the model cannot encode as "
                 "ordinary text; pass special='parse'"
             )
+        return result.ids
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

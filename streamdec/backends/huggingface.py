@@ -30,7 +30,6 @@ from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
 from streamdec.tokenizers._common import bytes_of, fingerprint_of, guarded, listed_ids
-from streamdec.tokenizers._growth import check_work
 from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["HuggingFaceTokenizer"]
@@ -152,7 +151,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if path is not None and apply_tokenizer_config:
             self._apply_config(content, path.parent, is_asked=is_asked)
         self._forget()
-        self._check_decoder(shown)
         return found
 
     def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
@@ -180,16 +178,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             content = guarded(self._tokenizer.to_str).encode()
             self._vocabulary_hash = vocabulary_hash(content, self._model_size)
         self._forget()
-
-    def _check_decoder(self, name: str) -> None:
-        """Raise TokenizerLoadError if the decoder may take long with a sample of the ids."""
-        stages = self._stages or []
-        if not any("pattern" in stage for stage in stages):
-            return
-        pieces = [self.id_to_token(token_id) or "" for token_id in self.sample_ids()]
-        data = {"type": "Sequence", "decoders": stages}
-        joined = any(stage["type"] not in ("Replace", "Strip") for stage in stages)
-        check_work("decoder", data, pieces, name, joined=joined)
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}

@@ -4,43 +4,69 @@ In: a ``tokenizer.json``, read once for both. Out: a :class:`~streamdec.HuggingF
 ``encode`` is several times faster if fastokens (extra ``fast``) gives the same ids. Static rules
 and the ids of a few thousand strings show that before fastokens is used. Otherwise the Hugging Face
 library encodes, and ``report`` has the reason.
+
+By default fastokens is built and compared in a thread when enough text was encoded to make that
+worth it; with ``fast="now"``, before the tokenizer is returned.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Self
 
+from streamdec import hooks
 from streamdec.backends._tokenizer_json import read_json
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special
-from streamdec.fastpath.fast_path import FastOptions, FastPath
+from streamdec.encoding import Encoding, Special, encoding_of
+from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.fastpath._fastokens import FastEncoder
+from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
+from streamdec.fastpath._probes import GUARDED
+from streamdec.fastpath.options import FastOptions
 from streamdec.folders.assembled import Assembled
+from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
 
 __all__ = ["HybridTokenizer"]
 
+WORTH = 2**18
+"""The code points that are encoded before fastokens is built in the background. It is then repaid
+within ten texts of this length: huggingface needs 0.7 µs for a code point, and the build 0.6 to 2
+seconds."""
+_INLINE_CHARS = 32_768
+_SHORT = 2_048
+"""The most code points of a text that is encoded with the GIL held, in a few microseconds."""
+_DIFFERING_KEPT = 10
+_OFF = "fastokens is switched off"
+_LATER = f"fastokens is built in the background after {WORTH:,} code points"
+_PENDING = "fastokens is being built and compared in the background"
+_FORKED = "the process was forked before fastokens was ready"
+_log = logging.getLogger("streamdec")
 
-class HybridTokenizer(FastPath, HuggingFaceTokenizer):
+
+class HybridTokenizer(HuggingFaceTokenizer):
     """A ``tokenizer.json`` that fastokens encodes wherever that gives the same ids.
 
     Args:
         source: A path or the JSON itself, as for :class:`~streamdec.HuggingFaceTokenizer`.
         fast: When fastokens is built and compared, which takes three to five times as long as
-            loading. ``"background"``: in a thread, while huggingface encodes. ``"now"``: before the
-            constructor returns. ``"off"``: never. The default is the environment variable
-            ``STREAMDEC_FAST``, or else ``"background"``.
+            loading. ``"background"``: in a thread, when texts of 262,144 code points were encoded.
+            ``"now"``: before the constructor returns. ``"off"``: never. The default is the
+            environment variable ``STREAMDEC_FAST``, or else ``"background"``.
         strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. In the background, huggingface encodes until fastokens is
-    ready; ``wait()`` waits for that. If the process forks earlier, the child keeps using
-    huggingface. If the program ends earlier, it waits for one step of the work.
+    ready; ``wait()`` begins the build and waits for it. If the process forks during the build, the
+    child keeps using huggingface. If the program ends during it, it waits for one step of the work.
 
     Threads may share the tokenizer. Pickling stores how it was loaded, and unpickling loads it
     again.
@@ -55,6 +81,20 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
     >>> tokenizer.report.active, tokenizer.report.reason
     ('huggingface', 'fastokens is switched off')
     """
+
+    report: TokenizerReport
+    """What was requested, what encodes, and why. It is replaced when that changes."""
+    _options: FastOptions
+    _fast: FastEncoder | None = None
+    _encode_short: Callable[[str], Any] | None = None
+    """Encodes one text and returns an object with ``ids``; None if fastokens is not in use."""
+    _waiting: list[FastokensCheck]
+    """The check that is begun when it is worth it, in a list from which one thread takes it."""
+    _encoded: int
+    """The code points that were encoded since loading."""
+    _settled: threading.Event
+    """Set once it is decided which library encodes."""
+    _pid: int
 
     def __init__(
         self,
@@ -145,9 +185,6 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         self._begin_trial(self._as_json, options)
         return self
 
-    def _begin_trial(self, content: Callable[[], bytes], options: FastOptions) -> None:
-        self._begin(content, options, tokenizer=self._tokenizer, renumbered=self._renumbered)
-
     def _as_json(self) -> bytes:
         return guarded(self._tokenizer.to_str).encode()
 
@@ -164,7 +201,7 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
             requested=options.fast,
             requested_by=options.requested_by,
             active="huggingface",
-            reason="fastokens is switched off",
+            reason=_OFF,
             versions=versions_of(("tokenizers", "fastokens")),
             sha256=sha256.hex(),
             revision=revision,
@@ -191,7 +228,179 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         else:
             self._begin_trial(self._as_json, replace(options, fast="off"))
 
+    # --- which library encodes --------------------------------------------------------------------
+
+    def _begin_trial(self, content: Callable[[], bytes], options: FastOptions) -> None:
+        """Begin to build fastokens from the ``tokenizer.json`` that ``content`` returns."""
+        self._options = options
+        self._fast = self._encode_short = None
+        self._settled = threading.Event()
+        self._pid = os.getpid()
+        self._waiting = []
+        if options.fast == "off":
+            self._settled.set()
+            return
+        check = FastokensCheck(
+            self._tokenizer,
+            content,
+            renumbered=self._renumbered,
+            slow_ids=self.slow_ids,
+            is_stopped=self._is_stopped,
+        )
+        if options.fast == "now" or find_spec("fastokens") is None:
+            self._settle(check)
+            return
+        self.report = replace(self.report, reason=_LATER)
+        self._waiting, self._encoded = [check], 0
+
+    def _count(self, texts: Sequence[str]) -> None:
+        """Count texts of huggingface, and begin the build if it is worth it."""
+        if self._waiting:
+            self._encoded += sum(map(len, texts))
+            if self._encoded >= WORTH:
+                self._start()
+
+    def _start(self) -> None:
+        """Begin to build fastokens in a thread, unless that has begun."""
+        try:
+            check = self._waiting.pop()
+        except IndexError:
+            return
+        self._pid = os.getpid()
+        self.report = replace(self.report, reason=_PENDING)
+        # Not a daemon thread: killing one inside a library's code aborts the process.
+        thread = threading.Thread(target=self._settle, args=(check,), name="streamdec-fast")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            no_thread = TokenizerLoadError(f"cannot start a thread to build fastokens: {error}")
+            self._fall_back(check, no_thread)
+
+    def wait(self, timeout: float | None = None) -> TokenizerReport:
+        """Wait until it is decided which library encodes, and return the report.
+
+        If the build of fastokens has not begun, it begins. ``timeout`` is in seconds; None waits as
+        long as necessary. Raises TimeoutError after ``timeout``. Then huggingface still encodes,
+        and :meth:`wait` can be called again.
+        """
+        if self._settled.is_set():
+            return self.report
+        self._start()
+        if self._pid != os.getpid():  # the thread exists in the parent only
+            self.report = replace(self.report, reason=_FORKED)
+            self._settled.set()
+        elif not self._settled.wait(timeout):
+            raise TimeoutError(f"{self.name!r}: {self.report.reason}, for {timeout:g} seconds now")
+        return self.report
+
+    def _settle(self, check: FastokensCheck) -> None:
+        """Build and compare fastokens, and use it if it gives the same ids."""
+        trial = self._options.trial
+        try:
+            if trial is not None and self._options.fast == "background":
+                trial.run(fast=True)
+            encoder = check.build_and_compare()
+        except Stopped:
+            self.report = replace(self.report, reason="the program is ending")
+        except (MissingExtraError, TokenizerLoadError) as error:
+            self._fall_back(check, error)
+        else:
+            self.inline_chars = _INLINE_CHARS
+            self._fast, self._encode_short = encoder, encoder.encode_short
+            reason = f"the same ids for {check.probes} strings"
+            report = self._report_on(check, reason)
+            self.report = replace(report, active="fastokens", guarded=GUARDED)
+        finally:
+            self._settled.set()
+
+    def _fall_back(self, check: FastokensCheck, error: Exception) -> None:
+        """Report and log why huggingface encodes; with ``strict``, raise ``error``."""
+        if self._options.strict:
+            raise type(error)(f"{self.name!r}: {error}") from error
+        self.report = self._report_on(check, str(error))
+        self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
+        _log.info("%r: %s", self.name, self.report)
+        self._settled.set()
+
+    def _report_on(self, check: FastokensCheck, reason: str) -> TokenizerReport:
+        return replace(
+            self.report,
+            reason=reason,
+            probes=check.probes,
+            differing=tuple(check.differing[:_DIFFERING_KEPT]),
+            seconds={**self.report.seconds, **check.seconds},
+        )
+
+    def _tell(self, reason: FallbackReason) -> None:
+        tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
+
+    def _is_stopped(self) -> bool:
+        """Whether the main thread has ended, so the program waits only for this thread.
+
+        Always False unless ``fast`` is ``"background"``.
+        """
+        return self._options.fast == "background" and not threading.main_thread().is_alive()
+
     # --- encoding ---------------------------------------------------------------------------------
+
+    def encode(
+        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
+    ) -> Encoding:
+        """Encode the str ``text``; return an Encoding with its ``ids`` and ``offsets``.
+
+        For the arguments and errors see :meth:`streamdec.protocols.Tokenizer.encode`.
+        """
+        # For a short text, the checks for a batch take longer than the encoding.
+        short = self._encode_short
+        if (
+            short is not None
+            and type(text) is str
+            and len(text) <= _SHORT
+            and special == "parse"
+            and GUARDED not in text
+            and self._cache is None
+            and not hooks.installed
+            and not add_special_tokens
+        ):
+            try:
+                return encoding_of(short(text).ids, text, self)
+            except (KeyboardInterrupt, SystemExit, GeneratorExit):
+                raise
+            except BaseException:  # noqa: BLE001 (as in guarded; reported below)
+                pass
+        return super().encode(text, add_special_tokens=add_special_tokens, special=special)
+
+    def _fast_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> list[bytes] | None:
+        """Return the ids by fastokens; None if huggingface must encode ``texts``.
+
+        Special tokens are parsed unless ``special`` is ``"text"``.
+        """
+        fast = self._fast
+        if fast is None:
+            return None
+        for text in texts:
+            if GUARDED in text:
+                return None
+        as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
+        try:
+            return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+        except TokenizerLibraryError as error:
+            # A failure of fastokens must not fail the request.
+            _log.warning(
+                "%r: fastokens failed, so %s encodes this call: %s",
+                self.name,
+                self.tokenizer_type,
+                error,
+            )
+            self._tell("fails")
+            return None
+
+    @property
+    def fast_encoder(self) -> FastEncoder | None:
+        """The fastokens encoder if it is in use, else None; for comparisons."""
+        return self._fast
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -199,7 +408,9 @@ class HybridTokenizer(FastPath, HuggingFaceTokenizer):
         found = self._fast_ids(texts, special, add_special_tokens=add_special_tokens)
         if found is not None:
             return found
-        return super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        self._count(texts)
+        return slow
 
     def slow_ids(
         self,

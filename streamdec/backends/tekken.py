@@ -25,7 +25,6 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers._reading import read_bounded
-from streamdec.tokenizers._regex_cost import MAX_REGEX, regex_cost
 from streamdec.tokenizers.encodings import EncodingSpec
 
 __all__ = ["TekkenTokenizer"]
@@ -91,9 +90,6 @@ def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:
     vocab, pattern = data["vocab"], config["pattern"]
     if not isinstance(vocab, list) or not isinstance(pattern, str):
         raise TypeError("vocab must be a list, and pattern a string")
-    if (cost := regex_cost(pattern, 1).size) > MAX_REGEX:
-        what = f"a pattern of the size {cost:.0f} with repetitions"
-        raise ValueError(f"{what}, and at most {MAX_REGEX} is allowed")
     if not 0 < size <= len(vocab):
         raise ValueError(
             f"default_vocab_size asks for {size} tokens besides the special ones, and vocab has "

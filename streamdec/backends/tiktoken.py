@@ -35,23 +35,23 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.fastpath.fast_path import AssembledFastPath, FastOptions
-from streamdec.folders.assembled import from_ranks
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.locks import cached_property
 from streamdec.protocols import RawBytes, TextRules
+from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import (
     any_of,
     checked_ids,
     fingerprint_of,
     guarded,
     readable,
+    refuse_special,
     sample_of,
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
 from streamdec.tokenizers._reading import read_bounded
-from streamdec.tokenizers.encodings import ENCODINGS, PLAIN, EncodingSpec
+from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 
 if TYPE_CHECKING:
     import tiktoken
@@ -62,7 +62,7 @@ _NAMED_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
 _RULES = TextRules(RawBytes())
 
 
-class TiktokenTokenizer(AssembledFastPath):
+class TiktokenTokenizer(BaseTokenizer):
     r"""A tokenizer of the library tiktoken.
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name in
@@ -87,7 +87,6 @@ class TiktokenTokenizer(AssembledFastPath):
     """
 
     tokenizer_type = "tiktoken"
-    _library = "tiktoken"
 
     name: str
     """Its path or name, for messages."""
@@ -194,23 +193,6 @@ class TiktokenTokenizer(AssembledFastPath):
         self._declared = None
         self._ranks_hash = _hash_of(ranks)
 
-    def begin_fast(self, options: FastOptions) -> None:
-        """Build fastokens for these ranks, and use it if it gives the same ids.
-
-        ``options`` say when to do this. Raises :class:`~streamdec.errors.MissingExtraError` and
-        :class:`~streamdec.TokenizerLoadError` if they are strict.
-        """
-        self._file = f"{self.report.reason}: "
-        self._begin(self._as_tokenizer_json, options)
-
-    def _as_tokenizer_json(self) -> bytes:
-        single, spec = self._encoding.encode_single_token, self._spec
-        ranks = {data: single(data) for data in self._encoding.token_byte_values()}
-        for name in self._special_ids:
-            ranks.pop(name.encode(), None)
-        pattern = PLAIN.get(spec.pattern, spec.pattern)
-        return from_ranks(ranks, pattern, self._special_ids, is_nfc=spec.is_nfc)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.encoding_name})"
 
@@ -281,13 +263,15 @@ class TiktokenTokenizer(AssembledFastPath):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _library_ids(self, text: str, special: Special) -> list[int]:
+    def _ids(self, text: str, special: Special) -> list[int]:
+        if special == "forbid":
+            refuse_special(text, self._any_special)
         if self._spec.is_nfc:
             text = unicodedata.normalize("NFC", text)
         # To find special tokens, the library copies the set of their names for each text.
         has_special = special == "parse" and self._any_special and self._any_special.search(text)
         encode = self._encode_special if has_special else self._encoding.encode_ordinary
-        parts = self._parts_of(text)
+        parts = cut(text) if self._spec.is_cut else (text,)
         if len(parts) == 1:
             return guarded(encode, parts[0])
         return [token_id for part in parts for token_id in guarded(encode, part)]
@@ -295,9 +279,6 @@ class TiktokenTokenizer(AssembledFastPath):
     @cached_property
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
-
-    def _parts_of(self, text: str) -> Sequence[str]:
-        return cut(text) if self._spec.is_cut else (text,)
 
     def _encoding_identity(self) -> bytes | None:
         try:

@@ -8,11 +8,9 @@ In: a pyarrow array, a table, or files of rows. Out: the same with texts. Each t
     stopped_rows  turns flat ids into texts that end at a stop
     arrays        ``decode_arrow``: with stops or without
     batches       ``BulkDecoder``: a picklable function from table to table, for Ray and Spark
-    formats       reads and writes Parquet, Arrow IPC and JSONL, block by block
-    json_tables   rows of JSONL as tables, and tables as rows of JSONL
-    job           decodes one file, or resumes after a kill
+    lines         rows of JSONL
+    files         Parquet, Arrow IPC and JSONL, block by block, in several processes
     rollouts      ``decode_rollouts``: a batch in memory, its ids cut at the stop
-    mistakes      makes errors that say what to write instead
 
 One process decodes some ten million tokens a second. For more than one machine, give a
 :class:`~streamdec.bulk.BulkDecoder` to Ray Data or Spark.

@@ -73,9 +73,9 @@ def decode_arrow(
         ValueError: this tokenizer does not allow the value of ``unknown_ids``.
         MissingExtraError: pyarrow is not installed.
 
-    The cost is about 0.1 µs a token for a tokenizer with rules, whose table is cached. Rows with a
-    stop in their text, all rows with ``stop_regex`` or stop markers, and all rows of a tokenizer
-    without rules cost as much as a stream.
+    The cost is about 0.1 µs a token for a tokenizer with rules, whose table is cached. Rows that
+    are not UTF-8, all rows with ``stop_regex`` or stop markers, and all rows of a tokenizer without
+    rules cost as much as a stream.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer

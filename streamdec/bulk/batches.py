@@ -7,13 +7,12 @@ send it to their workers, and call it there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from streamdec.bulk._pyarrow import pyarrow
 from streamdec.bulk.arrays import decoded
 from streamdec.bulk.column import row_name
-from streamdec.bulk.mistakes import check_new, no_column
 from streamdec.bulk.stopped_rows import stopped_type
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
 from streamdec.core.decode_options import Options, UnknownIds
@@ -241,3 +240,29 @@ class BulkDecoder:
             pa.chunked_array([chunk[place] for chunk in chunks], each.type)
             for place, each in enumerate(found.type)
         ]
+
+
+_MOST_NAMES = 12
+"""The most columns that an error names."""
+
+
+def no_column(name: str, names: Iterable[str]) -> SourceError:
+    """Return the error for rows without the column ``name``.
+
+    The rows have the columns ``names``.
+    """
+    shown = [*names]
+    there = ", ".join(f"{each!a:.40}" for each in shown[:_MOST_NAMES]) or "none"
+    if len(shown) > _MOST_NAMES:
+        there += f", and {len(shown) - _MOST_NAMES:,} more"
+    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
+
+
+def check_new(new: Iterable[str], names: Container[str]) -> None:
+    """Raise SourceError if one of the ``new`` columns is already in ``names``."""
+    for name in new:
+        if name in names:
+            raise SourceError(
+                f"there is a column {name!r} already; choose other names for the new columns with "
+                "prefix='new_'"
+            )

@@ -91,6 +91,8 @@ class Gather:
         self._table = pa.array(usual + (at_edge if self._edge else ()), pa.binary())
         self._longest = max(map(len, usual + at_edge))
         self._counts = pa.array([each is not None for each in elements])
+        self._sizes = pa.array(map(len, usual), pa.int64())
+        self._edge_sizes = pa.array(map(len, at_edge), pa.int64())
         known = [table.knows(token_id) for token_id in range(self._size)]
         self._unknown = pa.array([*(not each for each in known), True])
         self._same: Any = None
@@ -127,6 +129,32 @@ class Gather:
             values = pa.array(final.values(), texts.type)
             texts = pc.replace_with_mask(texts, _mask(final, texts), values)
         return texts
+
+    def ends(self, column: Column) -> memoryview | None:
+        """Return the sums of the sizes of all texts: before each id, and after the last.
+
+        A size is the number of UTF-8 bytes that an id adds to its row, before ``strip_left``. For
+        rows with U+FFFD the sums are wrong. Returns None if the rule changes texts so that they are
+        not known, or decides the text of a token later.
+        """
+        if self._same is not None or self._replaces or self._edge == "last":
+            return None
+        pa, pc = pyarrow(), compute()
+        ids, zero = self._clipped(column.values), pa.array([0], pa.int64())
+        sizes = pc.take(self._sizes, ids, boundscheck=False)
+        if self._edge:
+            counts = pc.take(self._counts, ids, boundscheck=False)
+            total = pa.concat_arrays([zero, pc.cumulative_sum(counts.cast(pa.int64()))])
+            lists = pa.LargeListArray.from_arrays(column.offsets, ids)
+            before = total.take(column.offsets).take(pc.list_parent_indices(lists))
+            first = pc.and_(counts, pc.equal(pc.subtract(total[1:], before), 1))
+            sizes = pc.if_else(first, pc.take(self._edge_sizes, ids, boundscheck=False), sizes)
+        return integers(pa.concat_arrays([zero, pc.cumulative_sum(sizes)]))
+
+    @property
+    def most_stripped(self) -> int:
+        """How many bytes ``strip_left`` may remove from a row."""
+        return len(str(self._char).encode()) * int(self._count)
 
     def unknown_places(self, column: Column) -> list[int]:
         """Return the indices in ``column.values`` of ids that the tokenizer lacks."""

@@ -2,8 +2,8 @@
 
 The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
 (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
-rows with a stop in their text, rows whose prompt changes their text, rows with ids that cannot be
-decoded, small batches, and batches with ``spans``.
+rows whose prompt changes their text, rows with ids that cannot be decoded, small batches, and
+batches with ``spans``.
 """
 
 from __future__ import annotations
@@ -133,8 +133,7 @@ def decode_rollouts(
     **Cost.** With pyarrow (``pip install 'streamdec[bulk]'``) about 0.1 µs a token, and a few
     tenths of a second once for each tokenizer. The cost is that of a StopSequenceDecoder without
     pyarrow, for fewer than 8,192 ids with the same conditions, with ``spans``, with decoding
-    options other than ``skip_special_tokens``, with ``stop_regex`` or ``ignore_stops_between``, and
-    for rows with a stop in their text.
+    options other than ``skip_special_tokens``, and with ``stop_regex`` or ``ignore_stops_between``.
 
     >>> from streamdec import MockTokenizer, StopConditions
     >>> from streamdec.bulk import decode_rollouts

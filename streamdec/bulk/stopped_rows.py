@@ -4,8 +4,9 @@ In: flat token ids. Out: the text of each row and its end. Both equal the result
 :class:`~streamdec.StopSequenceDecoder` with ``byte_fallback="eager"``, so a row ends at the
 same token as a live stream.
 
-Most rows have no stop in their text: they end at an id, at the limit or not at all. Their texts are
-gathered up to that end and searched for stops. Only rows with a stop go through the decoder.
+The texts are gathered up to a stop id or the limit, and searched for stops. The sums of the sizes
+of tokens say which token completes a stop. Only rows that are not UTF-8, and rows of rules for
+which the sizes are not known, go through the decoder.
 """
 
 from __future__ import annotations
@@ -101,9 +102,8 @@ class StoppedRows:
     def rows(self, column: Column, name_row: RowName) -> Decoded:
         """Return a struct for each row. Errors call a row what ``name_row`` returns."""
         found = self.read(column, name_row)
-        structs = [_told(row, size) for row, size in zip(found, column.sizes(), strict=True)]
         unknown_tokens = sum(row.unknown_tokens for row in found)
-        return Decoded(pyarrow().array(structs, stopped_type()), unknown_tokens)
+        return Decoded(_structs(found, column.sizes()), unknown_tokens)
 
     def read(self, column: Column, name_row: RowName = row_name) -> list[StoppedRow]:
         """Return each row. Errors call a row what ``name_row`` returns."""
@@ -115,7 +115,7 @@ class StoppedRows:
                 found[row] = decoded_row(self._decoder, token_ids)
         return [row for row in found if row is not None]
 
-    # --- rows without a stop in their text
+    # --- rows whose text is gathered
 
     def _gathered(self, column: Column) -> list[StoppedRow | None]:
         """Return the rows without a stop in their text; None for each other row."""
@@ -127,16 +127,51 @@ class StoppedRows:
         places = self._gather.unknown_places(cut)
         if places and self._skips_unknown:
             warn_once(self._decoder.tokenizer, cut.values[places[0]].as_py())
-        return [
-            _at_end(end, text, unknown) if end and self._is_free(text, unknown) else None
-            for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True)
-        ]
+        sums = self._gather.ends(cut) if self._stops and not self._conditions.min_tokens else None
+        starts = integers(cut.offsets)
+        found: list[StoppedRow | None] = []
+        for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True):
+            row = None
+            # Without U+FFFD the text equals a stream's, also with byte tokens.
+            if end and utf8.REPLACEMENT not in text and (self._skips_unknown or not unknown):
+                # The stop that is complete first ends the row, and the longest that ends there.
+                found_at = [(text.find(stop), stop) for stop in self._stops]
+                stops = [(at + len(stop), at, stop) for at, stop in found_at if at >= 0]
+                if not stops:
+                    row = _at_end(end, text, unknown)
+                elif sums and not unknown:
+                    row = self._stopped(
+                        text, *min(stops), sums, *starts[len(found) : len(found) + 2]
+                    )
+            found.append(row)
+        return found
 
-    def _is_free(self, text: str, unknown: int) -> bool:
-        """Whether ``text`` has no stop and equals a stream's text, also with byte tokens."""
-        if unknown and not self._skips_unknown:
-            return False
-        return utf8.REPLACEMENT not in text and not any(stop in text for stop in self._stops)
+    def _stopped(
+        self, text: str, end: int, start: int, stop: str, sums: memoryview, first: int, after: int
+    ) -> StoppedRow | None:
+        """Return a row that ends at ``stop``; None if it is unknown at which token.
+
+        Args:
+            text: the text of all ids of the row.
+            end: the code point after the stop in it.
+            start: the first code point of the stop.
+            stop: the stop.
+            sums: the sums of the sizes of all ids.
+            first: the place of the first id of the row.
+            after: the place after its last id.
+        """
+        assert self._gather is not None
+        byte_start, byte_end = len(text[:start].encode()), len(text[:end].encode())
+        stripped = sums[after] - sums[first] - len(text.encode())
+        if not 0 <= stripped <= self._gather.most_stripped:
+            return None
+        base = sums[first] + stripped
+        index = bisect_left(sums, base + byte_end, first + 1, after + 1) - first - 1
+        before = bisect_right(sums, base + byte_start, first + 1, after + 1) - first - 1
+        conditions = self._conditions
+        visible = conditions.include_stop_str_in_output or stop not in conditions.stop
+        match = StopMatch(stop, visible, start, end, byte_start, byte_end, index, before)
+        return StoppedRow(text[: end if visible else start], "stop", match, index + 1)
 
     def _ends_of(self, column: Column) -> list[_End | None]:
         """Return the end of each row; None if a decoder must find it."""
@@ -181,17 +216,21 @@ def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRo
     return StoppedRow(text, reason, decoder.match, decoder.num_tokens, decoder.unknown_tokens)
 
 
-def _told(row: StoppedRow, size: int) -> dict[str, Any]:
-    """Return a row of ``size`` ids as a struct."""
-    match = row.match
-    stop = match and match.stop
-    return {
-        "text": row.text,
-        "finish_reason": row.finish_reason,
-        "stop_reason": stop if isinstance(stop, str) else None,
-        "stop_token_id": stop if isinstance(stop, int) else None,
-        "token_index": match and match.token_index,
-        "tokens_before": match and match.tokens_before,
-        "unread_tokens": size - row.num_read,
-        "unknown_tokens": row.unknown_tokens,
-    }
+def _structs(rows: list[StoppedRow], sizes: list[int]) -> Any:
+    """Return rows, of ``sizes`` ids, as an array of structs."""
+    pa = pyarrow()
+    kind = stopped_type()
+    matches = [row.match for row in rows]
+    stops = [match and match.stop for match in matches]
+    columns = (
+        [row.text for row in rows],
+        [row.finish_reason for row in rows],
+        [stop if isinstance(stop, str) else None for stop in stops],
+        [stop if isinstance(stop, int) else None for stop in stops],
+        [match and match.token_index for match in matches],
+        [match and match.tokens_before for match in matches],
+        [size - row.num_read for row, size in zip(rows, sizes, strict=True)],
+        [row.unknown_tokens for row in rows],
+    )
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=[*kind])

@@ -4,105 +4,45 @@ In: a template, its variables and the time. Out: the text and the spans, as ``re
 returns them, or a :class:`ChatTemplateError`. No template can change the state of this process:
 an isolated template is not even parsed here.
 
-The child has no environment variables (on Windows only ``SYSTEMROOT``) and no open files other than
-its two pipes and the null device. Before it reads anything it sets its own limits: 512 MiB of
-memory, and 2 seconds of processor time for each rendering. The parent kills it after 10 seconds by
-the clock. A child starts in about 90 ms and is kept for the next rendering of the same template. No
-two templates share a child. It ends when its standard input ends, so it does not outlive its
-parent.
+:mod:`streamdec.children.child` describes the child. It has no environment variables and opens no
+files. It may use 512 MiB of memory, and 2 seconds of processor time for each rendering. The parent
+kills it after 10 seconds by the clock. A child starts in about 90 ms and is kept for the next
+rendering of the same template. No two templates share a child.
 
-A message is a length in four bytes, followed by the data. Requests are marshalled, because JSON
-has no tuples and only strings as keys. An answer is a JSON object, followed by the text and the
-spans as bytes. The object has the sizes of both, and an answer of another size is an error. Nothing
-from a child is unpickled or unmarshalled.
+Requests are marshalled, because JSON has no tuples and only strings as keys. An answer is a JSON
+object, followed by the text and the spans as bytes.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import marshal
 import os
-import signal
-import subprocess
+import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from streamdec.chat.exchange import (
-    CHILD_DIED,
-    Exchange,
-    Rendering,
-    framed,
-    has_more,
-    pipe_of,
-    read_answer,
-)
 from streamdec.chat.messages import ContentFormat
 from streamdec.chat.static_check import RESOURCE_LIMIT
+from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
 
 BUSY = "CHAT_TEMPLATE_BUSY"
+CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
+Rendering = tuple[str, list[tuple[int, int]]]
 Now = datetime | Callable[[], datetime] | None
 MARSHAL_VERSION = 4
 """A version that every supported Python reads."""
-SIGNALS = {"SIGXCPU": "too much processor time", "SIGKILL": "killed", "SIGSEGV": "it crashed"}
-"""The causes of a child's end, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChildLimits:
-    """The limits of one rendering."""
-
-    memory: int = 512 << 20
-    """Bytes of address space (RLIMIT_AS), Python and jinja2 included. Not on Windows or macOS."""
-    cpu_seconds: int = 2
-    """Processor time. RLIMIT_CPU counts whole seconds, so it may be one more. Not on Windows."""
-    wall_seconds: float = 10.0
-    """Seconds by the parent's clock, including the start of the child."""
-    answer: int = 64 << 20
-    """Bytes of the text in UTF-8."""
-    waiting_seconds: float = 10.0
-    """How long a rendering waits for a free child before it fails."""
-
-
+MOST_SPANS = 100_000
 CHILD_LIMITS = ChildLimits()
 """The default limits."""
-
-BOOT = """
-import sys
-try:
-    import resource
-except ImportError:
-    resource = None
-else:
-    for kind, most in (("RLIMIT_AS", int(sys.argv[1])), ("RLIMIT_CORE", 0), ("RLIMIT_FSIZE", 0)):
-        try:
-            resource.setrlimit(getattr(resource, kind), (most, most))
-        except (AttributeError, ValueError, OSError):
-            pass
-    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]) + 1, most))
-import json, types
-size = int.from_bytes(sys.stdin.buffer.read(4), "big")
-setup = json.loads(sys.stdin.buffer.read(size))
-sys.path += setup["path"]
-for name, path in setup["packages"].items():
-    package = types.ModuleType(name)
-    package.__path__ = path
-    sys.modules[name] = package
-from streamdec.chat.isolated_main import serve
-serve(setup)
-"""
-"""The program of a child. It replaces each package by an empty module that only has a path, because
-importing their ``__init__`` would double the time of a start."""
 
 
 def render_isolated(
@@ -196,7 +136,7 @@ class ChildPool:
     def __init__(self, size: int | None = None, limits: ChildLimits = CHILD_LIMITS) -> None:
         self.size = max(2, os.cpu_count() or 1) if size is None else size
         self.limits = limits
-        self._idle: list[_Child] = []
+        self._idle: list[Child] = []
         self._reset()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._abandon)
@@ -208,12 +148,14 @@ class ChildPool:
             child = self._take(source, profile)
             keep = False
             try:
-                rendering = child.render(message, deadline)
+                rendering = read_answer(*child.ask(message, deadline))
                 keep = True
                 return rendering
+            except ChildError as error:
+                raise _failed(error) from None
             except ChatTemplateError as error:
                 # After an error of the template itself the child can be used again.
-                keep = child.is_ready and error.code not in (RESOURCE_LIMIT, CHILD_DIED)
+                keep = error.code not in (RESOURCE_LIMIT, CHILD_DIED)
                 raise
             finally:
                 self._give_back(child, keep=keep)
@@ -248,11 +190,12 @@ class ChildPool:
         with self._lock:
             return [child.process.pid for child in self._idle]
 
-    def _take(self, source: str, profile: str) -> _Child:
+    def _take(self, source: str, profile: str) -> Child:
         """Return an idle child that renders this template, or a new one."""
+        setup = _setup(source, profile)
         with self._lock:
             self._busy += 1
-            known = [child for child in self._idle if child.renders == (source, profile)]
+            known = [child for child in self._idle if child.setup == setup]
             for child in known:
                 self._idle.remove(child)
             others = len(self._idle) + self._busy - self.size
@@ -261,13 +204,15 @@ class ChildPool:
         try:
             for child in (*old, *(child for child in known if child not in fit[:1])):
                 child.kill()
-            return fit[0] if fit else _Child(source, profile, self.limits)
-        except BaseException:
+            return fit[0] if fit else Child(setup, self.limits)
+        except BaseException as error:
             with self._lock:
                 self._busy -= 1
+            if isinstance(error, ChildError):
+                raise _failed(error) from None
             raise
 
-    def _give_back(self, child: _Child, *, keep: bool) -> None:
+    def _give_back(self, child: Child, *, keep: bool) -> None:
         if not keep:
             child.kill()
         with self._lock:
@@ -301,108 +246,18 @@ def _pool(is_of_request: bool) -> ChildPool:
         return _own[is_of_request]
 
 
-# --- the parent's end -----------------------------------------------------------------------------
+# --- setups and answers ---------------------------------------------------------------------------
 
 
-class _Child:
-    """A child process and the pipes to it."""
-
-    def __init__(self, source: str, profile: str, limits: ChildLimits) -> None:
-        self.renders = (source, profile)
-        self.is_ready = False
-        """Whether the child has answered its last request."""
-        self._limits = limits
-        self._first: bytes = framed(json.dumps(_setup(source, profile, limits)).encode("ascii"))
-        self.process = _started(limits)
-
-    def render(self, message: bytes, deadline: float) -> Rendering:
-        """Send a request and return the rendering. Raises :class:`ChatTemplateError`."""
-        self.is_ready = False
-        sent, self._first = self._first + framed(message), b""
-        with self._watched(deadline):
-            head, body = Exchange(self.process, deadline).run(sent, self._limits.answer)
-        self.is_ready = True
-        return read_answer(head, body)
-
-    def is_alive(self) -> bool:
-        """Return whether the child runs and has sent no more than its answers."""
-        return self.process.poll() is None and not has_more(pipe_of(self.process.stdout))
-
-    def kill(self) -> None:
-        """End the child, close its pipes and collect its exit status."""
-        self.process.kill()
-        self.abandon(returncode=None)
-        self.process.wait()
-
-    def abandon(self, returncode: int | None = 0) -> None:
-        """Close this process's ends of the pipes."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                pipe_of(pipe).close()
-        if returncode is not None:
-            self.process.returncode = returncode
-
-    @contextmanager
-    def _watched(self, deadline: float) -> Iterator[None]:
-        """Kill the child at ``deadline``, and turn its failures into ChatTemplateError."""
-        timer = None
-        if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
-            timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
-            timer.daemon = True
-            timer.start()
-        try:
-            yield
-        except ChatTemplateError:
-            raise
-        except TimeoutError:
-            self.process.kill()
-            raise ChatTemplateError(
-                "the template was stopped: more than "
-                f"{self._limits.wall_seconds:g} seconds by the clock",
-                code=RESOURCE_LIMIT,
-            ) from None
-        except (EOFError, OSError):
-            self.process.kill()
-            raise self._cause_of_end() from None
-        except ValueError as error:
-            self.process.kill()
-            raise _invalid(str(error)) from None
-        finally:
-            if timer is not None:  # pragma: no cover
-                timer.cancel()
-
-    def _cause_of_end(self) -> ChatTemplateError:
-        """Return the error for a child that ended by itself."""
-        status = self.process.wait()
-        if status < 0:
-            name = signal.Signals(-status).name
-            what = f"{SIGNALS.get(name, 'it ended')} ({name})"
-        else:
-            what = f"it ended with status {status}"
-        limits = f"{self._limits.memory >> 20} MiB, {self._limits.cpu_seconds} s"
-        code = RESOURCE_LIMIT if status < 0 else CHILD_DIED
-        return ChatTemplateError(
-            f"the process that rendered the template ended early (its limits are {limits}): {what}",
-            code=code,
-        )
-
-
-def _invalid(what: str) -> ChatTemplateError:
-    """Return the error for an invalid answer of a child."""
-    return ChatTemplateError(
-        f"the process that renders the template sent an invalid answer: {what}", code=CHILD_DIED
-    )
-
-
-def _setup(source: str, profile: str, limits: ChildLimits) -> dict[str, Any]:
-    """Return the first message to a child: where its modules are, and its template."""
+def _setup(source: str, profile: str) -> dict[str, Any]:
+    """Return the setup of a child: where its modules are, and its template."""
     folders = {str(Path(path).parent) for name in ("jinja2", "markupsafe") for path in _path(name)}
     return {
+        "serves": "streamdec.chat.isolated_main",
         "path": sorted(folders),
         "packages": {name: _path(name) for name in ("streamdec", "streamdec.chat")},
         "source": source,
         "profile": profile,
-        "cpu_seconds": limits.cpu_seconds,
     }
 
 
@@ -414,20 +269,39 @@ def _path(package: str) -> list[str]:
     return [str(Path(path).resolve()) for path in sys.modules[package].__path__]
 
 
-def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
-    if not sys.executable or getattr(sys, "frozen", False):
-        raise ChatTemplateError(
-            "an isolated template needs a Python interpreter, and this program has none"
+def read_answer(head: dict[str, Any], body: bytes) -> Rendering:
+    """Return the rendering in an answer.
+
+    Raises ChatTemplateError if the answer is an error or invalid.
+    """
+    if "error" in head:
+        message, code, line, note = (head.get(key) for key in ("error", "code", "line", "note"))
+        error = ChatTemplateError(
+            str(message)[:2000],
+            template=head["name"] if isinstance(head.get("name"), str) else None,
+            line=line if type(line) is int else None,
+            code=code if isinstance(code, str) and len(code) < 64 else None,
         )
-    kept = ("SYSTEMROOT",) if os.name == "nt" else ()  # Windows does not start Python without it
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", BOOT, str(limits.memory), str(limits.cpu_seconds)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in kept if name in os.environ},
-        cwd=os.sep,
-        close_fds=True,
-        start_new_session=os.name != "nt",  # a Ctrl-C at the terminal is for the parent
-        bufsize=0,
-    )
+        if isinstance(note, str):
+            error.add_note(note[:2000])
+        raise error
+    spans = head.get("spans", 0)
+    if type(spans) is not int or not 0 <= spans <= min(MOST_SPANS, len(body) // 16):
+        raise _invalid(f"it has {spans!r:.40} spans")
+    size = len(body) - 16 * spans
+    try:
+        text = body[:size].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise _invalid("it is not UTF-8") from None
+    numbers = struct.unpack(f">{2 * spans}Q", body[size:])
+    return text, list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _invalid(what: str) -> ChatTemplateError:
+    """Return the error for an invalid answer of a child."""
+    return _failed(ChildError(f"the process sent an invalid answer: {what}"))
+
+
+def _failed(error: ChildError) -> ChatTemplateError:
+    code = RESOURCE_LIMIT if error.is_limit else CHILD_DIED
+    return ChatTemplateError(f"the template was stopped: {error}", code=code)

@@ -1,14 +1,13 @@
 """The child process that renders one template; the parent's end is ``isolated``.
 
-In: marshalled requests on standard input, which ask for the text of a rendering, for the content
-format of the template, or for the variables that it does not define. Out: on standard output, for
-each request, a head in JSON, followed by the text (or the other answer) and the spans as bytes.
+In: marshalled requests, which ask for the text of a rendering, for the content format of the
+template, or for the variables that it does not define. Out: for each request a head, followed by
+the text (or the other answer) and the spans as bytes.
 """
 
 from __future__ import annotations
 
 import codecs
-import json
 import marshal
 import struct
 import sys
@@ -23,10 +22,8 @@ from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
 from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.static_check import RESOURCE_LIMIT, check_template
+from streamdec.children.serving import requests, write_answer
 from streamdec.errors import ChatTemplateError
-
-HEAD = struct.Struct(">I")
-"""The length of the data that follow."""
 
 
 def serve(setup: dict[str, Any]) -> None:
@@ -34,14 +31,13 @@ def serve(setup: dict[str, Any]) -> None:
     clock = [datetime(1, 1, 1)]  # noqa: DTZ001 - templates show local time
     environment = make_environment(setup["profile"], now=lambda: clock[0])
     template = None
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
     _refuse_resources()
-    while head := source.read(HEAD.size):
-        request = marshal.loads(source.read(HEAD.unpack(head)[0]))
-        _allow_processor_time(setup["cpu_seconds"])
+    for message in requests(setup["cpu_seconds"]):
+        request = marshal.loads(message)
         answer: dict[str, Any]
         text: str
         spans: list[tuple[int, int]] = []
+        body = b""
         try:
             if request["asks"] == "content format":
                 text = content_format_of(check_template(environment, setup["source"]).tree)
@@ -54,18 +50,15 @@ def serve(setup: dict[str, Any]) -> None:
                 text, spans = render_compiled(template, request["context"], name)
             body = text.encode("utf-8", "surrogatepass")
             body += struct.pack(f">{2 * len(spans)}Q", *(place for span in spans for place in span))
-            answer = {"text": len(body) - 16 * len(spans), "spans": len(spans)}
+            answer = {"spans": len(spans)}
         except ChatTemplateError as error:
-            answer, body = _told(error), b""
+            answer = _told(error)
         except MemoryError:
             answer = {
                 "error": "the template was stopped: it took too much memory",
                 "code": RESOURCE_LIMIT,
             }
-            body = b""
-        told = json.dumps(answer).encode("ascii")
-        sink.write(HEAD.pack(len(told)) + told + body)
-        sink.flush()
+        write_answer(sys.stdout.buffer, answer, body)
 
 
 def _undeclared(source: str, profile: str) -> list[str]:
@@ -90,18 +83,6 @@ def _told(error: ChatTemplateError) -> dict[str, Any]:
         "name": error.template,
         "note": notes[0][:2000] if notes else None,
     }
-
-
-def _allow_processor_time(seconds: int) -> None:
-    """Allow ``seconds`` more; then SIGXCPU ends the process, even within a loop in C."""
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    until = int(used.ru_utime + used.ru_stime) + 1 + seconds
-    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (until, most))
 
 
 def _refuse_resources() -> None:

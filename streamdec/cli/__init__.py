@@ -1,7 +1,7 @@
-"""The command line: arguments in, exit status out.
+"""The command line.
 
-Only this package imports click and rich, the extra ``cli``; without them the command prints how to
-install them. :mod:`streamdec.cli.statuses` lists the exit statuses.
+Only this package imports click and rich, the extra ``cli``. Each command is one file of this
+package. The exit statuses are 0 (fine), 1 (the answer is no, or a row is bad) and 2 (wrong use).
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with ``arguments`` and return its exit status.
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command with ``arguments``, and raise SystemExit with its exit status.
 
     The default is the arguments of the process.
     """
     try:
-        # Imported late: a missing extra gives one clear line.
-        from streamdec.cli.command_group import run
-
-        return run(arguments)
+        from streamdec.cli.commands import commands  # a missing extra gives one clear line
     except ModuleNotFoundError as error:
         if error.name not in {"click", "rich"}:
             raise
         sys.stderr.write(
             f"streamdec: the command line needs {error.name}: pip install 'streamdec[cli]'\n"
         )
-        return 2
-    except KeyboardInterrupt:
-        return 130
+        raise SystemExit(2) from None
+    commands.main(arguments, prog_name="streamdec")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
 
 import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-from streamdec.cli.loading import data_file
-from streamdec.cli.screen import open_screen
-from streamdec.cli.stop_options import RAN_OUT
+from streamdec.cli import shared
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.loading.factory import load_tokenizer
@@ -33,7 +33,7 @@ STOP = "\nUser:"
 def demo(rate: float) -> None:
     """Watch a simulated engine's tokens become text, until a stop is complete.
 
-    On a terminal the line below the text shows what is buffered: the bytes of an unfinished
+    On a terminal the line below the text shows what is withheld: the bytes of an unfinished
     character, and text that may become the stop. Otherwise only the text is written.
 
     \b
@@ -41,39 +41,36 @@ def demo(rate: float) -> None:
       streamdec demo
       streamdec demo --rate 10
     """
-    tokenizer = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)
-    token_ids = tokenizer.encode(data_file("demo_text.txt").read_text("utf-8").rstrip("\n")).ids
+    tokenizer = load_tokenizer("demo", fast="off")
+    ids = tokenizer.encode(shared.packaged_text("demo_text.txt").rstrip("\n")).ids
     stream = StopSequenceDecoder(tokenizer, StopConditions(STOP))
-    shown = _play(simulated_engine(token_ids, rate), stream)
-    if shown != tokenizer.decode(token_ids).partition(STOP)[0]:
-        raise click.ClickException("the streamed text differs from the full decode before the stop")
-
-
-def simulated_engine(token_ids: Sequence[int], rate: float) -> Iterator[int]:
-    """Yield ``token_ids`` at about ``rate`` per second, with repeatable pauses.
-
-    A ``rate`` of 0 means no pauses.
-    """
-    uneven = random.Random(0)
-    for token_id in token_ids:
-        if rate > 0:
-            time.sleep(uneven.uniform(0.4, 1.6) / rate)
-        yield token_id
-
-
-def _play(engine: Iterator[int], stream: StopSequenceDecoder) -> str:
-    """Step ``stream`` with the ids of ``engine``, and return all text.
-
-    Each text is shown at once.
-    """
-    pieces = []
-    with open_screen(stream) as screen:
-        for token_id in engine:
-            chunk = stream.step(token_id)
-            pieces.append(chunk.text)
-            screen.show(chunk.text)
-            if chunk.finish_reason is not None:
+    console = Console(highlight=False)
+    uneven, row = random.Random(0), ""
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for token_id in ids:
+            if rate > 0:
+                time.sleep(uneven.uniform(0.4, 1.6) / rate)
+            text = stream.step(token_id).text
+            if console.is_terminal:
+                # Only the line that grows is redrawn; the others scroll.
+                *full, row = (row + text).split("\n")
+                for line in full:
+                    console.print(Text(line))
+                live.update(Group(Text(row), "", Text(status(stream), "dim")), refresh=True)
+            else:
+                shared.write(text)
+            if stream.finished:
                 break
-        pieces.append(stream.flush(RAN_OUT).text)
-        screen.show(pieces[-1])
-    return "".join(pieces)
+    shared.write(f"{row}\n")
+    if console.is_terminal:
+        console.print(Text(f"\n{stream.num_tokens} tokens, ended by the stop {STOP!r}.", "dim"))
+
+
+def status(stream: StopSequenceDecoder) -> str:
+    """Return the token count, the held bytes and the jailed text of ``stream``."""
+    said = [f"  {stream.num_tokens} tokens"]
+    if stream.held:
+        said.append(f"held bytes: {stream.held.hex(' ')}")
+    if stream.jailed:
+        said.append(f"jailed: {stream.jailed!r}, may become {STOP!r}")
+    return " · ".join(said)

@@ -1,39 +1,18 @@
-"""``streamdec encode``: encode texts into token ids, row by row."""
+"""``streamdec encode``: encode texts into token ids."""
 
 from __future__ import annotations
 
-import sys
-from io import BufferedReader
-
 import click
 
-from streamdec.cli.loading import Loader, loading_options, say_what_encodes, tokenizer_option
-from streamdec.cli.progress import Progress
-from streamdec.cli.rows import (
-    Input,
-    InputFormat,
-    column_option,
-    input_format_option,
-    prefix_option,
-    source_argument,
-)
+from streamdec.cli import shared
+from streamdec.cli.inputs import Input, input_options
 from streamdec.encoding import Special
+from streamdec.jsonl import json_text
 
 
 @click.command()
-@tokenizer_option
-@loading_options
-@input_format_option("text")
-@column_option("text", "the text")
-@click.option(
-    "--output",
-    type=click.Choice(["ids", "jsonl"]),
-    default="ids",
-    show_default=True,
-    help="A line for each text: its ids, or an object with 'line' (its number, unless the row has "
-    "this field), 'token_ids' and the row's other fields.",
-)
-@prefix_option
+@shared.tokenizer_argument()
+@input_options("text", reads_ids=False)
 @click.option(
     "--add-special-tokens",
     is_flag=True,
@@ -44,59 +23,41 @@ from streamdec.encoding import Special
     type=click.Choice(["parse", "text", "forbid"]),
     default="parse",
     show_default=True,
-    help="What to do with the text of a special token: encode it as that token (parse) or as "
-    "ordinary text (text), or treat the line as bad (forbid).",
+    help="Encode the text of a special token as that token (parse) or as ordinary text (text), or "
+    "refuse it (forbid).",
 )
-@source_argument
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each text.")
 def encode(
-    tokenizer: str,
-    input_format: InputFormat | None,
-    column: str,
-    output: str,
-    prefix: str,
-    source: BufferedReader,
-    load: Loader,
+    tokenizer: shared.Source,
+    source: Input,
     add_special_tokens: bool,
     special: Special,
+    as_json: bool,
 ) -> None:
-    """Encode the text in FILE (or stdin, "-"): write its token ids.
+    """Encode the text in FILE (or stdin): write its token ids.
 
-    FILE contains one text, including the newline at its end; or JSONL, each line a string or an
-    object with the field --column. A bad line is named on stderr and left out, and the exit status
-    is then 1. After 20 messages, bad lines are only counted. A line on stderr says which library
-    encodes, and why.
-
-    With --output jsonl, the other fields of a row are copied exactly as they are written. A row
-    that already has a field with the name of a new one is a bad line; see --prefix. If the text is
-    null, so are the ids (an empty line in plain ids).
-
-    'streamdec decode' can read the output. For several texts, use --output jsonl here and
-    --input-format jsonl there. Otherwise it reads all ids as one text.
+    FILE is one text, including the newline at its end; or JSONL, in which each line is a string or
+    an object with --field. The ids of each text are a line. With --json, each line is an object
+    with 'token_ids', and for JSONL 'line'. A bad line is named on stderr and left out; the exit
+    status is then 1. 'streamdec decode' reads the output.
 
     \b
     Examples:
-      echo -n "Hello world" | streamdec encode --tokenizer ./model
-      streamdec encode --tokenizer ./model --column prompt --output jsonl prompts.jsonl
-      streamdec encode --tokenizer ./model --fast off prompt.txt
+      echo -n "Hello world" | streamdec encode demo
+      streamdec encode ./model prompts.jsonl --field prompt --json
     """
-    loaded = load(tokenizer)
-    say_what_encodes(loaded)
-    out = sys.stdout.buffer
-    given = Input(source, input_format, "text")
-    with Progress.beside_output() as progress:
-        for number, row in given.rows():
-            with given.complaints.about(number):
-                text = given.parse_row(row, column, str)
-                ids: list[int] | None = None
-                if text is not None:
-                    encoding = loaded.encode(
-                        text, add_special_tokens=add_special_tokens, special=special
-                    )
-                    ids = list(encoding.ids)
-                if output == "ids":
-                    out.write(" ".join(map(str, ids or ())).encode() + b"\n")
-                else:
-                    out.write(given.output_line(number, row, column, {"token_ids": ids}, prefix))
-            progress(f"line {number:,}")
-    out.flush()
-    given.complaints.exit_if_any()
+    loaded = tokenizer.load()
+    click.echo(loaded.report, err=True)
+
+    def write_ids(text: str, place: dict[str, int]) -> None:
+        ids = loaded.encode(text, add_special_tokens=add_special_tokens, special=special).ids
+        written = json_text({**place, "token_ids": [*ids]}) if as_json else " ".join(map(str, ids))
+        shared.write(f"{written}\n")
+
+    if not source.is_jsonl:
+        write_ids(source.text(), {})
+        return
+    for number, row in source.rows():
+        with source.reporting(number):
+            write_ids(source.parse(row, str), {"line": number})
+    source.exit_if_bad()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -13,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from streamdec.backends._decoder_chain import stages_of
 from streamdec.backends.caveats import caveats_of
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.library_stream import library_tokenizer
-from streamdec.cli.loading import Loader, loading_options, tokenizer_argument
-from streamdec.cli.progress import write_line
+from streamdec.cli import shared
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import StreamdecWarning
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
@@ -33,57 +31,34 @@ _MOST_LISTED = 12
 
 
 @click.command()
-@loading_options
+@shared.tokenizer_argument()
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
-@tokenizer_argument
-def info(tokenizer: str, load: Loader, as_json: bool) -> None:
-    """Describe TOKENIZER: its format, encoding library, sizes and caveats.
-
-    The output also gives the reason for the encoding library. TOKENIZER is a file, a folder, or the
-    name of an encoding, of a model, or of a repository of the Hub. For an unsupported file, the
-    error names the format that was found; the exit status is 2.
+def info(tokenizer: shared.Source, as_json: bool) -> None:
+    """Describe a tokenizer: its format, encoding library, sizes and caveats.
 
     A caveat is a property of the tokenizer that can make text or ids unexpected. Each is listed
-    with its tokens and its consequence. Every command that loads TOKENIZER warns about caveats that
-    change text. Some caveats have the code of the same finding of 'streamdec preflight'.
+    with its tokens and its consequence. Some have the code of the same finding of 'streamdec
+    preflight'.
 
     \b
     Examples:
       streamdec info ./model
-      streamdec info --json ./model/tokenizer.json
-      streamdec info --fast off ./model
+      streamdec info cl100k_base --json
     """
     # The output lists all caveats in full.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=StreamdecWarning, message=_SAID_BELOW)
-        loaded = load(tokenizer)
+        loaded = tokenizer.load(untrusted=True)
         if isinstance(loaded, HybridTokenizer):
             loaded.wait()
         facts = _facts(loaded)
     if as_json:
-        click.echo(json.dumps(facts, indent=2))
+        shared.write(json.dumps(facts, indent=2) + "\n")
         return
-    lines = list(_lines(facts))
-    width = max(len(name) for name, _ in lines)
-    for name, told in lines:
-        line = f"{name:{width}}  {told}"
-        if sys.stdout.isatty():
-            line = _wrapped(line, width + 2)
-        write_line(line)
-
-
-def _wrapped(line: str, indent: int) -> str:
-    """Wrap ``line`` between words and indent the later rows.
-
-    A path is not broken, so that it can be copied.
-    """
-    return textwrap.fill(
-        line,
-        shutil.get_terminal_size().columns,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    table = Table.grid(padding=(0, 2))
+    for name, told in _lines(facts):
+        table.add_row(Text(name, "dim"), Text(shared.printable(told), overflow="fold"))
+    shared.show(table)
 
 
 def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
@@ -91,13 +66,18 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     special = tokenizer.special_tokens
     rules = tokenizer.rules
     changes: TokenizerConfigChanges | None = getattr(tokenizer, "tokenizer_config_changes", None)
+    path = Path(getattr(tokenizer, "name", ""))
+    library = library_tokenizer(tokenizer)
+    # The library's own method is four times as fast.
+    names = map((library or tokenizer).id_to_token, range(tokenizer.vocab_size))
     return {
         "name": getattr(tokenizer, "name", None),
-        "found": _found(tokenizer),
+        "found": detect_format(path).description if path.is_file() else None,
         "class": type(tokenizer).__name__,
         "vocab_size": tokenizer.vocab_size,
-        "sizes": _sizes(tokenizer),
-        "decoder": _decoder(tokenizer),
+        "tokens": sum(name is not None for name in names),
+        "added": None if library is None else len(library.get_added_tokens_decoder()),
+        "decoder": library and [stage["type"] for stage in stages_of(library.decoder) or ()],
         "rule": None if rules is None else type(rules.rule).__name__,
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
@@ -112,60 +92,23 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     }
 
 
-def _sizes(tokenizer: LoadedTokenizer) -> dict[str, int | None]:
-    """Return the counts of tokens and bytes; None where a count is not known."""
-    library = library_tokenizer(tokenizer)
-    path = Path(getattr(tokenizer, "name", ""))
-    # The library's own method is four times as fast.
-    names = map((library or tokenizer).id_to_token, range(tokenizer.vocab_size))
-    return {
-        "tokens": sum(name is not None for name in names),
-        "added": None if library is None else len(library.get_added_tokens_decoder()),
-        "special": len(tokenizer.special_tokens.all),
-        "file_bytes": path.stat().st_size if path.is_file() else None,
-    }
-
-
-def _decoder(tokenizer: LoadedTokenizer) -> list[str] | None:
-    """Return the decoders of a tokenizer.json in order; None for other formats."""
-    library = library_tokenizer(tokenizer)
-    if library is None:
-        return None
-    return [stage["type"] for stage in stages_of(library.decoder) or ()]
-
-
-def _found(tokenizer: LoadedTokenizer) -> str | None:
-    """Describe the tokenizer's file; None if it has no file."""
-    path = Path(getattr(tokenizer, "name", ""))
-    return detect_format(path).description if path.is_file() else None
-
-
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the facts as names and text."""
     report = facts["report"]
     yield "tokenizer", str(facts["name"])
     yield "format", report["format"] + (f": {facts['found']}" if facts["found"] else "")
-    yield "served by", facts["class"]
-    by = {"default": "the default", "argument": "by --fast"}.get(
-        report["requested_by"], "by the environment"
-    )
     yield "encodes", f"{report['active']}: {report['reason']}"
-    if report["format"] == "huggingface":
-        yield "fast", f"{report['requested']} ({by})"
     if report["guarded"]:
         yield "except", f"texts with {report['guarded']!a}, which huggingface encodes"
-    how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
     if facts["decoder"] is not None:
         yield "decoder", ", ".join(facts["decoder"]) or "none: a space between two tokens"
+    how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
     yield "streams", f"{how}, joined by {facts['rule'] or 'decode()'}"
-    sizes = facts["sizes"]
-    added = "" if sizes["added"] is None else f", {sizes['added']:,} of them added"
-    yield "ids", f"below {facts['vocab_size']:,}; {sizes['tokens']:,} tokens{added}"
-    if sizes["file_bytes"] is not None:
-        yield "file", f"{sizes['file_bytes']:,} bytes"
+    added = "" if facts["added"] is None else f", {facts['added']:,} of them added"
+    yield "ids", f"below {facts['vocab_size']:,}; {facts['tokens']:,} tokens{added}"
     for role, token in facts["roles"].items():
         if token is not None:
-            yield role, f"{_shown(token)} ({facts['special_tokens'][token]})"
+            yield role, f"{shared.shown_token(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
     if facts["tokenizer_config_changes"] is not None:
         yield from _change_lines(facts["tokenizer_config_changes"])
@@ -176,7 +119,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sha256", report["sha256"] or "unknown: only a part of the file is read"
     if report["revision"]:
         yield "revision", report["revision"]
-    yield "seconds", ", ".join(f"{name} {took:.3f}" for name, took in report["seconds"].items())
     yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
 
 
@@ -196,10 +138,6 @@ def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _listed(tokens: dict[str, int]) -> str:
-    shown = ", ".join(f"{_shown(name)} {i}" for name, i in list(tokens.items())[:_MOST_LISTED])
-    more = len(tokens) - _MOST_LISTED
-    return f"{len(tokens)}: {shown}" + (f", and {more} more" if more > 0 else "")
-
-
-def _shown(token: str) -> str:
-    return token if token.isprintable() and token.strip() == token and token else repr(token)
+    listed = [f"{shared.shown_token(name)} {i}" for name, i in tokens.items()]
+    shown, more = ", ".join(listed[:_MOST_LISTED]), len(listed) - _MOST_LISTED
+    return f"{len(listed)}: {shown}" + (f", and {more} more" if more > 0 else "")

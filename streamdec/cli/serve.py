@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from streamdec.cli.loading import Loader, data_file, loading_options
-from streamdec.cli.progress import say
-from streamdec.cli.shared_options import UserPath
-from streamdec.cli.statuses import CannotBeginError
-from streamdec.cli.stop_options import markers_option
+from streamdec.cli import shared
+from streamdec.jsonl import utf8_text
+from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.stop_tokens import EosSources
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers._extras import library
@@ -42,14 +40,7 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
 
 
 @click.command()
-@click.option(
-    "--tokenizer",
-    metavar="PATH",
-    type=UserPath(),
-    help="A tokenizer file, its folder, or a name, as for 'info'. Required with --engine. The "
-    "default is the demo's.",
-)
-@loading_options
+@shared.tokenizer_argument(default="demo")
 @click.option(
     "--engine",
     "engine_name",
@@ -59,7 +50,7 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
 @click.option(
     "--text",
     metavar="FILE",
-    type=UserPath(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     help="The text to replay. The default is the demo's.",
 )
 @click.option(
@@ -94,25 +85,13 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
     "(several with spaces between), which other users of the machine cannot read.",
 )
 @click.option(
-    "--chat-template",
-    metavar="FILE",
-    type=UserPath(dir_okay=False, path_type=Path),
-    help="A chat template to use instead of the model's own.",
-)
-@click.option(
-    "--eos-token-id",
-    "eos_token_ids",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="ID",
-    help="An id that ends a stream; may be repeated. The default is all ids of "
-    "generation_config.json or, without them, the tokenizer's EOS id.",
-)
-@markers_option(
     "--reasoning-markers",
-    "The texts around the model's reasoning, such as '<think>' '</think>'; may be repeated. Stops "
-    "do not count between them, and chats and messages have the reasoning as a separate part. "
-    r"\n, \t and \uXXXX are read as escapes, and \\ as a backslash.",
+    type=(shared.stop_text, shared.stop_text),
+    multiple=True,
+    metavar="OPEN CLOSE",
+    help="The texts around the model's reasoning, such as '<think>' '</think>'; may be repeated. "
+    "Stops do not count between them, and chats and messages have the reasoning as a separate "
+    "part.",
 )
 @click.option(
     "--allow-host",
@@ -120,8 +99,7 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
     multiple=True,
     metavar="NAME",
     help="A name to accept in the Host header, beside localhost; may be repeated. The default is "
-    "any name; or only localhost if only this machine can reach the server, as with the default "
-    "--host.",
+    "any name, or only localhost with a --host that only this machine can reach.",
 )
 @click.option(
     "--page/--no-page",
@@ -136,15 +114,13 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
     metavar="SECONDS",
     help="How long streams may continue after SIGTERM or Ctrl-C before they are cut.",
 )
-@click.option("--access-log", is_flag=True, help="Log each request: its path and its status.")
 @_limit_option("body_bytes", "Maximum size of a request, in bytes.")
 @_limit_option("prompt_tokens", "Maximum number of tokens in a prompt.")
 @_limit_option("max_tokens", "Maximum number of tokens in an answer, and the default.")
 @_limit_option("running", "Maximum number of samples that are generated at once.")
 @_limit_option("waiting", "Maximum number of requests beyond these; more get status 429.")
 def serve(
-    tokenizer: str | None,
-    load: Loader,
+    tokenizer: shared.Source,
     engine_name: str | None,
     text: Path | None,
     rate: float,
@@ -152,13 +128,10 @@ def serve(
     host: str,
     port: int,
     api_keys: tuple[str, ...],
-    chat_template: Path | None,
-    eos_token_ids: tuple[int, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
     allow_hosts: tuple[str, ...],
     page: bool | None,
     grace: int,
-    access_log: bool,
     **limits: int,
 ) -> None:
     """Serve OpenAI's and Anthropic's APIs over an engine of token ids.
@@ -172,41 +145,40 @@ def serve(
     \b
     Examples:
       streamdec serve
-      streamdec serve --tokenizer ./model --engine my_engine:generate --model tiny
-      streamdec serve --tokenizer ./model --text answer.txt --rate 100 --port 8080
+      streamdec serve ./model --engine my_engine:generate --model tiny
+      streamdec serve ./model --text answer.txt --rate 100 --port 8080
     """
     from streamdec import server
 
     if engine_name is not None and text is not None:
         raise click.UsageError("--text is only for the replay; remove --text or --engine")
-    if engine_name is not None and tokenizer is None:
+    given = click.get_current_context().get_parameter_source("tokenizer")
+    if engine_name is not None and given is ParameterSource.DEFAULT:
         # The ids of the engine would be decoded with the tokenizer of another model.
-        raise click.UsageError("--engine needs --tokenizer, that of the engine's model")
+        raise click.UsageError("--engine needs TOKENIZER, that of the engine's model")
     uvicorn = library("uvicorn", "server", "the server needs")
-    options = {} if chat_template is None else {"chat_template": chat_template}
-    loaded = load("demo" if tokenizer is None else tokenizer, **options)
+    loaded = tokenizer.load()
     engine = _engine(engine_name, loaded, text, rate)
-    try:
+    with shared.wrong_usage():
         application = server.create_app(
             loaded,
             engine,
-            models=names or (_name_of(tokenizer),),
+            models=names or (_name_of(tokenizer.name),),
             limits=ServerLimits(**limits),
-            eos_token_ids=eos_token_ids or _eos_token_ids(tokenizer, loaded),
+            eos_token_ids=_eos_token_ids(tokenizer.name, loaded),
             reasoning_markers=reasoning_markers,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),
             page=engine_name is None if page is None else page,
         )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
     if not api_keys and not _is_loopback(host):
-        say(f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}.")
+        told = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."
+        click.echo(told, err=True)
     uvicorn.run(
         application,
         host=host,
         port=port,
-        access_log=access_log,
+        access_log=False,
         lifespan="on",
         ws="none",
         proxy_headers=False,
@@ -219,12 +191,14 @@ def serve(
 def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:
     if name is not None:
         return load_engine(name, str(Path.cwd()))
-    source = data_file("demo_text.txt") if text is None else text
-    try:
-        replayed = source.read_text("utf-8").rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise CannotBeginError(f"{text} is not UTF-8: byte {error.start}") from error
-    return ReplayEngine(tokenizer.encode(replayed).ids, rate)
+    if text is None:
+        replayed = shared.packaged_text("demo_text.txt")
+    else:
+        try:
+            replayed = utf8_text(text.read_bytes())
+        except ValueError as error:
+            raise click.UsageError(f"{text}: {error}") from error
+    return ReplayEngine(tokenizer.encode(replayed.rstrip("\n")).ids, rate)
 
 
 def _is_loopback(host: str) -> bool:
@@ -243,17 +217,15 @@ def _hosts(host: str, allowed: tuple[str, ...]) -> list[str]:
     return ["localhost", "127.0.0.1", "[::1]", own, *allowed]
 
 
-def _name_of(tokenizer: str | None) -> str:
+def _name_of(tokenizer: str) -> str:
     """Return the default name of a model, which is never its path."""
-    if tokenizer is None:
-        return "demo"
     path = Path(tokenizer)
     return (path.parent.name if path.is_file() else path.name) or "model"
 
 
-def _eos_token_ids(tokenizer: str | None, loaded: LoadedTokenizer) -> list[int]:
+def _eos_token_ids(tokenizer: str, loaded: LoadedTokenizer) -> list[int]:
     """Return the EOS ids of generation_config.json, else that of the tokenizer."""
-    if tokenizer is not None and Path(tokenizer).exists():
+    if Path(tokenizer).exists():
         path = Path(tokenizer)
         snapshot = open_snapshot(path if path.is_dir() else path.parent)
         found = EosSources(snapshot, Tokens(snapshot)).generation

@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of, import_fastokens
 from streamdec.fastpath._probes import probes_of, static_faults
-from streamdec.tokenizers._common import guarded
 
 _PROBES_AT_ONCE = 256
 _EVERY = 8
@@ -40,8 +39,7 @@ class FastokensCheck:
     """The check of fastokens against one file, step by step.
 
     Args:
-        tokenizer: The Hugging Face library's tokenizer of the file; None to make it from
-            ``content``.
+        tokenizer: The Hugging Face library's tokenizer of the file.
         content: a function that returns the bytes of the ``tokenizer.json``; it may take some time.
         renumbered: as for ``static_faults``.
         slow_ids: a function that encodes with the other library; see SlowIds.
@@ -51,7 +49,7 @@ class FastokensCheck:
 
     def __init__(
         self,
-        tokenizer: Tokenizer | None,
+        tokenizer: Tokenizer,
         content: Callable[[], bytes],
         *,
         renumbered: Sequence[str],
@@ -67,18 +65,9 @@ class FastokensCheck:
         self.differing: list[str] = []
         self.seconds: dict[str, float] = {}
 
-    def check_rules(self) -> None:
-        """Apply the checks that need no encoder; they take a few milliseconds.
-
-        Raises MissingExtraError without fastokens and TokenizerLoadError if a rule excludes it.
-        """
-        if self._tokenizer is not None:
-            self._check_rules(self._tokenizer)
-        import_fastokens()
-
-    def _check_rules(self, tokenizer: Tokenizer) -> None:
+    def _check_rules(self) -> None:
         try:
-            faults = static_faults(tokenizer, self._renumbered)
+            faults = static_faults(self._tokenizer, self._renumbered)
             fault = next(iter(faults), None)
         except TokenizerLibraryError as error:
             raise _not_compared(error) from error
@@ -88,7 +77,8 @@ class FastokensCheck:
     def build_and_compare(self) -> FastEncoder:
         """Return an encoder that gave the same ids for all probes.
 
-        Raises TokenizerLoadError with the reason if there is none, and :class:`Stopped`.
+        Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
+        no such encoder, and :class:`Stopped`.
         """
         try:
             # A library may fail on a probe, and a file need not be UTF-8 everywhere.
@@ -97,28 +87,24 @@ class FastokensCheck:
             raise _not_compared(error) from error
 
     def _build_and_compare(self) -> FastEncoder:
-        content = self._content()
-        self._go_on()
-        tokenizer = self._tokenizer
-        if tokenizer is None:
-            tokenizer = guarded(Tokenizer.from_buffer, content)
-            self._check_rules(tokenizer)
-        text = content.decode("utf-8-sig")
+        import_fastokens()
+        self._check_rules()
+        text = self._content().decode("utf-8-sig")
         self._go_on()
         started = perf_counter()
         encoder = FastEncoder(text)
         built = perf_counter()
         self.seconds["fastokens"] = built - started
         self._go_on()
-        self._compare(tokenizer, encoder)
+        self._compare(encoder)
         self.seconds["probes"] = perf_counter() - built
         if self.differing:
             raise TokenizerLoadError(f"fastokens gives other ids for {self.differing[0]!r:.200}")
         return encoder
 
-    def _compare(self, tokenizer: Tokenizer, encoder: FastEncoder) -> None:
-        probes = probes_of(tokenizer)
-        added = tokenizer.get_added_tokens_decoder()
+    def _compare(self, encoder: FastEncoder) -> None:
+        probes = probes_of(self._tokenizer)
+        added = self._tokenizer.get_added_tokens_decoder()
         special = {token_id for token_id, token in added.items() if token.special}
         different: dict[str, None] = {}
         spelling: list[str] = []

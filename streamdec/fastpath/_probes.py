@@ -18,7 +18,6 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import MAX_PROBED, growth_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
 GUARDED = "\u180e"
@@ -81,8 +80,6 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
     parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
-    if growth_of(*parts) > MAX_PROBED:
-        yield "its normalizer may make long texts, so the probes would take long"
     if (stages := _num_stages(parts)) > MAX_STAGES:
         yield f"it has {stages} normalizers and pre-tokenizers, so the probes would take long"
     for pattern in _patterns(parts):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from streamdec.errors import TokenizerLibraryError
 from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of
-from streamdec.fastpath.fast_path import FastPath
+from streamdec.fastpath._fastokens_check import SlowIds
 from streamdec.tokenizers._base import check_text
 
 Part = TypeVar("Part", bound=Sequence[Any])
@@ -39,13 +39,26 @@ class Difference:
     """Its ids by the tokenizer's own library; None if that cannot encode the text."""
 
 
+class Compared(Protocol):
+    """A tokenizer whose own library can be asked for ids."""
+
+    @property
+    def slow_ids(self) -> SlowIds:
+        """Encodes with the library."""
+        ...
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text of ids."""
+        ...
+
+
 class Comparison:
     """Compare the ids of the tokenizer's own library with those of ``encoder``.
 
     ``encoder`` may be one that did not pass the trial for this tokenizer.
     """
 
-    def __init__(self, tokenizer: FastPath, encoder: FastEncoder) -> None:
+    def __init__(self, tokenizer: Compared, encoder: FastEncoder) -> None:
         self._tokenizer = tokenizer
         self._encoder = encoder
 

@@ -15,6 +15,5 @@ Modules::
       class_pipelines       the classes that build their tokenizer
     assembled               a tokenizer.json made in memory from other files
       sentencepiece_proto   reading and writing a SentencePiece model
-    added_vocabulary        the texts and ids of a tokenizer.json
     transformers_facts      the defaults of transformers, by class and by type of model
 """

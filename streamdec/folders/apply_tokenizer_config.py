@@ -34,7 +34,6 @@ from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._growth import check_normalizer, parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +103,6 @@ def apply_config(
             if token.content in declared or tokenizer.token_to_id(token.content) is not None
         ]
     words = {token.content for token in to_add if made.token_to_id(token.content) is not None}
-    if not is_built:  # a class has its own normalizer
-        texts = (token.content for token in to_add if token.normalized)
-        name = repr(str(folder))
-        check_normalizer(parts_of(content, name), texts, name)
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -247,61 +246,3 @@ def _decoder(proto: ModelProto) -> Any:
     if proto.adds_prefix:
         stages.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {"type": "Sequence", "decoders": stages}
-
-
-# --- rank files -----------------------------------------------------------------------------------
-
-
-def from_ranks(
-    ranks: Mapping[bytes, int],
-    pattern: str,
-    special_tokens: Mapping[str, int],
-    *,
-    is_nfc: bool = False,
-) -> bytes:
-    """Return a ``tokenizer.json`` that encodes as a rank file.
-
-    Args:
-        ranks: The tokens and their ids, which also order the merges.
-        pattern: The regex that splits a text.
-        special_tokens: Special tokens and their ids.
-        is_nfc: Whether texts are normalized to NFC.
-    """
-    ordered = sorted(ranks.items(), key=itemgetter(1))
-    vocab = {data.decode("latin-1").translate(_LETTERS): rank for data, rank in ordered}
-    merges = []
-    for name in vocab:
-        for place in range(1, len(name)):
-            left, right = name[:place], name[place:]
-            if left in vocab and right in vocab:
-                merges.append(f"{left} {right}")
-    first_names = {token_id: name for name, token_id in reversed([*special_tokens.items()])}
-    taken = {*ranks.values(), *first_names}
-    # The library numbers added tokens itself, unless the model has them; it must have no holes.
-    vocab |= {name: token_id for token_id, name in first_names.items()}
-    holes = (token_id for token_id in range(max(taken, default=0)) if token_id not in taken)
-    vocab |= {f" hole {token_id}": token_id for token_id in holes}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    added = [
-        {"id": i, "content": name, **flags, "special": True} for i, name in first_names.items()
-    ]
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": pattern},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": False,
-        "use_regex": False,
-    }
-    model = {**_bpe(vocab, (), ignore_merges=True), "merges": merges}
-    return _json(
-        model,
-        normalizer={"type": "NFC"} if is_nfc else None,
-        added_tokens=sorted(added, key=lambda token: token["id"]),
-        pre_tokenizer={"type": "Sequence", "pretokenizers": [split, byte_level]},
-        decoder=byte_level,
-    )

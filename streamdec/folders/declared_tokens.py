@@ -24,6 +24,8 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _EXTRA = "extra_special_tokens"
 _ADDITIONAL = "additional_special_tokens"
 
+Token = AddedToken
+"""An added token with its flags, for modules that do not know the library."""
 TextOrToken = str | AddedToken
 
 

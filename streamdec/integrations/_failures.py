@@ -1,11 +1,10 @@
-"""Shared parts of the wire formats: options, the reasoning section, failures.
+"""Shared parts of the wire formats: the reasoning section, failures, checks.
 
 The APIs have no word for some ends of a stream. Clients then get an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 from streamdec.chunks import FinishReason
@@ -35,20 +34,15 @@ def not_a_chunk(given: object) -> TypeError:
     return TypeError(f"chunk must be a Chunk, not {given!r:.80}; write Chunk(text)")
 
 
-def check_options(
-    what: str, options: Mapping[str, object], known: Collection[str], required: Iterable[str]
-) -> None:
-    """Raise TypeError if ``what`` got an unknown option or lacks a required one."""
-    for name in options:
-        if name not in known:
-            raise TypeError(f"{what}() got an unexpected keyword argument {name!r}")
-    missing = [name for name in required if name not in options]
-    if missing:
-        raise TypeError(f"{what}() needs {', '.join(f'{name}=' for name in missing)}")
+def check_text(name: str, value: object) -> str:
+    """Return ``value``. Raise TypeError if it is not a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {value!r:.40}")
+    return value
 
 
-def check_texts(options: Mapping[str, object], names: Iterable[str]) -> None:
-    """Raise TypeError if an option among ``names`` is not a string."""
-    for name in names:
-        if not isinstance(options[name], str):
-            raise TypeError(f"{name} must be a string, not {options[name]!r:.40}")
+def check_count(name: str, value: object, least: int = 0) -> int:
+    """Return ``value``. Raise ValueError if it is not an int of at least ``least``."""
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r:.40}")
+    return value

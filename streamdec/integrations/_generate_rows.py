@@ -1,8 +1,9 @@
-"""The rows of one ``generate`` call: their decoders, and how many ids were read."""
+"""The rows of one ``generate`` call: their decoders, and what it was given."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
@@ -11,15 +12,14 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.mistakes import not_conditions
 from streamdec.streams.pool import DecoderPool
 
+LIMITS = "MaxLengthCriteria", "MaxTimeCriteria"
+"""Criteria of transformers that end all rows at once, for length."""
+
 
 class Rows:
     """The decoders of the rows of one call of ``generate``.
 
-    Args:
-        tokenizer: as for GenerateStreamer.
-        conditions: as for GenerateStreamer.
-        options: as for GenerateStreamer.
-        return_token_ids: whether chunks have ``token_ids``.
+    The arguments are those of GenerateStreamer.
     """
 
     def __init__(
@@ -37,9 +37,6 @@ class Rows:
         self.errors: dict[int, Exception] = {}
         self._num_seen = 0
         self._last_seen: list[int] = []
-
-    def __str__(self) -> str:
-        return f"{len(self._pool)} of {len(self.decoders)} rows continue"
 
     def conditions(self, num_rows: int) -> list[StopConditions]:
         """Return the conditions of each row.
@@ -60,13 +57,7 @@ class Rows:
         prompts: list[list[int]],
         conditions: list[StopConditions],
     ) -> None:
-        """Begin after the prompts.
-
-        Args:
-            padded: the prompts as ``generate`` has them.
-            prompts: the prompts without padding.
-            conditions: the conditions of each row.
-        """
+        """Begin after the prompts, as ``generate`` has them and without padding."""
         self._num_seen = len(padded[0])
         self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
         for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):
@@ -149,3 +140,60 @@ def _parted(
     if not found or not all(isinstance(each, StopConditions) for each in found):
         raise not_conditions(conditions)
     return decoding, found
+
+
+# --- what generate was given ----------------------------------------------------------------------
+
+
+class Heard:
+    """Another stopping criterion, whose last answer is kept."""
+
+    def __init__(self, criterion: Any) -> None:
+        self._criterion = criterion
+        self._answer: Any = None
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        answer = self._criterion(input_ids, scores, **kwargs)
+        # transformers also accepts one answer for all rows.
+        self._answer = input_ids.new_tensor([False] * len(input_ids)).bool() | answer
+        return self._answer
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._criterion, name)  # by an eos_token_id generate knows that it must pad
+
+    def ended(self) -> list[bool]:
+        """Return for each row whether it has ended."""
+        answer: list[bool] = self._answer.tolist()
+        return answer
+
+
+def heard(criterion: Any) -> Any:
+    """Return ``criterion``, wrapped to keep its answers if it may end single rows."""
+    return criterion if type(criterion).__name__ in LIMITS else Heard(criterion)
+
+
+def unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
+    """Return the prompts without the ids that the attention mask hides, if it fits.
+
+    The mask is that of the prompts before each became several rows.
+    """
+    if mask is None or mask.ndim != 2 or len(prompts) % mask.shape[0]:
+        return prompts
+    if mask.shape[1] != len(prompts[0]):
+        return prompts
+    times, masks = len(prompts) // mask.shape[0], mask.tolist()
+    return [[*compress(prompt, masks[row // times])] for row, prompt in enumerate(prompts)]
+
+
+def setting(name: str, *configs: Any) -> Any:
+    """Return the first value of ``name`` in ``configs`` that is not None."""
+    values = (getattr(config, name, None) for config in configs)
+    return next((value for value in values if value is not None), None)
+
+
+def eos_ids(value: Any) -> frozenset[int]:
+    """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
+    conditions = StopConditions(eos_token_ids=() if value is None else value)
+    return frozenset(conditions.eos_token_ids)

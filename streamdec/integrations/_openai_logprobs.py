@@ -27,26 +27,22 @@ def _token(each: PlacedLogprob | Alternative) -> Json:
     return {"token": each.token, "logprob": each.logprob, "bytes": data}
 
 
-def completion_logprobs(logprobs: Sequence[PlacedLogprob], shift: int) -> Json:
-    """Return the ``logprobs`` of a completion: parallel lists.
-
-    ``shift`` is added to each offset.
-    """
+def completion_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
+    """Return the ``logprobs`` of a completion: parallel lists."""
     return {
         "tokens": [_spelled(each) for each in logprobs],
         "token_logprobs": [each.logprob for each in logprobs],
         "top_logprobs": [_top(each) for each in logprobs],
-        "text_offset": [each.text_offset + shift for each in logprobs],
+        "text_offset": [each.text_offset for each in logprobs],
     }
 
 
 def _top(placed: PlacedLogprob) -> dict[str, float] | None:
     """Return the likeliest tokens and, as in OpenAI's API, the one that was chosen."""
-    if placed.top is None or placed.logprob is None:
+    if placed.top is None:
         return None
-    chosen = Alternative(placed.token, placed.data, placed.logprob)
     top: dict[str, float] = {}
-    for each in (*placed.top, chosen):
+    for each in (*placed.top, Alternative(placed.token, placed.data, placed.logprob)):
         token = _spelled(each)
         top[token] = max(each.logprob, top.get(token, each.logprob))
     return top

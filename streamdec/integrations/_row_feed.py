@@ -8,11 +8,11 @@ which rows have ended.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamdec.chunks import Chunk, joined
+from streamdec.chunks import Chunk, FinishReason, StopReason, joined
 from streamdec.streams.wakeups import Wakeup
 
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
@@ -24,8 +24,8 @@ class RowChunk(NamedTuple):
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.transformers import RowChunk
-    >>> row, chunk = RowChunk(0, Chunk("Hi"))
-    >>> row, chunk.text
+    >>> found = RowChunk(0, Chunk("Hi"))
+    >>> found.row, found.text
     (0, 'Hi')
     """
 
@@ -33,6 +33,21 @@ class RowChunk(NamedTuple):
     """From 0. With ``num_return_sequences=n`` prompt p has the rows p * n to p * n + n - 1."""
     chunk: Chunk
     """What is new in its text; the last of a row has a ``finish_reason``."""
+
+    @property
+    def text(self) -> str:
+        """The text of the chunk."""
+        return self.chunk.text
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the row ended with this chunk, or None."""
+        return self.chunk.finish_reason
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The stop that ended the row, as in a Chunk."""
+        return self.chunk.stop_reason
 
 
 class RowFeed:
@@ -87,19 +102,10 @@ class RowFeed:
 
     async def receive(self) -> RowChunk | None:
         """Do what ``take`` does, from a task."""
-        await self._wait_for(self._is_decided)
-        with self._changed:
-            return self._taken()
-
-    async def wait_until_over(self) -> None:
-        """Wait until ``end`` was called."""
-        await self._wait_for(lambda: self._is_over)
-
-    async def _wait_for(self, is_so: Callable[[], bool]) -> None:
         while True:
             with self._changed:
-                if is_so():
-                    return
+                if self._is_decided():
+                    return self._taken()
                 wait = Wakeup()
                 self._waits.append(wait)
             try:

@@ -8,15 +8,16 @@ Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Required, TypedDict, Unpack, assert_never
+from itertools import groupby
+from typing import ClassVar, assert_never
 
 from streamdec.chunks import Chunk, json_of
 from streamdec.errors import FinishedError
 from streamdec.integrations._failures import (
     FAILED,
     REASONING,
-    check_options,
-    check_texts,
+    check_count,
+    check_text,
     failure_of,
     not_a_chunk,
 )
@@ -24,7 +25,7 @@ from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
 
-__all__ = ["FAILED", "MessageEncoder", "MessageOptions", "MessageResponse", "error_body"]
+__all__ = ["FAILED", "MessageEncoder", "MessageResponse", "error_body"]
 
 
 def error_body(message: str, *, kind: str = "api_error") -> Json:
@@ -40,51 +41,34 @@ def error_body(message: str, *, kind: str = "api_error") -> Json:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-class MessageOptions(TypedDict, total=False):
-    """The keyword arguments of MessageEncoder and MessageResponse.
-
-    >>> from streamdec.integrations.anthropic import MessageEncoder, MessageOptions
-    >>> options: MessageOptions = {"response_id": "msg_1", "model": "tiny", "input_tokens": 3}
-    >>> MessageEncoder(**options).start()[0]["message"]["usage"]
-    {'input_tokens': 3, 'output_tokens': 0}
-    """
-
-    response_id: Required[str]
-    """Its ``id``, which the caller makes: ``"msg_..."``."""
-    model: Required[str]
-    """The name that the client asked for."""
-    input_tokens: Required[int]
-    """How many tokens the prompt has."""
-    stop_sequences: Iterable[str]
-    """The client's stop strings. The server's own stops are then reported as ``end_turn``. Default:
-    all stop strings are the client's."""
-
-
 class _Format:
     """The base class of streamed and whole messages."""
 
     n: ClassVar[int] = 1
     """How many samples the response has."""
 
-    def __init__(self, **options: Unpack[MessageOptions]) -> None:
-        known, required = MessageOptions.__annotations__, ("response_id", "model", "input_tokens")
-        check_options(type(self).__name__, options, known, required)
-        check_texts(options, ("response_id", "model"))
-        input_tokens, stop_sequences = options["input_tokens"], options.get("stop_sequences")
-        if type(input_tokens) is not int or input_tokens < 0:
-            raise ValueError(f"input_tokens must be a count, not {input_tokens!r:.40}")
+    def __init__(
+        self,
+        *,
+        response_id: str,
+        model: str,
+        input_tokens: int,
+        stop_sequences: Iterable[str] | None = None,
+    ) -> None:
         if isinstance(stop_sequences, str):
             raise TypeError(
                 f"stop_sequences must be a list of strings, not the string {stop_sequences!r:.80}"
             )
         self._fields: Json = {
-            "id": options["response_id"],
+            "id": check_text("response_id", response_id),
             "type": "message",
             "role": "assistant",
-            "model": options["model"],
+            "model": check_text("model", model),
         }
-        self._input_tokens = input_tokens
+        self._input_tokens = check_count("input_tokens", input_tokens)
         self._stop_sequences = None if stop_sequences is None else frozenset(stop_sequences)
+        self._parts: list[Chunk] = []
+        """The chunks with text of a whole message."""
         self._last: Chunk | None = None
         self._has_text = False
         self.output_tokens: int = 0
@@ -158,9 +142,15 @@ class MessageEncoder(_Format):
     the message's id. The methods are those of
     :class:`~streamdec.integrations.openai.ChatCompletionEncoder`.
 
-    The ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
-    TypeError for an unknown option, a missing required one, and a string as ``stop_sequences``;
-    ValueError for an invalid ``input_tokens``.
+    Args:
+        response_id: its ``id``, which the caller makes: ``"msg_..."``.
+        model: the name that the client asked for.
+        input_tokens: how many tokens the prompt has.
+        stop_sequences: the client's stop strings. The server's own stops are then reported as
+            ``end_turn``. By default all stop strings are the client's.
+
+    Raises TypeError for a ``response_id`` or ``model`` that is not a string and for a string as
+    ``stop_sequences``; ValueError for a wrong ``input_tokens``.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageEncoder
@@ -175,17 +165,12 @@ class MessageEncoder(_Format):
 
     keep_alive: ClassVar[bytes] = event('{"type":"ping"}', name="ping")
     """An event that clients ignore, for the time in which there is no text."""
-    counts_each_chunk: ClassVar[bool] = False
-    """Only the last ``step`` needs ``num_tokens``."""
-
-    def __init__(self, **options: Unpack[MessageOptions]) -> None:
-        super().__init__(**options)
-        self._has_started = False
-        self._block: str | None = None
-        """The type of the open block; None before the first one."""
-        self._index = -1
-        self._head = self._tail = b""
-        """The bytes before and after the text of a plain event in the open block."""
+    _has_started = False
+    _block: str | None = None
+    """The type of the open block; None before the first one."""
+    _index = -1
+    _head = _tail = b""
+    """The bytes before and after the text of a plain event in the open block."""
 
     def start(self) -> list[Json]:
         """Return the events before any text; [] the second time.
@@ -254,13 +239,12 @@ class MessageEncoder(_Format):
             {"type": "message_stop"},
         ]
 
-    def fail(self, message: str = FAILED, *, kind: str = "api_error") -> Json:
+    def fail(self, message: str = FAILED) -> Json:
         """Return an error that ends the message. Send nothing after it.
 
-        ``message`` and ``kind`` are those of
-        :func:`~streamdec.integrations.anthropic.error_body`.
+        ``message`` is for the client.
         """
-        return error_body(message, kind=kind)
+        return error_body(message)
 
     # --- blocks
 
@@ -318,21 +302,16 @@ class MessageEncoder(_Format):
         """Return ``flush`` as Server-Sent Events. Raises what ``flush`` raises."""
         return _events(self.flush())
 
-    def fail_bytes(self, message: str = FAILED, *, kind: str = "api_error") -> bytes:
-        """Return the event of ``fail`` as a Server-Sent Event.
-
-        ``message`` and ``kind`` are as for ``fail``.
-        """
-        return _events([self.fail(message, kind=kind)])
+    def fail_bytes(self, message: str = FAILED) -> bytes:
+        """Return ``fail`` as a Server-Sent Event; ``message`` is that of ``fail``."""
+        return _events([self.fail(message)])
 
 
 class MessageResponse(_Format):
     """A whole message, made of the chunks of a stream.
 
-    The ``options`` are those of :class:`~streamdec.integrations.anthropic.MessageOptions`. Raises
-    the errors of MessageEncoder.
-
-    **Memory.** It keeps the text.
+    The arguments ``response_id``, ``model``, ``input_tokens`` and ``stop_sequences``, and the
+    errors (TypeError, ValueError), are those of MessageEncoder. It keeps the chunks.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageResponse
@@ -342,20 +321,10 @@ class MessageResponse(_Format):
     ('max_tokens', {'input_tokens': 3, 'output_tokens': 2})
     """
 
-    def __init__(self, **options: Unpack[MessageOptions]) -> None:
-        super().__init__(**options)
-        self._blocks: list[tuple[str, list[str]]] = []
-        """The type and the texts of each block."""
-
     def step(self, chunk: Chunk, *, num_tokens: int | None = None) -> None:
         """Take ``chunk``; ``num_tokens`` and errors are as for ``MessageEncoder.step``."""
         self._take(chunk, 0, num_tokens)
-        for part in chunk.split():
-            kind = _kind_of(part)
-            if part.text and (not self._blocks or self._blocks[-1][0] != kind):
-                self._blocks.append((kind, []))
-            if part.text:
-                self._blocks[-1][1].append(part.text)
+        self._parts += [part for part in chunk.split() if part.text]
 
     def body(self) -> Json:
         """Return the object; if the message was aborted or failed, the error.
@@ -366,12 +335,12 @@ class MessageResponse(_Format):
         end = self._end()
         if end is None:
             return self._failure()
-        content = [self._block_of(*each) for each in self._blocks or [("text", [])]]
+        content = []
+        for kind, parts in groupby(self._parts or [Chunk()], _kind_of):
+            block = {"type": kind, kind: "".join(part.text for part in parts)}
+            signed = {"signature": self._fields["id"]} if kind == "thinking" else {}
+            content.append(block | signed)
         return {**self._fields, "content": content, **end, "usage": self._usage()}
-
-    def _block_of(self, kind: str, texts: list[str]) -> Json:
-        block = {"type": kind, kind: "".join(texts)}
-        return block | ({"signature": self._fields["id"]} if kind == "thinking" else {})
 
     def body_bytes(self) -> bytes:
         """Return ``body`` as JSON in UTF-8. Raises what ``body`` raises."""

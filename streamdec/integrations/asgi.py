@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from streamdec.chunks import Chunk
 from streamdec.integrations._sending import Message, Receive, Sample, Send, Sending, WireStream
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
@@ -26,31 +25,10 @@ else:
     except ImportError:
         _Response = object
 
-__all__ = ["EventStreamResponse", "WireStream", "encoded", "events"]
+__all__ = ["EventStreamResponse", "WireStream", "events"]
 
 KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
-
-
-def encoded(wire: WireStream, stream: TextStream[Any], chunk: Chunk, index: int = 0) -> bytes:
-    r"""Return the events of ``chunk`` in the format of ``wire``.
-
-    ``chunk`` is the newest chunk of ``stream``, and ``index`` is the number of the sample. The
-    number of tokens and the log probabilities are those of the stream's decoder. Raises what
-    ``wire.step_bytes`` raises.
-
-    >>> import asyncio
-    >>> from streamdec import MockTokenizer, stream
-    >>> from streamdec.integrations.anthropic import MessageEncoder
-    >>> from streamdec.integrations.asgi import encoded
-    >>> async def last_event():
-    ...     wire = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
-    ...     async with stream([1, 2], MockTokenizer()) as chunks:
-    ...         return [encoded(wire, chunks, chunk) async for chunk in chunks][1]
-    >>> asyncio.run(last_event())[:45]
-    b'event: content_block_delta\ndata: {"type":"con'
-    """
-    return Sample(wire, stream, index).encoded(chunk)
 
 
 def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
@@ -98,9 +76,8 @@ class EventStreamResponse(_Response):
 
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
       that generates several samples puts the ids of each into its own TokenQueue.)
-    * While a slow client holds up the server, the engine is not asked for more. (The ids that a
-      TokenQueue collects meanwhile are one event.) The other samples continue until 65,536 code
-      points wait. The waiting chunks of a sample become one event.
+    * While a slow client holds up the server, no engine is asked for more. The ids that a
+      TokenQueue collects meanwhile are one event.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
@@ -185,30 +162,15 @@ class EventStreamResponse(_Response):
         }
         try:
             async with anyio.create_task_group() as group:
-                sending.connect(send, group)
                 # In its own task, each token does not have to resume all middleware.
-                group.start_soon(sending.run, head, self._keep_alive)
-                await _listen(receive, group.cancel_scope)
+                group.start_soon(sending.run, send, group, head, self._keep_alive)
+                await listen(receive, group.cancel_scope)
         finally:
             await _close(self._streams)
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
             await self.background()
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the streams are cancelled, by a disconnected client or by an abort."""
-        return self._sending.is_cancelled
-
-    def abort(self) -> None:
-        """End the response early, because the server shuts down or the engine is lost.
-
-        The streams are cancelled and closed. The client gets the withheld text, and then the error
-        of the API for an aborted request. A response that has ended does not change. Call it in the
-        event loop of the response.
-        """
-        self._sending.abort()
 
 
 def _check_arguments(what: str, wire: Any, streams: Sequence[Any]) -> None:
@@ -224,18 +186,13 @@ def _check_arguments(what: str, wire: Any, streams: Sequence[Any]) -> None:
         )
     if not streams:
         raise ValueError("a response needs a stream for each sample")
-    _check_samples(wire, len(streams))
-
-
-def _check_samples(wire: Any, num_streams: int) -> None:
-    """Raise ValueError if ``wire`` is not for this many samples."""
-    n = getattr(wire, "n", num_streams)  # an encoder of the caller's own need not have it
-    if n != num_streams:
-        given = "1 stream was" if num_streams == 1 else f"{num_streams} streams were"
+    n = getattr(wire, "n", len(streams))  # an encoder of the caller's own need not have it
+    if n != len(streams):
+        given = "1 stream was" if len(streams) == 1 else f"{len(streams)} streams were"
         raise ValueError(f"the encoder has n={n}, but {given} given")
 
 
-async def _listen(receive: Receive, scope: anyio.CancelScope) -> None:
+async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
     """Cancel ``scope`` when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,9 +1,7 @@
 """Log probabilities that fit the text: exact bytes and offsets, without stops.
 
-In: the log probabilities of an engine, token by token, and a decoder that is stepped through a
-:class:`~streamdec.integrations.logprobs.LogprobTracker`. Out: for each chunk, the log probabilities
-of the tokens whose text was output, with their bytes and their offsets in the text. The wire
-formats write them as their APIs do.
+In: the log probabilities of an engine, token by token, and a decoder. Out: for each chunk those of
+the tokens whose text was output. The wire formats write them as their APIs do.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, joined
 from streamdec.core.byte_table import ByteTable
@@ -33,7 +31,6 @@ __all__ = [
     "LogprobTracker",
     "PlacedLogprob",
     "TokenLogprob",
-    "prompt_logprobs",
 ]
 
 LEAST_LOGPROB = -9999.0
@@ -50,8 +47,8 @@ class TokenLogprob(NamedTuple):
 
     token_id: int
     """The token's id."""
-    logprob: float | None
-    """The natural logarithm of its probability; None for the first token of a prompt."""
+    logprob: float
+    """The natural logarithm of its probability."""
     top: Mapping[int, float] | None = None
     """The likeliest ids at its place, if they were requested."""
 
@@ -59,12 +56,9 @@ class TokenLogprob(NamedTuple):
 class Alternative(NamedTuple):
     """A token that the engine could have generated instead.
 
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"Ho"])
-    >>> [placed] = prompt_logprobs(tokenizer, [TokenLogprob(0, -0.5, top={0: -0.5, 1: -1.5})])
-    >>> placed.top[1]
-    Alternative(token='Ho', data=b'Ho', logprob=-1.5)
+    >>> from streamdec.integrations.logprobs import Alternative
+    >>> Alternative("Ho", b"Ho", -1.5).logprob
+    -1.5
     """
 
     token: str
@@ -79,11 +73,9 @@ class Alternative(NamedTuple):
 class PlacedLogprob(NamedTuple):
     """A token of the text, with its log probability and its offset.
 
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!"])
-    >>> prompt_logprobs(tokenizer, [TokenLogprob(0, None), TokenLogprob(1, -0.5)])[1]
-    PlacedLogprob(token_id=1, token='!', data=b'!', logprob=-0.5, text_offset=2, top=None)
+    >>> from streamdec.integrations.logprobs import PlacedLogprob
+    >>> PlacedLogprob(1, "!", b"!", -0.5, text_offset=2).token
+    '!'
     """
 
     token_id: int
@@ -93,12 +85,10 @@ class PlacedLogprob(NamedTuple):
     data: bytes | None
     """The bytes that it gave; None on the windowed route. The bytes of all tokens, joined, are the
     text as UTF-8."""
-    logprob: float | None
-    """The natural logarithm of its probability, at least LEAST_LOGPROB; None for the first token of
-    a prompt."""
+    logprob: float
+    """The natural logarithm of its probability, at least LEAST_LOGPROB."""
     text_offset: int
-    """Where its text begins, in code points of the generated text, or of the prompt if
-    ``prompt_logprobs`` returned it."""
+    """Where its text begins, in code points of the generated text."""
     top: tuple[Alternative, ...] | None = None
     """The likeliest tokens, the likeliest first; None if they were not requested."""
 
@@ -194,25 +184,21 @@ class LogprobTracker:
         Raises ValueError if no log probability was put for the token, or one of another id. Then
         nothing has changed.
         """
-        if self.decoder.finished:
-            return self._chunk(token_id)
-        place = self.decoder.num_tokens
-        number = check_token_id(token_id, place)
-        if not self._waiting or self._waiting[0].token_id != number:
-            found = f"one of the id {self._waiting[0].token_id}" if self._waiting else "none"
-            raise ValueError(
-                f"token {place}: expected a log probability of the id {number}, got {found}; call "
-                "put() with the log probability of each token before its step"
-            )
-        chunk = self._chunk(token_id)
-        logprob = self._waiting.popleft()
-        if chunk.finish_reason is None or not self._is_cut():
+        if not self.decoder.finished:
+            place = self.decoder.num_tokens
+            number = check_token_id(token_id, place)
+            if not self._waiting or self._waiting[0].token_id != number:
+                found = f"one of the id {self._waiting[0].token_id}" if self._waiting else "none"
+                raise ValueError(
+                    f"token {place}: expected a log probability of the id {number}, got {found}; "
+                    "call put() with the log probability of each token before its step"
+                )
+        chunk: Chunk = self._stepped.step(token_id)
+        logprob, match = self._waiting.popleft(), self.decoder.match
+        # A hidden stop id, or an end-of-sequence id, is not a token of the text.
+        if match is None or match.visible or match.start < match.end:
             self._places.step(logprob)
         return self._noted(chunk)
-
-    def _chunk(self, token_id: SupportsIndex) -> Chunk:
-        chunk: Chunk = self._stepped.step(token_id)
-        return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
         """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``.
@@ -280,49 +266,15 @@ class LogprobTracker:
             self._places.flush()
         return chunk
 
-    def _is_cut(self) -> bool:
-        """Whether the last token ended the stream by its id, without text in the output."""
-        match = self.decoder.match
-        return match is not None and not match.visible and match.start == match.end
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.decoder!r}>"
-
-
-def prompt_logprobs(
-    tokenizer: Decoder, logprobs: Iterable[TokenLogprob], **options: Any
-) -> list[PlacedLogprob]:
-    r"""Return the log probabilities of a prompt with their offsets, for ``echo``.
-
-    Args:
-        tokenizer: the tokenizer of the prompt. Ids that it does not have give no text.
-        logprobs: those of all tokens of the prompt, in order.
-        options: the options of decoding, as for DecodeStream.
-
-    Raises ValueError for NaN and +infinity, and TypeError for an object that is not a TokenLogprob.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.integrations.logprobs import TokenLogprob, prompt_logprobs
-    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-    >>> placed = prompt_logprobs(tokenizer, [TokenLogprob(i, -0.5) for i in range(3)])
-    >>> [(each.data, each.text_offset) for each in placed]
-    [(b'caf', 0), (b'\xc3', 3), (b'\xa9', 3)]
-    """
-    places = _Places(tokenizer, [], options)
-    for each in logprobs:
-        places.step(_checked(each))
-    places.flush()
-    return places.take(None)
-
 
 def _checked(logprob: TokenLogprob) -> TokenLogprob:
     try:
         values = [logprob.logprob, *(logprob.top or {}).values()]
-        is_wrong = any(value is not None and not value < math.inf for value in values)
+        is_wrong = any(not value < math.inf for value in values)
     except (AttributeError, TypeError):
         raise TypeError(
-            "expected TokenLogprob(token_id, logprob, top) with a number or None, and a dict of "
-            f"numbers by id or None; got {logprob!r:.200}"
+            "expected TokenLogprob(token_id, logprob, top) with a number, and a dict of numbers by "
+            f"id or None; got {logprob!r:.200}"
         ) from None
     if is_wrong:
         raise ValueError(f"a log probability must not be NaN or +infinity: {logprob!r:.200}")
@@ -330,7 +282,7 @@ def _checked(logprob: TokenLogprob) -> TokenLogprob:
 
 
 def _shown(value: float) -> float:
-    """Return ``value`` as a number for JSON, which does not accept those of NumPy."""
+    """Return ``value`` as a float, which JSON accepts, unlike the numbers of NumPy."""
     return max(float(value), LEAST_LOGPROB)
 
 
@@ -340,15 +292,11 @@ def _shown(value: float) -> float:
 class _Token:
     """A token whose span is not settled yet."""
 
-    __slots__ = ("data", "logprob", "top")
-
-    def __init__(
-        self, logprob: TokenLogprob, data: bytes | None, top: tuple[Alternative, ...] | None
-    ) -> None:
+    def __init__(self, logprob: TokenLogprob, data: bytes | None = None) -> None:
         self.logprob = logprob
         self.data = data
         """The bytes that it gave so far."""
-        self.top = top
+        self.top: tuple[Alternative, ...] | None = None
 
 
 class _Places:
@@ -360,7 +308,7 @@ class _Places:
         self._tokenizer = tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, Options(**options))
         self._bytes = _Bytes(table, prompt) if isinstance(table, ByteTable) else None
-        self._spans: _Spans
+        self._spans: _Recorded | _Counted
         try:
             self._spans = _Recorded(DecodeStream(tokenizer, prompt, spans=True, **options))
         except ValueError:  # the windowed route, or text that is rewritten
@@ -370,12 +318,11 @@ class _Places:
 
     def step(self, logprob: TokenLogprob) -> None:
         """Take the next token."""
-        top = None
+        token = _Token(logprob)
+        self._unplaced.append(token)
         if logprob.top is not None:
             likeliest = sorted(logprob.top.items(), key=lambda item: -item[1])
-            top = tuple(self._alternative(each, value) for each, value in likeliest)
-        token = _Token(logprob, None, top)
-        self._unplaced.append(token)
+            token.top = tuple(self._alternative(each, value) for each, value in likeliest)
         if self._bytes is not None:
             self._bytes.step(token)
         self._spans.step(logprob.token_id)
@@ -405,9 +352,8 @@ class _Places:
         for start, end in self._spans.take():
             token = self._unplaced.popleft()
             token_id, value, _ = token.logprob
-            shown = None if value is None else _shown(value)
             name = self._name(token_id, token.data)
-            placed = PlacedLogprob(token_id, name, token.data, shown, start, token.top)
+            placed = PlacedLogprob(token_id, name, token.data, _shown(value), start, token.top)
             self._placed.append((placed, end))
 
     def take(self, given: int | None) -> list[PlacedLogprob]:
@@ -427,7 +373,7 @@ class _Bytes:
         self._state = table.prime(prompt)[0]
         # Tokens with bytes that the rule has not output; those of the prompt have no place.
         waiting = range(self._rule.waiting(self._state))
-        self._waiting = [_Token(TokenLogprob(0, None), b"", None) for _ in waiting]
+        self._waiting = [_Token(TokenLogprob(0, 0.0), b"") for _ in waiting]
 
     def step(self, token: _Token) -> None:
         """Add the bytes that ``token`` completes to the tokens that gave them."""
@@ -462,27 +408,14 @@ class _Bytes:
             data = data[size:]
 
 
-class _Spans(Protocol):
-    """The spans of tokens, in order, as soon as they are settled.
-
-    A span has a start and an end in code points.
-    """
-
-    def step(self, token_id: int) -> object: ...
-    def flush(self) -> object: ...
-    def take(self) -> list[tuple[int, int]]: ...
-
-
 class _Recorded:
     """The spans that a stream records."""
 
     def __init__(self, stream: DecodeStream) -> None:
-        self._stream = stream
-        self.step = stream.step
-        self.flush = stream.flush
+        self.step, self.flush, self._take = stream.step, stream.flush, stream.take_spans
 
     def take(self) -> list[tuple[int, int]]:
-        return [(each.start, each.end) for each in self._stream.take_spans()]
+        return [(each.start, each.end) for each in self._take()]
 
 
 class _Counted:

@@ -18,8 +18,7 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
@@ -46,7 +45,6 @@ OPENAI = Dialect(
     {
         "stop": "stop",
         "max_completion_tokens": "max_tokens",
-        "max_output_tokens": "max_tokens",  # of the Responses API
         "max_tokens": "max_tokens",
     },
 )
@@ -97,15 +95,9 @@ STRANGERS = frozenset({
     "visible_stop",
     "visible_stop_token_ids",
     # of other libraries
-    "eos_token_id", "max_length", "max_token", "min_length", "min_token",
+    "eos_token_id", "max_length", "max_output_tokens", "max_token", "min_length", "min_token",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip
 """Keys that end a stream in some API. Each key that begins with "stop" may do so, too."""
-
-IDS = frozenset({
-    "eos_token_id", "eos_token_ids", "stop_token_id", "stop_token_ids", "stop_id",
-    "visible_stop_token_ids",
-})  # fmt: skip
-"""The keys among them whose value is an id, which may be 0."""
 
 
 class FurtherConditions(TypedDict, total=False):
@@ -201,15 +193,33 @@ def _conditions(
             f"from_{dialect.name.lower()}() reads {name} from the request; to set your own, write "
             f"dataclasses.replace(conditions, {name}={value}) with its result"
         )
-    with translated(request, dialect) as arguments:
-        arguments.update(further)
-        most = arguments.pop("max_stop_length", None)
-        most_together = arguments.pop("max_total_length", None)
-        if "stop_regex" not in arguments:
-            arguments.pop("max_match_length", None)
+    if not isinstance(request, Mapping):
+        raise TypeError(
+            "request must be a mapping, such as a dict or the result of model_dump(), "
+            f"not {type(request).__name__}"
+        )
+    for key, value in request.items():
+        _check(key, value, dialect)
+    names = _names(request, dialect)
+    arguments: dict[str, Any] = {argument: request[key] for argument, key in names.items()}
+    arguments.update(further)
+    most = arguments.pop("max_stop_length", None)
+    most_together = arguments.pop("max_total_length", None)
+    if "stop_regex" not in arguments:
+        arguments.pop("max_match_length", None)
+    try:
         conditions = StopConditions(**arguments)
-        _check_lengths(conditions, most, most_together)
-        return conditions
+    except (TypeError, ValueError) as error:
+        told = [
+            f"{argument} is {key}"
+            for argument, key in names.items()
+            if argument != key and argument in str(error)
+        ]
+        if told:
+            error.args = (f"{error} ({', '.join(told)} in the request)", *error.args[1:])
+        raise
+    _check_lengths(conditions, most, most_together)
+    return conditions
 
 
 def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
@@ -228,44 +238,12 @@ def _check_lengths(conditions: StopConditions, most: int | None, most_together: 
             raise ValueError(f"{name}: {length} code points exceed the limit of {limit}")
 
 
-@contextmanager
-def translated(request: Mapping[str, Any], dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of StopConditions in ``request`` that are not None.
-
-    Errors that are raised inside the block also name the keys of the request.
-
-    Raises:
-        TypeError: ``request`` is not a mapping.
-        ValueError: a key that ends a stream is not supported, or two keys contradict each other.
-    """
-    if not isinstance(request, Mapping):
-        raise TypeError(
-            "request must be a mapping, such as a dict or the result of model_dump(), "
-            f"not {type(request).__name__}"
-        )
-    for key, value in request.items():
-        _check(key, value, dialect)
-    names = _names(request, dialect)
-    try:
-        yield {argument: request[key] for argument, key in names.items()}
-    except (TypeError, ValueError) as error:
-        message = str(error)
-        told = [
-            f"{argument} is {key}"
-            for argument, key in names.items()
-            if argument != key and argument in message
-        ]
-        if told:
-            error.args = (f"{message} ({', '.join(told)} in the request)", *error.args[1:])
-        raise
-
-
 def _check(key: str, value: object, dialect: Dialect) -> None:
     """Raise ValueError if ``key`` would end a stream and is not in ``dialect``."""
-    is_said = len(value) if isinstance(value, Sized) else value
-    if type(value) is int and key in IDS:
-        is_said = True  # 0 is an id
-    if not is_said or key in dialect.keys:
+    is_empty = not value if value is None or isinstance(value, (int, str, list, dict)) else False
+    if type(value) is int and "_id" in str(key):
+        is_empty = False  # 0 is an id
+    if is_empty or key in dialect.keys:
         return
     advice = dialect.refused.get(key) or WRAPPERS.get(key)
     if advice is not None:

@@ -14,8 +14,6 @@ import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import compress
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import anyio
@@ -23,13 +21,10 @@ import anyio
 from streamdec.chunks import joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
-from streamdec.integrations._generate_rows import Rows
+from streamdec.integrations._generate_rows import Heard, Rows, eos_ids, heard, setting, unpadded
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
-
-LIMITS = "MaxLengthCriteria", "MaxTimeCriteria"
-"""Criteria of transformers that end all rows at once, for length."""
 
 
 class GenerateStreamer:
@@ -39,18 +34,19 @@ class GenerateStreamer:
 
         with GenerateStreamer(tokenizer, stop="\nUser:") as streamer:
             streamer.start(model, **inputs, max_new_tokens=100)
-            for row, chunk in streamer:
-                print(row, chunk.text)
+            for chunk in streamer:
+                print(chunk.text)
 
     If you call ``generate`` yourself, pass the streamer twice, and name the ids that end a row::
 
         streamer = GenerateStreamer(tokenizer, stop="\nUser:", eos_token_ids=2)
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
-    The last chunk of each row has a ``finish_reason``: ``"stop"`` after a stop or an
-    end-of-sequence id, or if another of the ``stopping_criteria`` given to ``start`` ended the row;
-    ``"error"`` if the row could not be decoded (see ``errors``); otherwise ``"length"``. A slow
-    reader gets the waiting text of a row as one chunk, and ``generate`` does not wait for it.
+    In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
+    ``"stop"`` after a stop or an end-of-sequence id, or if another of the ``stopping_criteria``
+    given to ``start`` ended the row; ``"error"`` if the row could not be decoded (see ``errors``);
+    otherwise ``"length"``. A slow reader gets the waiting text of a row as one chunk, and
+    ``generate`` does not wait for it.
 
     ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
     began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
@@ -81,7 +77,7 @@ class GenerateStreamer:
     >>> [streamer(torch.tensor([[0, 1, 2, 3][:size]])).tolist() for size in (2, 3, 4)]
     [[False], [False], [True]]
     >>> streamer.end()
-    >>> [(row, chunk.text, chunk.finish_reason) for row, chunk in streamer]
+    >>> [(chunk.row, chunk.text, chunk.finish_reason) for chunk in streamer]
     [(0, ' there!', 'stop')]
     """
 
@@ -94,7 +90,7 @@ class GenerateStreamer:
         **options: Unpack[DecoderOptions],
     ) -> None:
         eos_token_ids = options.pop("eos_token_ids", None)
-        self._eos = None if eos_token_ids is None else _eos_ids(eos_token_ids)
+        self._eos = None if eos_token_ids is None else eos_ids(eos_token_ids)
         self._rows = Rows(tokenizer, conditions, options, return_token_ids=return_token_ids)
         self._out = RowFeed()
         self.decoders = self._rows.decoders
@@ -102,7 +98,7 @@ class GenerateStreamer:
         self.errors = self._rows.errors
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
         self._mask: Any = None
-        self._others: list[_Heard] = []
+        self._others: list[Heard] = []
         self._is_closed = False
         self._has_ended = False
         self._thread: threading.Thread | None = None
@@ -136,16 +132,16 @@ class GenerateStreamer:
             if kwargs.get(name) is not None:
                 raise TypeError(f"start() does not take {name}; {instead}")
         config = args[1] if len(args) > 1 else kwargs.get("generation_config")
-        if _told("stop_strings", config, model.generation_config) is not None:
+        if setting("stop_strings", config, model.generation_config) is not None:
             raise TypeError("the generation_config has stop_strings; pass stop= to the streamer")
         if self._thread is not None or self.decoders or self._is_closed:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
-        found = kwargs.get("eos_token_id", _told("eos_token_id", config, model.generation_config))
-        self._eos = (self._eos or frozenset()) | _eos_ids(found)
+        found = kwargs.get("eos_token_id", setting("eos_token_id", config, model.generation_config))
+        self._eos = (self._eos or frozenset()) | eos_ids(found)
         if not model.config.is_encoder_decoder:  # there it is of the encoder's input
             self._mask = kwargs.get("attention_mask")
-        criteria = [_heard(each) for each in kwargs.pop("stopping_criteria", None) or ()]
-        self._others = [each for each in criteria if isinstance(each, _Heard)]
+        criteria = [heard(each) for each in kwargs.pop("stopping_criteria", None) or ()]
+        self._others = [each for each in criteria if isinstance(each, Heard)]
         kwargs |= {"streamer": self, "stopping_criteria": [*criteria, self]}
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
@@ -202,7 +198,7 @@ class GenerateStreamer:
             replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
             for each in self._rows.conditions(len(prompts))
         ]
-        self._rows.begin(prompts, _unpadded(prompts, self._mask), conditions)
+        self._rows.begin(prompts, unpadded(prompts, self._mask), conditions)
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
@@ -304,8 +300,7 @@ class GenerateStreamer:
         self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
-                await self._out.wait_until_over()
-            self._thread.join()  # it has nothing left to do
+                await anyio.to_thread.run_sync(self._thread.join)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -314,27 +309,14 @@ class GenerateStreamer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._rows}>"
 
 
 class StopSequenceCriteria:
@@ -420,63 +402,3 @@ class StopSequenceCriteria:
             )
         prompts = input_ids[:, : self._prompt_length].tolist()
         self._rows.begin(prompts, prompts, self._rows.conditions(num_rows))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._rows}>"
-
-
-# --- what generate was given ----------------------------------------------------------------------
-
-
-class _Heard:
-    """Another stopping criterion, whose last answer is kept."""
-
-    def __init__(self, criterion: Any) -> None:
-        self._criterion = criterion
-        self._answer: Any = None
-
-    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        answer = self._criterion(input_ids, scores, **kwargs)
-        # transformers also accepts one answer for all rows.
-        self._answer = input_ids.new_tensor([False] * len(input_ids)).bool() | answer
-        return self._answer
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._criterion, name)  # by an eos_token_id generate knows that it must pad
-
-    def ended(self) -> list[bool]:
-        """Return for each row whether it has ended."""
-        answer: list[bool] = self._answer.tolist()
-        return answer
-
-
-def _heard(criterion: Any) -> Any:
-    """Return ``criterion``, wrapped to keep its answers if it may end single rows."""
-    return criterion if type(criterion).__name__ in LIMITS else _Heard(criterion)
-
-
-def _unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
-    """Return the prompts without the ids that the attention mask hides, if it fits.
-
-    The mask is that of the prompts before each became several rows.
-    """
-    if mask is None or mask.ndim != 2 or len(prompts) % mask.shape[0]:
-        return prompts
-    if mask.shape[1] != len(prompts[0]):
-        return prompts
-    times, masks = len(prompts) // mask.shape[0], mask.tolist()
-    return [[*compress(prompt, masks[row // times])] for row, prompt in enumerate(prompts)]
-
-
-def _told(name: str, *configs: Any) -> Any:
-    """Return the first value of ``name`` in ``configs`` that is not None."""
-    values = (getattr(config, name, None) for config in configs)
-    return next((value for value in values if value is not None), None)
-
-
-def _eos_ids(value: Any) -> frozenset[int]:
-    """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
-    conditions = StopConditions(eos_token_ids=() if value is None else value)
-    return frozenset(conditions.eos_token_ids)

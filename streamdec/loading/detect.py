@@ -7,7 +7,6 @@ that identifies the format. JSON without such a key is parsed to describe it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -22,6 +21,7 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
 from streamdec.tokenizers._reading import MAX_FILE
+from streamdec.tokenizers.folder_files import FileError, parse_json
 
 __all__ = ["Detected", "Format", "detect_format"]
 
@@ -290,8 +290,8 @@ def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
 
 def _named_json(content: bytes) -> str:
     try:
-        data = json.loads(content.removeprefix(_BOM))
-    except (ValueError, RecursionError) as error:
+        data = parse_json(content.removeprefix(_BOM))
+    except FileError as error:
         return f"broken JSON ({error})"
     if not isinstance(data, dict):
         return "JSON that is not an object"

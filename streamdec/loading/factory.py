@@ -22,14 +22,15 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
-from streamdec.fastpath.fast_path import FastOptions, FastPath
-from streamdec.folders.agreement import Table, contradictions, listed, warn_of
+from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.fastpath.options import FastOptions
+from streamdec.folders.agreement import compare
 from streamdec.folders.assembled import Assembled, from_sentencepiece
-from streamdec.folders.folder_tokens import has_config, read_folder
+from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.untrusted import tried
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._chat import NewTemplate
@@ -81,6 +82,7 @@ def load_tokenizer(
     revision: str | None = None,
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
+    untrusted: bool | None = None,
 ) -> LoadedTokenizer:
     """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
@@ -97,11 +99,10 @@ def load_tokenizer(
 
     Args:
         path_or_name: a path, or a name as above.
-        fast: when fastokens is built: in the ``"background"``, ``"now"`` or ``"off"``, as described
-            at :class:`~streamdec.tokenizers.HybridTokenizer`. None means the environment's
-            ``STREAMDEC_FAST``, else ``"background"``. It can encode for a tokenizer.json, a rank
-            file, a Tekken file, a byte-level GGUF file, and folders that are loaded as transformers
-            loads them.
+        fast: when fastokens is built: in the ``"background"``, when that is worth it; ``"now"``; or
+            never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
+            environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
+            and for SentencePiece folders that are loaded as transformers loads them.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 and the engines that use it do. None means True for a
@@ -116,6 +117,10 @@ def load_tokenizer(
             several templates by name, or a :class:`~streamdec.chat.ChatTemplate`. By default the
             model's own is looked for when ``apply_chat_template`` is first called, and
             ``get_chat_template().origin`` says which one it is.
+        untrusted: whether the files may come from a stranger. They are then loaded in a child
+            process with limited memory and time before they are loaded here, which takes twice as
+            long and about 0.3 seconds more. None means True for a repository on the Hub and False
+            otherwise. The page on security says what is not bounded.
 
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
@@ -157,14 +162,19 @@ def load_tokenizer(
     check_flag("allow_download", allow_download)
     if apply_tokenizer_config is not None:
         check_flag("apply_tokenizer_config", apply_tokenizer_config)
+    if untrusted is not None:
+        check_flag("untrusted", untrusted)
     options = FastOptions.of(fast, strict=strict)
     started = perf_counter()
     loaded: Loaded | None = None
     failed: str | None = None
     try:
         source = _source_of(name, encoding, revision, allow_download=allow_download)
+        found = None if source.path is None else detect_format(source.path)
+        if untrusted or (untrusted is None and source.revision is not None):
+            options = tried(source.path, found, options, encoding, apply_tokenizer_config)
         loaded = _loaded(
-            source, options, encoding, apply_tokenizer_config, allow_download=allow_download
+            source, found, options, encoding, apply_tokenizer_config, allow_download=allow_download
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         if source.path == _DEMO:
@@ -319,6 +329,7 @@ def _model_of_openai(name: str) -> str | None:
 
 def _loaded(
     source: _Source,
+    found: Detected | None,
     options: FastOptions,
     encoding: str | EncodingSpec | None,
     apply_tokenizer_config: bool | None,
@@ -328,13 +339,11 @@ def _loaded(
     """Load the tokenizer of ``source`` and set its report."""
     started = perf_counter()
     reason = ""
-    if source.path is None:
+    if source.path is None or found is None:
         from streamdec.backends.tiktoken import TiktokenTokenizer
 
-        found = None
         tokenizer: Loaded = TiktokenTokenizer.named(source.encoding, allow_download=allow_download)
     else:
-        found = detect_format(source.path)
         if found.format == "huggingface" and encoding is None:
             return HybridTokenizer.from_file(
                 found.path,
@@ -357,7 +366,7 @@ def _loaded(
         else:
             tokenizer = _opened(found, encoding)
         if applies and encoding is None:
-            _compare_ids(tokenizer, found)
+            compare(tokenizer, found.path, is_error=found.format == "tiktoken")
     libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
@@ -370,8 +379,9 @@ def _loaded(
         revision=source.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
     )
-    if isinstance(tokenizer, FastPath):
-        tokenizer.begin_fast(options)
+    if options.strict:
+        what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"
+        raise TokenizerLoadError(f"{tokenizer.name!r}: {what}")
     return tokenizer
 
 
@@ -414,32 +424,6 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)
-
-
-def _compare_ids(tokenizer: Loaded, found: Detected) -> None:
-    """Warn if other files in the folder contradict the ids of ``tokenizer``.
-
-    For a rank file this is an error: the code that belongs to it would use the declared ids.
-    """
-    folder = found.path if found.path.is_dir() else found.path.parent
-    file = "transformers" if found.path.is_dir() else found.path.name
-    table = Table(
-        file,
-        tokenizer.token_to_id,
-        tokenizer.id_to_token,
-        {i for i in map(tokenizer.token_to_id, tokenizer.special_tokens.all) if i is not None},
-        is_spelled_alike=False,
-    )
-    try:
-        ids = contradictions(folder, read_folder(folder), table)
-    except TokenizerLoadError as error:
-        if found.format == "tiktoken":
-            raise
-        warn(f"{error}; its tokens were not compared")
-        return
-    if ids and found.format == "tiktoken":
-        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(ids)}")
-    warn_of(ids, folder, file)
 
 
 def _reason(tokenizer: Loaded, found: Detected | None) -> str:

@@ -8,15 +8,9 @@ with limits; ``render=False`` turns that off. Only
 :func:`~streamdec.preflight.verify_commit_reachable` uses the network. transformers is not needed.
 """
 
+from streamdec.preflight.eos_sources import Source
 from streamdec.preflight.inspection import inspect
-from streamdec.preflight.preflight_report import (
-    Evidence,
-    Finding,
-    Reference,
-    Report,
-    Severity,
-    SpecialToken,
-)
+from streamdec.preflight.preflight_report import Evidence, Finding, Report, Severity
 from streamdec.preflight.questions_files import (
     CommitStatus,
     QuantizationEntry,
@@ -40,12 +34,7 @@ from streamdec.preflight.questions_tokens import (
     resolve_marker_to_id,
     version_gate_tokenizer_class,
 )
-from streamdec.preflight.stop_tokens import (
-    Source,
-    StopTokens,
-    effective_stop_tokens,
-    stop_conditions,
-)
+from streamdec.preflight.stop_tokens import StopTokens, effective_stop_tokens, stop_conditions
 
 __all__ = [
     "CommitStatus",
@@ -54,11 +43,9 @@ __all__ = [
     "Evidence",
     "Finding",
     "QuantizationEntry",
-    "Reference",
     "Report",
     "Severity",
     "Source",
-    "SpecialToken",
     "StopTokens",
     "TemplateKwargs",
     "TurnMarker",

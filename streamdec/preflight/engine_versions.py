@@ -6,22 +6,15 @@ In: ``"sglang"`` or ``"sglang@0.5.10"``. Out: an :class:`Engine`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "vllm": ("0.11.0", "0.11.1", "0.19.1", "0.33.0"),
     "sglang": ("0.5.10", "0.5.23"),
     "transformers": (
-        "4.57.6",
-        "5.0.0",
-        "5.5.4",
-        "5.19.0",
-        "5.20.0",
-        "5.21.0",
-        "5.22.0",
-        "5.23.0",
-        "5.24.0",
+        *("4.57.6", "5.0.0", "5.5.4", "5.19.0", "5.20.0"),
+        *("5.21.0", "5.22.0", "5.23.0", "5.24.0"),
     ),
     "dynamo": ("2026.11",),
     "smg": ("2026.11",),
@@ -31,6 +24,7 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 
 For the last three the repository was read, not a release; the version is the month.
 """
+_DISPLAY_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "dynamo": "Dynamo"}
 _FIRST_WITHOUT_4 = {"transformers": "5", "vllm": "0.24", "sglang": "0.5.10"}
 """vLLM 0.24 rejects transformers 4; SGLang 0.5.10 pins 5.3.0."""
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)
@@ -60,6 +54,20 @@ class Engine:
     def may_have_transformers_4(self) -> bool:
         """Whether it may run on transformers before 5.0."""
         return self.name in _FIRST_WITHOUT_4 and self.before(_FIRST_WITHOUT_4[self.name])
+
+
+def display_names(engines: Iterable[Engine]) -> str:
+    """Return the names of engines for a sentence: ``vLLM, SGLang and transformers``.
+
+    A version is added if the same engine is there twice.
+    """
+    listed = list(engines)
+    twice = len({engine.name for engine in listed}) < len(listed)
+    names = [
+        _DISPLAY_NAMES.get(engine.name, engine.name) + (f" {engine.version}" if twice else "")
+        for engine in listed
+    ]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def parse_engine(name: str) -> Engine:

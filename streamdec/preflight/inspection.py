@@ -1,16 +1,15 @@
-"""``inspect``: all findings of a snapshot."""
+"""``inspect``: the answer and all findings of a snapshot."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
 
-from streamdec.preflight.engine_versions import parse_engine
-from streamdec.preflight.findings import check_all
-from streamdec.preflight.findings.quantization import quantization_places
-from streamdec.preflight.preflight_report import SEVERITIES, Report, SpecialToken
+from streamdec.preflight.engine_versions import display_names, parse_engine
+from streamdec.preflight.eos_sources import CONFIG, GENERATION
+from streamdec.preflight.findings import added_tokens, chat_templates, eos, files, quantization
+from streamdec.preflight.preflight_report import SEVERITIES, Report
 from streamdec.preflight.snapshot import open_snapshot
-from streamdec.preflight.stop_tokens import CONFIG, GENERATION
 from streamdec.preflight.view import View
 
 
@@ -28,12 +27,12 @@ def inspect(
         engines: The engines whose stop tokens are compared: one name or several. A version may
             follow after ``@`` (``vllm@0.33.0``); the default is the newest known version. Findings
             about other programs that read the files are reported too.
-        render: Whether to render the chat template. Without it, findings that need its text are
-            missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
+        render: Whether to render the chat template. Without it, the answer is unknown, and findings
+            that need the text are missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
-    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
-    unknown engine. A defect in the folder is a finding. ``docs/reference/findings.md`` explains
-    each code and names its source.
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not the folder of a model,
+    ValueError for an unknown engine. A defect in the folder is a finding.
+    ``docs/reference/findings.md`` explains each code and names its source.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", "vllm@0.33.0")
@@ -48,15 +47,49 @@ def inspect(
     if not asked:
         raise ValueError("engines must name at least one engine, such as 'vllm'")
     view = View(open_snapshot(path), asked, render)
-    found = sorted(check_all(view), key=lambda f: (-SEVERITIES.index(f.severity), f.code))
+    stops, answer = _answer(view)
+    # The module files is last: by then all files are read.
+    modules = (eos, added_tokens, chat_templates, quantization, files)
+    findings = (finding for module in modules for finding in module.check(view))
+    found = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), f.code))
     return Report(
         path=str(path),
         engines=tuple(str(engine) for engine in asked),
+        stops_at_end_of_turn=stops,
+        answer=answer,
         findings=tuple(found),
         sources=dict(_sources(view)),
         stop_tokens=view.stop,
-        special_tokens=dict(_special_tokens(view)),
     )
+
+
+def _answer(view: View) -> tuple[bool | None, str]:
+    """Return whether all engines stop at the template's end of turn, and a sentence."""
+    names = f"{display_names(view.engines)} {'stops' if len(view.engines) == 1 else 'stop'}"
+    turns, probes = view.turns, view.probes
+    marker = turns.terminator or turns.primer
+    if marker is None:
+        error = probes.error or probes.failed.get("answered")
+        why = probes.unavailable or "the template writes no token at the end of a turn"
+        if error is not None:
+            why = f"{error!s:.300}".partition("\n")[0]
+        elif probes.static is not None and not probes.rendered:
+            why = "the chat template was not rendered"
+        return None, f"unknown whether {names} at the end of a turn: {why}"
+    where = f"the template's end of turn, {marker.id} {marker.text}"
+    if turns.terminator is None:
+        where = (
+            f"the token that begins the next turn, {marker.id} {marker.text} "
+            "(the template writes no end of turn)"
+        )
+    lacking = view.not_stopping_at({marker.id: marker.text})
+    if lacking:
+        some = [engine for engine in view.engines if view.stop[str(engine)] in lacking]
+        verb = "does not" if len(some) == 1 else "do not"
+        return False, f"no: {display_names(some)} {verb} stop at {where}"
+    if any(marker.id not in found.ids for found in view.stop.values()):
+        return None, f"unknown whether {names} at {where}: no file has the id of eos_token"
+    return True, f"yes: {names} at {where}"
 
 
 def _sources(view: View) -> Iterator[tuple[str, str]]:
@@ -64,9 +97,9 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
     tokens = view.tokens
     for name, role in tokens.roles.items():
         yield name, role.source
-    yield "added_tokens", _added_tokens(view)
-    yield "tokenizer_class", f"{tokens.chosen.source}: {tokens.chosen.name} ({tokens.chosen.why})"
-    yield "generation_config", CONFIG if view.eos.generation_is_absent else GENERATION
+    chosen = tokens.folder.chosen
+    yield "tokenizer_class", f"{chosen.source}: {chosen.name} ({chosen.why})"
+    yield "generation_config", CONFIG if view.eos.generation_config is None else GENERATION
     default = view.templates.default
     if default is not None:
         yield "chat_template", default.file
@@ -74,27 +107,3 @@ def _sources(view: View) -> Iterator[tuple[str, str]]:
         yield "chat_template", "none: no template is named 'default'"
     else:
         yield "chat_template", "none"
-    quantization = quantization_places(view)
-    if quantization:
-        file, key, _ = quantization[0]
-        yield "quantization_config", f"{file}: {key}" if key else file
-    if view.probes.unavailable and default is not None:
-        yield "chat_template_inspected", f"no: {view.probes.unavailable}"
-
-
-def _special_tokens(view: View) -> Iterator[tuple[str, SpecialToken]]:
-    for name, role in view.tokens.roles.items():
-        found = view.tokens.resolve(role.text)
-        yield (
-            name,
-            SpecialToken(role.text, found.id, found.resolved, role.source, found.source),
-        )
-
-
-def _added_tokens(view: View) -> str:
-    tokens = view.tokens
-    if tokens.is_remote or tokens.loaded is None:
-        return "tokenizer_config.json" if tokens.has_decoder else "added_tokens.json"
-    if tokens.has_decoder:
-        return "tokenizer.json, then tokenizer_config.json"
-    return "tokenizer.json, then added_tokens.json" if tokens.legacy else "tokenizer.json"

@@ -1,4 +1,4 @@
-"""The report of a preflight: findings, their evidence and deciding files.
+"""The report of a preflight: answer, findings, evidence and deciding files.
 
 A deciding file is the one that decided a question.
 
@@ -9,12 +9,14 @@ In: the findings of the modules of ``streamdec.preflight.findings``. Out: a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from streamdec.preflight.stop_tokens import StopTokens, fields_as_json, shortened
+from streamdec.preflight.stop_tokens import StopTokens
 
+MAX_SHOWN = 500
+"""The most characters of a text in a report."""
 _MOST_ITEMS = 50
 
 Severity = Literal["info", "warning", "error"]
@@ -29,43 +31,27 @@ def shown(value: Any) -> Any:
 
     A value with more than one level, or with many items, is replaced by its type and size.
     """
-    if isinstance(value, list) and len(value) <= _MOST_ITEMS and all(map(_is_scalar, value)):
+    is_short = isinstance(value, list) and len(value) <= _MOST_ITEMS
+    if is_short and not any(isinstance(each, list | dict) for each in value):
         return [shown(each) for each in value]
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "a huge number"
+    # JSON has neither NaN nor infinity, but Python reads both.
+    return repr(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def _as_json(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _as_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, str):
-        return shortened(value)
-    is_huge = isinstance(value, int) and abs(value) >= 2**63
-    return "a huge number" if is_huge else repr(value) if _is_odd(value) else value
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
-def _is_odd(value: Any) -> bool:
-    """Return whether ``value`` is NaN or infinite.
-
-    JSON has neither, but Python reads both.
-    """
-    return isinstance(value, float) and not isfinite(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The source of a behaviour: an ``engine``, its ``version`` and a ``file`` in it.
-
-    >>> from streamdec.preflight import Reference
-    >>> print(Reference("vllm", "0.33.0", "vllm/sampling_params.py"))
-    vllm 0.33.0: vllm/sampling_params.py
-    """
-
-    engine: str
-    version: str
-    file: str
-
-    def __str__(self) -> str:
-        return f"{self.engine} {self.version}: {self.file}".replace(" : ", ": ")
+        return value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…"
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(each) for key, each in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_as_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +76,16 @@ class Evidence:
     note: str = ""
     """The meaning, in words."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict of JSON values, without empty ones."""
-        found = fields_as_json(self)
-        return {key: value for key, value in found.items() if value not in ("", None, {})}
+    @property
+    def place(self) -> str:
+        """The file with the pointer or the line; empty for a computed value."""
+        place = self.file + (f"#{self.pointer}" if self.pointer else "")
+        return place if self.line is None else f"{place}:{self.line}"
 
     def __str__(self) -> str:
-        place = self.file + (f"#{self.pointer}" if self.pointer else "")
-        place += f":{self.line}" if self.line is not None else ""
         value = "" if self.value is None else f"{self.value!r:.120}"
         ids = ", ".join(f"{i} {text!r:.60}" for i, text in list(self.ids.items())[:8])
-        return " ".join(part for part in (place, self.note, value, ids) if part)
+        return " ".join(part for part in (self.place, self.note, value, ids) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +110,14 @@ class Finding:
     """The observations, at least one."""
     action: str
     """The recommended action."""
-    reference: tuple[Reference, ...]
-    """The sources of the behaviour."""
+    reference: tuple[str, ...]
+    """The sources of the behaviour: ``vllm 0.33.0: vllm/sampling_params.py``."""
     when: str = ""
     """The condition of the rule."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {**fields_as_json(self), "reference": [str(each) for each in self.reference]}
-
     def __str__(self) -> str:
-        shown = "; ".join(str(each) for each in self.evidence)
-        return f"{self.severity}: {self.code}: {shown}"
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialToken:
-    """A token with a role: its ``text``, and its ``id`` if the files tell it.
-
-    >>> from streamdec.preflight import inspect
-    >>> token = inspect("path/to/model", render=False).special_tokens["eos_token"]
-    >>> token.text, token.id, token.source
-    ('<|im_end|>', 2, 'tokenizer_config.json')
-    """
-
-    text: str
-    id: int | None
-    resolved: bool
-    """Whether ``id`` is known. ``id`` is the one after loading with transformers 5."""
-    source: str
-    """The file that declares the text, or the tokenizer class whose default it is."""
-    resolved_by: str
-    """The file in which the id was searched."""
+        seen = "; ".join(str(each) for each in self.evidence)
+        return f"{self.severity}: {self.code}: {seen}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +125,21 @@ class Report:
     """All findings of a snapshot, and the files that decided; plain data.
 
     >>> from streamdec.preflight import inspect
-    >>> report = inspect("path/to/model", render=False)
-    >>> sorted(report.codes)
-    ['ADDED_TOKENS_DECODER_ABSENT', 'PAD_EQUALS_EOS']
-    >>> report.at_least("warning"), report.sources["chat_template"]
-    ((), 'tokenizer_config.json')
+    >>> report = inspect("path/to/model")
+    >>> report.stops_at_end_of_turn
+    True
+    >>> print(report.answer)
+    yes: vLLM, SGLang and transformers stop at the template's end of turn, 2 <|im_end|>
     """
 
     path: str
     """The folder."""
     engines: tuple[str, ...]
     """The requested engines with their versions: ``sglang@0.5.23``."""
+    stops_at_end_of_turn: bool | None
+    """Whether all of the engines stop at the template's end of turn; None if it is unknown."""
+    answer: str
+    """The same in a sentence, which begins with ``yes``, ``no`` or ``unknown``."""
     findings: tuple[Finding, ...]
     """The most severe first, then by code."""
     sources: Mapping[str, str]
@@ -182,8 +147,6 @@ class Report:
     that decided it, for people. A value may also be ``none`` or have a reason in parentheses."""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
     """The effective stop tokens of each of the engines."""
-    special_tokens: Mapping[str, SpecialToken] = field(default_factory=dict)
-    """The tokens with a role, by its name: ``eos_token``."""
 
     @property
     def codes(self) -> frozenset[str]:
@@ -205,4 +168,5 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return fields_as_json(self)
+        found: dict[str, Any] = _as_json(self)
+        return found

@@ -1,8 +1,7 @@
 """Questions about a snapshot's files: disagreements, quantisation and commit.
 
 In: a folder; for commits also a repository of the Hugging Face Hub. Out: findings and plain values.
-Only :func:`~streamdec.preflight.verify_commit_reachable` uses the network (extra ``hub``). Without
-the network the local cache answers, and the commit is unverified.
+Only :func:`~streamdec.preflight.verify_commit_reachable` uses the network (extra ``hub``).
 """
 
 from __future__ import annotations
@@ -18,53 +17,34 @@ from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.findings.quantization import (
     grouped_weights,
-    nested_quantization,
     quantization_places,
+    quantizations,
 )
 from streamdec.preflight.inspection import inspect
 from streamdec.preflight.preflight_report import Finding
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.view import View
 from streamdec.tokenizers._extras import library
-
-COMPARING = frozenset(
-    (
-        *("EOS_SOURCES_DISAGREE", "EOS_TOKEN_NOT_IN_VOCAB", "EOS_ID_UNKNOWN"),
-        *("BOS_SOURCES_DISAGREE", "SPECIAL_FLAG_DRIFT", "ADDED_TOKEN_CONTENT_DRIFT"),
-        *("ADDED_TOKEN_ID_DRIFT", "ADDED_TOKEN_ONLY_IN_CONFIG", "SPECIAL_TOKENS_MAP_OVERRIDES"),
-        *("SPECIAL_TOKENS_MAP_STALE", "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"),
-        *("CHAT_TEMPLATE_INLINE_LOST", "CHAT_TEMPLATE_DEFAULT_COLLISION"),
-        *("CHAT_TEMPLATE_LEGACY_JSON", "QUANT_SIDECAR_ONLY", "QUANT_MULTIPLE_DISAGREE"),
-    )
-)
-"""The codes of findings that compare one file with another."""
 
 
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     """Return where files of the snapshot in ``path`` disagree, the most severe first.
 
-    Each finding names the files and the value in each. Its action says which file counts. The
-    severity depends on that: a ``special_tokens_map.json`` that no loader reads gives an ``info``
-    finding, and one that overrides another file gives a ``warning``. No template is rendered.
+    Each finding names the files and the value in each. Its action says which file counts. No
+    template is rendered.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
-    >>> from pathlib import Path
-    >>> from shutil import copytree
-    >>> from tempfile import TemporaryDirectory
     >>> from streamdec.preflight import cross_ref_files
-    >>> with TemporaryDirectory() as folder:
-    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
-    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": 7000}')
-    ...     [found.code for found in cross_ref_files(model)]
-    ['EOS_ID_UNKNOWN', 'EOS_SOURCES_DISAGREE']
+    >>> cross_ref_files("path/to/model")
+    []
     """
-    return [found for found in inspect(path, render=False).findings if found.code in COMPARING]
+    found = inspect(path, render=False).findings
+    return [each for each in found if RULES[each.code].compares_files]
 
 
 # --- quantisation ---------------------------------------------------------------------------------
-
-_KEY = "quantization_config"
 
 
 class QuantizationEntry(NamedTuple):
@@ -88,10 +68,8 @@ def find_nested_quantization_config(
 ) -> list[QuantizationEntry]:
     """Return every ``quantization_config`` of a ``config.json`` that is not empty.
 
-    Entries at any depth are found. ``path`` is the folder of a snapshot, or the JSON of the file.
-    The top level comes first, then the others by depth; objects and lists are searched. If none is
-    found, look for ``hf_quant_config.json`` (``QUANT_SIDECAR_ONLY``) before assuming unquantised
-    weights.
+    ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
+    the others by depth. ``hf_quant_config.json`` is another place (``QUANT_SIDECAR_ONLY``).
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -101,18 +79,16 @@ def find_nested_quantization_config(
     ['llm_config.layers.0.quantization_config']
     """
     config = path if isinstance(path, Mapping) else open_snapshot(path).object("config.json") or {}
-    top = [(_KEY, config.get(_KEY)), *nested_quantization(dict(config))]
-    return [QuantizationEntry(p, value) for p, value in top if isinstance(value, dict) and value]
+    found = quantizations(config)
+    return [QuantizationEntry(path, value) for path, value in found if isinstance(value, dict)]
 
 
 def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return a quantisation in one line.
 
-    The line has the method, the widths, the format, the exceptions and the KV cache. ``config`` is
-    a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder, all declarations
-    are listed in order of precedence, each with its file and path. The result is ``"none"`` if
-    there is no declaration. ``kv_cache_scheme=None`` means that the checkpoint has no scales for
-    the KV cache. If an engine stores the KV cache in fp8, the scale is 1.0.
+    ``config`` is a ``quantization_config`` as a dict, or the folder of a snapshot. For a folder,
+    all declarations are listed by precedence, each with its file and path; ``"none"`` if there is
+    none. ``kv_cache_scheme=None``: the checkpoint has no scales for the KV cache.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -168,19 +144,15 @@ MOST_REFS = 100
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
 _SHA = re.compile(r"[0-9a-f]{7,40}")
 
-Code = Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"]
-
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
     """The status of a commit.
 
-    ``bool(status)`` is True if the revision's history has the commit.
-
     >>> from streamdec.preflight import verify_commit_reachable
     >>> status = verify_commit_reachable("org/model", "6ad52ee", offline=True)
-    >>> bool(status), status.reachable, status.source
-    (False, None, 'none')
+    >>> status.code, status.reachable
+    ('COMMIT_UNVERIFIED', None)
     """
 
     repo_id: str
@@ -189,28 +161,16 @@ class CommitStatus:
     """The commit in hexadecimal, with as many digits as were given."""
     revision: str
     """The branch or tag that should have it."""
-    code: Code | None
+    code: Literal["COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"] | None
     """The finding; None where the commit is the head of the revision."""
     reachable: bool | None
     """Whether the history of the revision has it; None if the hub was not asked."""
-    head: str | None
-    """The head of the revision: now, or, if the hub was not asked, the last one in the cache."""
-    held_by: tuple[str, ...]
+    head: str | None = None
+    """The head of the revision; None if it is unknown."""
+    held_by: tuple[str, ...] = ()
     """The refs whose history has it, among those requested: ``main``, ``refs/pr/3`` …"""
-    source: Literal["hub", "cache", "none"]
-    """The source of the answer."""
     note: str = ""
     """Why the hub did not answer, or what was not requested."""
-
-    def __bool__(self) -> bool:
-        return bool(self.reachable)
-
-
-class _Ref(NamedTuple):
-    """A branch, tag or pull request."""
-
-    name: str
-    head: str
 
 
 def verify_commit_reachable(
@@ -219,22 +179,15 @@ def verify_commit_reachable(
     *,
     revision: str = "main",
     offline: bool = False,
-    cache_dir: str | os.PathLike[str] | None = None,
 ) -> CommitStatus:
     """Check whether the history of a revision has a commit.
-
-    Returns a :class:`CommitStatus`.
-
-    The commit of an unmerged pull request can be downloaded like any other. Its changes are not in
-    the branch that others download.
 
     Args:
         repo_id: ``org/model``; or the folder of a snapshot in the hub's cache, whose path contains
             the repository and the commit.
         commit_sha: 7 to 40 hexadecimal digits. Required unless ``repo_id`` is a snapshot folder.
         revision: The branch or tag that should have it.
-        offline: Whether to use only the cache. ``HF_HUB_OFFLINE=1`` has the same effect.
-        cache_dir: The hub's cache; by default that of the hub's own library.
+        offline: Whether not to ask the hub. ``HF_HUB_OFFLINE=1`` has the same effect.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a bad repository id, a bad commit, or a folder
     that is not in the cache. If the hub does not answer, or huggingface_hub is not installed, the
@@ -247,125 +200,75 @@ def verify_commit_reachable(
     >>> status.code, status.note
     ('COMMIT_UNVERIFIED', 'offline: the hub was not asked')
     """
-    repo, commit, cache = _asked(repo_id, commit_sha, cache_dir)
-    if offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return _from_cache(repo, commit, revision, cache, "offline: the hub was not asked")
-    try:
-        api = library("huggingface_hub", "hub", "asking the hub for commits needs").HfApi()
-        return _from_hub(api, repo, commit, revision)
-    except MissingExtraError as error:
-        return _from_cache(repo, commit, revision, cache, str(error))
-    # Of the network, the server and the library; they have no root in common.
-    except Exception as error:  # noqa: BLE001
-        told = (
-            f"the hub did not answer: {type(error).__name__}: {' '.join(str(error).split()):.300}"
-        )
-        return _from_cache(repo, commit, revision, cache, told)
+    repo, commit = _asked(os.fspath(repo_id), commit_sha)
+    note = "offline: the hub was not asked"
+    if not offline and os.environ.get("HF_HUB_OFFLINE", "").upper() not in (
+        "1",
+        "ON",
+        "YES",
+        "TRUE",
+    ):
+        try:
+            api = library("huggingface_hub", "hub", "asking the hub for commits needs").HfApi()
+            return _from_hub(api, repo, commit, revision)
+        except MissingExtraError as error:
+            note = str(error)
+        # Of the network, the server and the library; they have no root in common.
+        except Exception as error:  # noqa: BLE001
+            why = " ".join(str(error).split())
+            note = f"the hub did not answer: {type(error).__name__}: {why:.300}"
+    return CommitStatus(repo, commit, revision, "COMMIT_UNVERIFIED", None, note=note)
 
 
-def _asked(
-    repo_id: str | os.PathLike[str], commit: str | None, cache_dir: str | os.PathLike[str] | None
-) -> tuple[str, str, Path]:
-    """Return the repository, the commit, and the repository's folder in the cache."""
-    given = os.fspath(repo_id)
+def _asked(given: str, commit: str | None) -> tuple[str, str]:
+    """Return the repository and the commit."""
+    repo = given
     folder = Path(os.path.realpath(given))
     if folder.is_dir() and folder.parent.name == "snapshots":
-        kept = folder.parent.parent
-        if not kept.name.startswith("models--"):
+        kept = folder.parent.parent.name
+        if not kept.startswith("models--"):
             raise TokenizerLoadError(
                 f"{given!r:.200} is not in a cache of the hub: expected a folder "
-                f"models--org--name, found {kept.name!r:.100}"
+                f"models--org--name, found {kept!r:.100}"
             )
-        repo, commit = kept.name.removeprefix("models--").replace("--", "/"), commit or folder.name
+        repo, commit = kept.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
         raise TokenizerLoadError(
             f"{given!r:.200} is not a folder of the hub's cache "
             "(models--org--name/snapshots/commit): pass commit_sha"
         )
-    else:
-        repo = given
-        kept = _cache(cache_dir) / f"models--{repo.replace('/', '--')}"
     if not _ID.fullmatch(repo):
         raise TokenizerLoadError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
     if not _SHA.fullmatch(str(commit).lower()):
         raise TokenizerLoadError(
             f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
         )
-    return repo, commit.lower(), kept
-
-
-def _cache(cache_dir: str | os.PathLike[str] | None) -> Path:
-    """Return where the hub's library has its cache (its ``constants.py``)."""
-    if cache_dir is not None:
-        return Path(cache_dir)
-    home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("HF_HOME", str(Path(home) / "huggingface"))
-    hub = os.environ.get("HUGGINGFACE_HUB_CACHE", str(Path(home) / "hub"))
-    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE", hub))).expanduser()
-
-
-def _from_cache(repo: str, commit: str, revision: str, kept: Path, note: str) -> CommitStatus:
-    """Return what the cache knows: the last heads of the refs that were downloaded."""
-    refs = list(_cached_refs(kept / "refs"))
-    head = next((ref.head for ref in refs if ref.name == revision), None)
-    return CommitStatus(
-        repo_id=repo,
-        commit=commit,
-        revision=revision,
-        code="COMMIT_UNVERIFIED",
-        reachable=None,
-        head=head,
-        held_by=tuple(ref.name for ref in refs if ref.head.startswith(commit)),
-        source="cache" if refs else "none",
-        note=note,
-    )
-
-
-def _cached_refs(folder: Path) -> Iterator[_Ref]:
-    try:
-        found = sorted(path for path in folder.rglob("*") if path.is_file())[:MOST_REFS]
-        for path in found:
-            head = path.read_text("ascii", "replace")[:100].strip()
-            if _SHA.fullmatch(head):
-                yield _Ref(path.relative_to(folder).as_posix(), head)
-    except OSError:
-        return
+    return repo, commit.lower()
 
 
 def _from_hub(api: Any, repo: str, commit: str, revision: str) -> CommitStatus:
-    refs = _refs_of(api.list_repo_refs(repo, include_pull_requests=True))
-    named = [ref for ref in refs if ref.name == revision]
-    others = [ref for ref in refs if ref.name != revision]
-    head = named[0].head if named else None
-    note = "" if named else f"the repository has no branch or tag {revision!r:.80}"
+    found = api.list_repo_refs(repo, include_pull_requests=True)
+    heads = {ref.name: ref.target_commit for ref in (*found.branches, *found.tags)}
+    for ref in (*(found.converts or ()), *(found.pull_requests or ())):
+        heads[ref.ref] = ref.target_commit
+    head = heads.get(revision)
+    note = "" if head else f"the repository has no branch or tag {revision!r:.80}"
     if head is not None and head.startswith(commit):
-        return CommitStatus(repo, commit, revision, None, True, head, (revision,), "hub", note)
-    held_by, left = [], MOST_REFS
-    for ref in (*named, *others):
-        if ref.head.startswith(commit):
-            held_by.append(ref.name)
-        elif left:
-            left -= 1
-            history = api.list_repo_commits(repo, revision=ref.name)
-            if any(each.commit_id.startswith(commit) for each in history):
-                held_by.append(ref.name)
-    if not left:
-        note = f"only the histories of the first {MOST_REFS} of {len(refs)} refs were searched"
+        return CommitStatus(repo, commit, revision, None, True, head, (revision,))
+    if len(heads) > MOST_REFS:
+        note = f"only the histories of the first {MOST_REFS} of {len(heads)} refs were searched"
+    held_by = []
+    for name in sorted(heads, key=lambda name: name != revision)[:MOST_REFS]:
+        history = api.list_repo_commits(repo, revision=name)
+        if any(each.commit_id.startswith(commit) for each in history):
+            held_by.append(name)
     return CommitStatus(
-        repo_id=repo,
-        commit=commit,
-        revision=revision,
-        code="COMMIT_NOT_HEAD" if revision in held_by else "COMMIT_NOT_REACHABLE",
-        reachable=revision in held_by,
-        head=head,
-        held_by=tuple(held_by),
-        source="hub",
-        note=note,
+        repo,
+        commit,
+        revision,
+        "COMMIT_NOT_HEAD" if revision in held_by else "COMMIT_NOT_REACHABLE",
+        revision in held_by,
+        head,
+        tuple(held_by),
+        note,
     )
-
-
-def _refs_of(found: Any) -> list[_Ref]:
-    """Return branches, then tags, then what the hub converted, then pull requests."""
-    refs = [_Ref(ref.name, ref.target_commit) for ref in (*found.branches, *found.tags)]
-    more = (*(found.converts or ()), *(found.pull_requests or ()))
-    return refs + [_Ref(ref.ref, ref.target_commit) for ref in more]

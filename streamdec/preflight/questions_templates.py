@@ -16,24 +16,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.templates import Template
-from streamdec.preflight.turns import (
-    ANSWER,
-    FIRST,
-    QUESTION,
-    TOOL,
-    Probes,
-    called,
-    find_turns,
-    pattern_of,
-    rendered,
-)
+from streamdec.preflight.turns import openers
 from streamdec.preflight.view import View
 
 if TYPE_CHECKING:
@@ -77,8 +66,6 @@ class TemplateKwargs(NamedTuple):
 def build_chat_template_env(profile: str = "classic", *, now: Clock | None = None) -> Any:
     """Return a jinja2 environment like that of transformers for chat templates.
 
-    The environment is new at each call.
-
     Args:
         profile: ``"classic"`` for transformers 4.57 to 5.20, ``"hardened"`` for 5.22.2 and later.
         now: A datetime, or a function that returns one, for ``strftime_now``. By default the
@@ -117,10 +104,8 @@ def effective_template_kwargs(
         trust_request_chat_template: Whether the server was started with this option.
 
     vLLM drops arguments that are neither names in the template nor parameters of
-    ``apply_chat_template``, and those that are also fields of the request
-    (``add_generation_prompt``, ``continue_final_message``). SGLang rejects the arguments that it
-    sets itself, such as ``tools``, and passes all others. transformers passes all arguments. vLLM,
-    and SGLang from 0.5.23, reject ``chat_template`` unless ``trust_request_chat_template`` is set.
+    ``apply_chat_template``, and fields of the request. SGLang rejects the arguments that it sets
+    itself, and passes all others. transformers passes all arguments.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.errors.MissingExtraError` if jinja2 is needed and missing (only for vLLM),
@@ -137,8 +122,13 @@ def effective_template_kwargs(
     if not all(isinstance(name, str) for name in names):
         raise TypeError("kwargs must be a mapping of names to values")
     view = View(open_snapshot(path), (known,), render=False)
-    case = _Case(view, known, dict(kwargs), with_tools, trust_request_chat_template)
-    return _RULES[known.name](case)
+    tool_use = view.templates.loaded.get("tool_use") if with_tools else None
+    template = tool_use or view.templates.default
+    case = _Case(view, known, template, dict(kwargs), trust_request_chat_template)
+    dropped, refused = _RULES[known.name](case)
+    dropped = {name: why for name, why in dropped.items() if name not in refused}
+    kept = {k: v for k, v in kwargs.items() if k not in dropped and k not in refused}
+    return TemplateKwargs(kept, dropped, refused)
 
 
 class _Case(NamedTuple):
@@ -146,8 +136,8 @@ class _Case(NamedTuple):
 
     view: View
     engine: Engine
+    template: Template | None
     kwargs: dict[str, Any]
-    with_tools: bool
     is_trusted: bool
 
     @property
@@ -157,106 +147,79 @@ class _Case(NamedTuple):
         first = listed[0] if isinstance(listed, list) and listed else ""
         return first if isinstance(first, str) else ""
 
-    @property
-    def template(self) -> Template | None:
-        """The template that the request is rendered with."""
-        templates = self.view.templates
-        special = templates.loaded.get("tool_use") if self.with_tools else None
-        return special or templates.default
-
-    def sorted_out(
-        self, dropped: Mapping[str, str] | None = None, refused: Mapping[str, str] | None = None
-    ) -> TemplateKwargs:
-        """Return the arguments; the rest is kept."""
-        out, no = dict(dropped or {}), dict(refused or {})
-        kept = {k: v for k, v in self.kwargs.items() if k not in out and k not in no}
-        return TemplateKwargs(kept, out, no)
-
     def all_as(self, reason: str) -> dict[str, str]:
         """Return every name with the same reason."""
         return dict.fromkeys(self.kwargs, reason)
 
 
-def _vllm(case: _Case) -> TemplateKwargs:
-    if case.view.eos.model_type == "gpt_oss":
-        return case.sorted_out(case.all_as("vLLM renders gpt-oss with harmony, without a template"))
-    if case.view.mistral_files and case.view.mistral_weights:
+Reasons = tuple[dict[str, str], dict[str, str]]
+"""The arguments that are dropped and those that are refused, each with the reason."""
+_NO_TEMPLATE = "the snapshot has no chat template"
+
+
+def _vllm(case: _Case) -> Reasons:
+    view, given = case.view, case.kwargs.get("chat_template")
+    if view.eos.model_type == "gpt_oss":
+        return case.all_as("vLLM renders gpt-oss with harmony, without a template"), {}
+    if view.mistral_files and view.mistral_weights:
         reason = "vLLM uses its Mistral mode, which does not support chat_template_kwargs"
-        return case.sorted_out(refused=case.all_as(reason))
-    refused = {}
-    given = case.kwargs.get("chat_template")
-    if given is not None and not case.is_trusted:
-        refused["chat_template"] = _TRUST
-    if _has_own_encoder(case):
-        return case.sorted_out(refused=refused)
+        return {}, case.all_as(reason)
+    refused = {} if given is None or case.is_trusted else {"chat_template": _TRUST}
+    if view.eos.model_type in ("deepseek_v32", "deepseek_v4", "kimi_k3"):
+        return {}, refused  # its own encoder receives all names
     template = case.template.text if case.template is not None else None
     if isinstance(given, str) and case.is_trusted:
         template = given
     if template is None:
-        reason = "the snapshot has no chat template"
-        return case.sorted_out(refused=case.all_as(reason) | refused)
+        return {}, case.all_as(_NO_TEMPLATE) | refused
     try:
         named = _undeclared(template)
     except ChatTemplateError as error:
-        return case.sorted_out(refused=case.all_as(str(error)) | refused)
+        return {}, case.all_as(str(error)) | refused
     is_old = case.engine.before("0.11.1")
     if "tokenize" in case.kwargs and not is_old:
         refused["tokenize"] = "vLLM raises ValueError for this name"
     dropped = {}
     # The code of a snapshot usually takes **kwargs; which names its signature has is not known.
-    standard = frozenset[str]() if is_old and case.view.tokens.is_remote else _STANDARD
+    hides = is_old and view.tokens.is_remote
     for name in case.kwargs:
         if name in _FIELDS:
             dropped[name] = "the field of the request with this name is used instead"
-        elif name not in named | standard:
+        elif name in _STANDARD and name not in named and hides:
             dropped[name] = (
                 "vLLM before 0.11.1 drops what the tokenizer's own code takes as **kwargs"
-                if name in _STANDARD
-                else "the template does not use it"
             )
-    return case.sorted_out({k: v for k, v in dropped.items() if k not in refused}, refused)
+        elif name not in named | _STANDARD:
+            dropped[name] = "the template does not use it"
+    return dropped, refused
 
 
-def _sglang(case: _Case) -> TemplateKwargs:
+def _sglang(case: _Case) -> Reasons:
+    is_old = case.engine.before("0.5.23")
+    given = case.kwargs.get("chat_template")
     refused = {}
-    if case.engine.before("0.5.23"):
-        first_encoder = "DeepseekV3" in case.architecture and case.template is None
-        if first_encoder:
-            rest = {k: _only("thinking") for k in case.kwargs if k != "thinking"}
-            return case.sorted_out(rest)
-    else:
-        if "chat_template" in case.kwargs and not case.is_trusted:
-            refused["chat_template"] = _TRUST
-        if _has_own_encoder(case) or ("DeepseekV3" in case.architecture and case.template is None):
-            return case.sorted_out(refused=refused)
-    if case.template is None and not isinstance(case.kwargs.get("chat_template"), str):
-        reason = "the snapshot has no chat template"
-        return case.sorted_out(refused=case.all_as(reason) | refused)
-    for name in case.kwargs:
-        if name in _POSITIONAL:
-            refused[name] = "SGLang passes this argument itself, so a second value raises TypeError"
-    return case.sorted_out(refused=refused)
+    if "chat_template" in case.kwargs and not case.is_trusted and not is_old:
+        refused["chat_template"] = _TRUST
+    if "DeepseekV3" in case.architecture and case.template is None:
+        reason = "SGLang renders this architecture with its own code, which reads only thinking"
+        others = case.all_as(reason) if is_old else {}
+        others.pop("thinking", None)
+        return others, refused
+    if not is_old and any(name in case.architecture for name in ("DeepseekV4", "KimiK3")):
+        return {}, refused  # its own encoder receives all names
+    if case.template is None and not isinstance(given, str):
+        return {}, case.all_as(_NO_TEMPLATE) | refused
+    reason = "SGLang passes this argument itself, so a second value raises TypeError"
+    return {}, refused | {name: reason for name in case.kwargs if name in _POSITIONAL}
 
 
-def _transformers(case: _Case) -> TemplateKwargs:
+def _transformers(case: _Case) -> Reasons:
     if case.template is None and not isinstance(case.kwargs.get("chat_template"), str):
-        return case.sorted_out(refused=case.all_as("the snapshot has no chat template"))
-    return case.sorted_out()
+        return {}, case.all_as(_NO_TEMPLATE)
+    return {}, {}
 
 
 _RULES = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}
-
-
-def _only(name: str) -> str:
-    return f"SGLang renders this architecture with its own code, which reads only {name}"
-
-
-def _has_own_encoder(case: _Case) -> bool:
-    """Return whether the engine renders with its own code, which receives all names."""
-    types = ("deepseek_v32", "deepseek_v4", "kimi_k3")
-    if case.engine.name == "sglang":
-        return any(name in case.architecture for name in ("DeepseekV4", "KimiK3"))
-    return case.view.eos.model_type in types
 
 
 def _undeclared(template: str) -> frozenset[str]:
@@ -271,10 +234,7 @@ def _undeclared(template: str) -> frozenset[str]:
 
 
 def _chat(module: str) -> Any:
-    """Return a module of :mod:`streamdec.chat`.
-
-    Raises MissingExtraError without jinja2.
-    """
+    """Return a module of streamdec.chat, or raise MissingExtraError without jinja2."""
     return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
 
 
@@ -282,20 +242,6 @@ def _chat(module: str) -> Any:
 
 _ARTICLES = {"assistant": "an"}
 _ENGINES = ("vllm", "sglang", "transformers")
-_SYSTEM = "qzsystemzq"
-_CALLED = "qzcalledzq"
-_RESULT = "qzresultzq"
-_USER = {"role": "user", "content": FIRST}
-_ANSWER = {"role": "assistant", "content": ANSWER}
-_QUESTION = {"role": "user", "content": QUESTION}
-_CALL = called({"at": "it"}, _CALLED)
-_RETURN = {"role": "tool", "name": "look", "tool_call_id": "call00001", "content": _RESULT}
-_CONVERSATIONS: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]] | None], ...] = (
-    ([_USER, _ANSWER, _QUESTION], None),
-    ([{"role": "system", "content": _SYSTEM}, _USER, _ANSWER], None),
-    ([*_CALL, _RETURN, _ANSWER], [TOOL]),
-)
-"""Conversations and their tools; a template may reject any of them."""
 
 
 class TurnMarker(NamedTuple):
@@ -311,7 +257,7 @@ class TurnMarker(NamedTuple):
     content: str
     """Its text."""
     where: str
-    """The role whose turn it begins, and its line in the template if it is written there."""
+    """The role whose turn it begins, and its line in the template."""
 
 
 def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
@@ -319,104 +265,38 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
 
     ``path`` is the folder of the snapshot.
 
-    The ids are those on which vLLM, SGLang or transformers stop. A marker that closes the
-    assistant's turn is not included, although the next turn follows it. Such an id is correct if
-    the template writes no marker at the end of a turn. A model like GLM ends its turn by starting
-    the next one, and without these ids its output does not stop.
+    The ids are those on which vLLM, SGLang or transformers stop, without the marker that closes the
+    assistant's turn. A model like GLM ends its turn by starting the next one. The template is
+    rendered, so the list is also empty without a template, or if it fails.
 
-    The template is rendered, so the list is also empty without a template, or if it fails.
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder,
     :class:`~streamdec.errors.MissingExtraError` without jinja2.
 
-    >>> from pathlib import Path
-    >>> from shutil import copytree
-    >>> from tempfile import TemporaryDirectory
     >>> from streamdec.preflight import is_turn_marker_eos
-    >>> with TemporaryDirectory() as folder:
-    ...     model = Path(copytree("path/to/model", folder, dirs_exist_ok=True))
-    ...     _ = (model / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
-    ...     [(marker.id, marker.content) for marker in is_turn_marker_eos(model)]
-    [(1, '<|im_start|>')]
+    >>> is_turn_marker_eos("path/to/model")
+    []
     """
-    view = View(open_snapshot(path), tuple(parse_engine(name) for name in _ENGINES))
+    import_module("streamdec.chat._jinja").require_jinja2()
+    view = View(open_snapshot(path), tuple(map(parse_engine, _ENGINES)), render=True)
     template = view.templates.default
     if template is None:
         return []
-    stops = {i: view.tokens.text_of(i) for i in sorted(view.stop_ids)}
-    known = {text: i for i, (text, _) in view.tokens.added.items() if text}
-    known |= {text: i for i, text in stops.items() if text}
-    roles = {name: role.text for name, role in view.tokens.roles.items()}
-    begun = openers(template.text, roles, known)
-    found = []
-    for i, text in stops.items():
-        if text in begun:
-            where = f"before {_listed(begun[text])}"
-            line = _line_of(template.text, text)
-            where += f", {template.file}{template.pointer and '#' + template.pointer}"
-            found.append(TurnMarker(i, text, f"{where}:{line}" if line else where))
-    return found
-
-
-def openers(
-    template: str, special_tokens: Mapping[str, str], markers: Mapping[str, int]
-) -> dict[str, tuple[str, ...]]:
-    """Return the markers with which messages begin, with the messages' roles.
-
-    ``markers`` maps texts to ids. A conversation is rendered with one more message each time. The
-    text that a message adds before its content, without the marker that closes the previous
-    message, is where its opening markers are searched. The result is empty for a template that
-    renders nothing. Raises MissingExtraError without jinja2.
-    """
-    import_module("streamdec.chat._jinja").require_jinja2()
-    conversations = {
-        f"{index} {count}": {"messages": messages[:count], "tools": tools}
-        for index, (messages, tools) in enumerate(_CONVERSATIONS)
-        for count in range(1, len(messages) + 1)
-    }
-    texts = rendered(template, special_tokens, conversations).rendered
-    probes = Probes(rendered={"answered": texts.get("0 2", ""), "followed": texts.get("0 3", "")})
-    terminator = find_turns(probes, markers).terminator
-    closing = {terminator.text} if terminator is not None else set()
-    found: dict[str, list[str]] = {}
-    for index, (messages, _) in enumerate(_CONVERSATIONS):
-        for position, message in enumerate(messages):
-            before = texts.get(f"{index} {position}", "")
-            after = texts.get(f"{index} {position + 1}")
-            if after is None:
-                continue
-            previous = messages[position - 1]["content"] if position else ""
-            for marker in _begins(before, after, previous, message["content"], markers):
-                roles = found.setdefault(marker, [])
-                if marker not in closing and message["role"] not in roles:
-                    roles.append(message["role"])
-    return {marker: tuple(roles) for marker, roles in found.items() if roles}
-
-
-def _begins(
-    before: str, after: str, previous: str, content: str, markers: Mapping[str, int]
-) -> list[str]:
-    """Return the markers in the new text before ``content``.
-
-    A marker that closes ``previous`` is left out.
-    """
-    end = after.rfind(content)
-    if end < 0:
-        return []
-    start = after.rfind(previous, 0, end) + len(previous) if previous else 0
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
-    common = sum(1 for _ in same)
-    found = list(pattern_of(markers).finditer(after, start, end))
-    new = [each.group() for each in found if each.end() > common]
-    # All markers between the two contents are new, so the first one closes the previous message.
-    closes = previous and len(new) == len(found) > 1
-    return new[1:] if closes else new
+    place = f"{template.file}{template.pointer and '#' + template.pointer}"
+    stops = {text: i for i in sorted(view.stop_ids) if (text := view.tokens.text_of(i))}
+    begun = openers(view.probes, {**view.markers, **stops})
+    return [
+        TurnMarker(i, text, f"before {_listed(begun[text])}, {place}{_line(template.text, text)}")
+        for text, i in stops.items()
+        if text in begun
+    ]
 
 
 def _listed(roles: Iterable[str]) -> str:
     return " and ".join(f"{_ARTICLES.get(role, 'a')} {role} message" for role in roles)
 
 
-def _line_of(text: str, marker: str) -> int | None:
-    """Return the line of a template that contains a marker; None if no line does."""
+def _line(text: str, marker: str) -> str:
+    """Return a colon and the line that contains a marker; "" if no line does."""
     before, found, _ = text.partition(marker)
-    return before.count("\n") + 1 if found else None
+    line = before.count("\n") + 1
+    return f":{line}" if found else ""

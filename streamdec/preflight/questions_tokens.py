@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamdec.folders.added_vocabulary import Token
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import facts
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
@@ -39,14 +38,6 @@ class DiscoveredToken:
     """Its text."""
     special: bool
     """Its flag. A token that is special only in ``tokenizer.json`` is also skipped in texts."""
-    single_word: bool
-    """Whether it matches only whole words of a text."""
-    lstrip: bool
-    """Whether white space before it is part of it."""
-    rstrip: bool
-    """Whether white space after it is part of it."""
-    normalized: bool
-    """Whether it is matched in the normalised text."""
     sources: tuple[str, ...]
     """The files that declare it, and the roles that name it, as ``eos_token``."""
     flags: Mapping[str, bool]
@@ -63,12 +54,10 @@ def discover_added_tokens(
 ) -> dict[int, DiscoveredToken]:
     """Return every added token of the snapshot in the folder ``path``, by its id.
 
-    The result is what transformers, vLLM and SGLang load: first ``tokenizer.json``, then
-    ``added_tokens_decoder``, then the roles and the extra tokens. The flags of
-    ``added_tokens_decoder`` replace those of ``tokenizer.json``, and its unknown texts are
-    appended. ``apply_tokenizer_config=False`` returns only the tokens of ``tokenizer.json``. If
-    that file is missing or the tokenizer is remote code, the result is what the other files
-    declare.
+    The result is what transformers, vLLM and SGLang load: ``tokenizer.json``, with the flags and
+    further tokens of ``tokenizer_config.json``. ``apply_tokenizer_config=False`` returns only the
+    tokens of ``tokenizer.json``. If that file is missing or the tokenizer is remote code, the
+    result is what the other files declare.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -78,50 +67,38 @@ def discover_added_tokens(
     {0: ('<|endoftext|>', True), 1: ('<|im_start|>', True), 2: ('<|im_end|>', True)}
     """
     tokens = Tokens(open_snapshot(path))
-    bare = {} if tokens.bare is None else tokens.bare.added()
-    found = tokens.added if apply_tokenizer_config else bare
+    found = tokens.added
+    if not apply_tokenizer_config:
+        found = {} if tokens.bare is None else tokens.bare.added
     flags: dict[int, dict[str, bool]] = {}
-    matching: dict[str, Token] = {}
     for file, entry in _declared(tokens):
-        if file == _JSON:
-            matching[entry.content] = entry.token
         if entry.id in found and found[entry.id][0] == entry.content:
-            flags.setdefault(entry.id, {})[file] = entry.special
-    if apply_tokenizer_config:
-        matching |= {token.content: token for token in tokens.to_add()}
+            flags.setdefault(entry.id, {})[file] = entry.token.special
     roles: dict[str, list[str]] = {}
-    for name, role in tokens.roles.items():
+    for name, role in tokens.roles.items() if apply_tokenizer_config else ():
         roles.setdefault(role.text, []).append(name)
-    made = {}
-    for i, (text, special) in sorted(found.items()):
-        how = matching.get(text, Token(text, special=special))
-        sources = (
-            *flags.get(i, ()),
-            *((_LEGACY,) if not tokens.has_decoder and tokens.legacy.get(text) == i else ()),
-            *(roles.get(text, ()) if apply_tokenizer_config else ()),
-        )
-        made[i] = DiscoveredToken(
+    legacy = {} if tokens.has_decoder else tokens.legacy
+    return {
+        i: DiscoveredToken(
             id=i,
             content=text,
             special=special,
-            single_word=how.single_word,
-            lstrip=how.lstrip,
-            rstrip=how.rstrip,
-            normalized=how.normalized,
-            sources=sources,
+            sources=(
+                *flags.get(i, ()),
+                *((_LEGACY,) if legacy.get(text) == i else ()),
+                *roles.get(text, ()),
+            ),
             flags=flags.get(i, {}),
         )
-    return made
+        for i, (text, special) in sorted(found.items())
+    }
 
 
 def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]:
     """Return the ids of the token ``marker`` in a snapshot, in ascending order.
 
-    ``path`` is the folder of the snapshot.
-
-    An empty list means that ``marker`` is not a single token. One id is its id after loading.
-    Several ids mean that the files disagree or that one file lists it twice; see the findings
-    ``ADDED_TOKEN_ID_DRIFT`` and ``ADDED_TOKEN_DUPLICATE_CONTENT``.
+    ``path`` is the folder of the snapshot. An empty list means that ``marker`` is not a single
+    token. Several ids mean that the files disagree, or that one lists it twice.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, TypeError if
     ``marker`` is not a string.
@@ -138,10 +115,8 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     found = {entry.id for _, entry in _declared(tokens) if entry.content == marker}
     if not tokens.has_decoder and marker in tokens.legacy:
         found.add(tokens.legacy[marker])
-    loaded = tokens.resolve(marker).id if marker else None
-    if loaded is not None:
-        found.add(loaded)
-    return sorted(found)
+    loaded = tokens.id_of(marker)
+    return sorted(found if loaded is None else {*found, loaded})
 
 
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
@@ -164,8 +139,6 @@ class EffectiveTokenizerClass:
 
     name: str | None
     """None if loading raises, if code of the snapshot decides, or if the files do not tell."""
-    version: str
-    """The version of transformers."""
     why: str
     """The reason, in words."""
     source: str
@@ -193,9 +166,8 @@ def effective_tokenizer_class(
     ``version`` is a version of transformers. All versions from 5.0 on are treated like 5.24.0, and
     all earlier ones like 4.57.
 
-    Version 5 often uses another class than the declared one. It uses the generic
-    ``TokenizersBackend`` if the declared name is unknown or does not match the model type. Version
-    4 raises for an unknown name, and prefers the class whose name ends in ``Fast``.
+    Version 5 uses the generic ``TokenizersBackend`` if the declared name is unknown or does not
+    match the model type. Version 4 raises for an unknown name.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError if
     ``version`` is not a version.
@@ -209,27 +181,22 @@ def effective_tokenizer_class(
     known = parse_engine(f"transformers@{str(version).removeprefix('transformers@')}")
     tokens = Tokens(open_snapshot(path))
     if known.before("5"):
-        return _version_4(tokens, known.version)
-    chosen = tokens.chosen
+        return _version_4(tokens)
+    chosen = tokens.folder.chosen
     return EffectiveTokenizerClass(
         name=None if chosen.cls is None else chosen.cls.name,
-        version=known.version,
         why=chosen.why,
         source=chosen.source,
         remote_code=chosen.cls is None,
     )
 
 
-def version_gate_tokenizer_class(
-    tokenizer: str | os.PathLike[str] | Mapping[str, Any],
-) -> str:
+def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str, Any]) -> str:
     """Return the transformers version that a tokenizer class needs.
 
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
-    ``tokenizer_config.json`` (a dict), or the name of a class. A string is the name of a class
-    unless a folder of that name exists. Classes in the snapshot (``auto_map``) load with both. A
-    name that no version knows gives ``">=5.0"``: version 5 silently uses another class, and version
-    4 raises.
+    ``tokenizer_config.json`` (a dict), or the name of a class. Code of the snapshot (``auto_map``)
+    loads with both. A name that no version knows needs 5.0, which uses another class.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -261,28 +228,26 @@ def _class_of_4(name: str) -> str | None:
     """Return the class of version 4 for a name; None if it has none."""
     known = facts().classes_of_v4
     fast = name if name.endswith("Fast") else f"{name}Fast"
-    return fast if fast in known else name if name in known else None
+    return next((each for each in (fast, name) if each in known), None)
 
 
-def _version_4(tokens: Tokens, version: str) -> EffectiveTokenizerClass:
+def _version_4(tokens: Tokens) -> EffectiveTokenizerClass:
     config = tokens.snapshot.object("config.json") or {}
     for file, data in ((_CONFIG, tokens.config), ("config.json", config)):
         code = auto_map_of(data)
         if code:
             why = "auto_map names code of the snapshot"
-            return EffectiveTokenizerClass(None, version, why, file, remote_code=True)
+            return EffectiveTokenizerClass(None, why, file, remote_code=True)
         name = _declared_class(data)
         if name:
             found = _class_of_4(name)
             said = f"Tokenizer class {name} does not exist or is not currently imported."
             error = None if found else f"ValueError: {said}"
             why = f"{name} is declared"
-            return EffectiveTokenizerClass(found, version, why, file, error=error)
+            return EffectiveTokenizerClass(found, why, file, error=error)
     # The classes of version 4 for each model type are unknown here. Where version 5 has a class,
     # version 4 had one of the same name.
     model_type = config.get("model_type")
     registered = facts().class_of_model.get(model_type, "") if isinstance(model_type, str) else ""
     why = f"no class is declared; model type {model_type}"
-    return EffectiveTokenizerClass(
-        _class_of_4(registered) if registered else None, version, why, "config.json"
-    )
+    return EffectiveTokenizerClass(_class_of_4(registered), why, "config.json")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from streamdec.preflight.preflight_report import Evidence, Finding, Reference, Severity
+from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,11 @@ class Rule:
     """The engines that it affects."""
     action: str
     """What to do."""
-    reference: tuple[Reference, ...] = ()
+    reference: tuple[str, ...] = ()
     or_severity: str = ""
     """When the severity is another one, in words."""
+    compares_files: bool = False
+    """Whether it compares one file with another."""
 
     def __call__(
         self,
@@ -39,37 +41,26 @@ class Rule:
     ) -> Finding:
         """Return the finding, with what was seen."""
         affected = self.engines if engines is None else tuple(engines)
+        severity = severity or self.severity
         return Finding(
-            self.code,
-            severity or self.severity,
-            affected,
-            evidence,
-            self.action,
-            self.reference,
-            self.when,
+            self.code, severity, affected, evidence, self.action, self.reference, self.when
         )
 
 
 def _read() -> Mapping[str, Rule]:
-    text = files("streamdec.preflight").joinpath("rules.toml").read_text("utf-8")
-    data = tomllib.loads(text)
-    versions = data["versions"]
+    data = tomllib.loads(files("streamdec.preflight").joinpath("rules.toml").read_text("utf-8"))
 
-    def reference(said: str) -> Reference:
+    def reference(said: str) -> str:
         name, _, file = said.partition(" ")
         engine, _, version = name.partition("@")
-        return Reference(engine, version or versions[engine], file)
+        return f"{engine} {version or data['versions'][engine]}: {file}"
 
-    return {
-        row["code"]: Rule(
-            **{
-                **row,
-                "engines": tuple(row["engines"]),
-                "reference": tuple(map(reference, row.get("reference", ()))),
-            }
-        )
-        for row in data["rules"]
-    }
+    found = {}
+    for row in data["rules"]:
+        row["engines"] = tuple(row["engines"])
+        row["reference"] = tuple(reference(each) for each in row.get("reference", ()))
+        found[row["code"]] = Rule(**row)
+    return found
 
 
 RULES: Mapping[str, Rule] = _read()

@@ -19,13 +19,7 @@ from typing import Any
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.locks import cached_property
-from streamdec.tokenizers.folder_files import (
-    FileError,
-    Problem,
-    parse_json,
-    read_file,
-    with_line_feeds,
-)
+from streamdec.tokenizers.folder_files import FileError, parse_json, read_file, with_line_feeds
 
 MAX_JSON = 2**24
 """The most bytes of a JSON file; the largest known ``tokenizer_config.json`` has 4 million."""
@@ -39,6 +33,8 @@ TOKEN_FILES = frozenset(
 """The files that contain texts of tokens."""
 MAX_ENTRIES = 10_000
 """The most names of a folder that are read."""
+MAX_SUBFOLDERS = 1_000
+"""The most names of a folder without a model, and of its subfolders, that are read."""
 MAX_TEMPLATES = 16
 """The most named templates that are read; real models have up to four."""
 
@@ -50,43 +46,29 @@ _LONE_SURROGATE = re.compile(
 """A lone surrogate, as JSON escapes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """An existing file of the snapshot, readable or not."""
-
-    name: str
-    """Relative to the folder."""
-    content: bytes | None = None
-    problem: Problem | None = None
-    detail: str = ""
-    line: int | None = None
-    """The line of the problem, if the file is text."""
-
-
 @dataclass
 class Snapshot:
     """A folder, read within bounds."""
 
     path: Path
-    _files: dict[str, File | None] = field(default_factory=dict)
-    _json: dict[str, tuple[Any, File | None]] = field(default_factory=dict)
+    _files: dict[str, bytes | FileError | None] = field(default_factory=dict)
+    _json: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise :class:`TokenizerLoadError` if ``path`` is not a folder."""
         self.path = Path(self.path)
-        shown = repr(str(self.path))
         try:
-            if not self.path.is_dir():
-                found = "a file" if self.path.exists() else "nothing"
-                raise TokenizerLoadError(f"{shown}: expected the folder of a model, found {found}")
+            is_folder = self.path.is_dir()
+            found = "a file" if self.path.exists() else "nothing"
+            reason = "" if is_folder else f"expected the folder of a model, found {found}"
             self.root = Path(os.path.realpath(self.path))
-            with os.scandir(self.path):
-                pass
-        except TokenizerLoadError:
-            raise
+            if is_folder:
+                os.scandir(self.path).close()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise TokenizerLoadError(f"{shown}: {reason}") from error
+            why = getattr(error, "strerror", None) or error
+            reason = f"expected the folder of a model: {why}"
+        if reason:
+            raise TokenizerLoadError(f"{str(self.path)!r}: {reason}")
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -94,28 +76,18 @@ class Snapshot:
         return frozenset(_names(self.path, MAX_ENTRIES))
 
     def names_in(self, folder: str) -> list[str]:
-        """Return the sorted names in a subfolder.
-
-        The list is empty if it is not a folder or leads outside.
-        """
+        """Return the sorted names in a subfolder; none if it leads outside."""
         path = self.path / folder
-        if folder not in self.names or not self._is_within(path):
-            return []
-        return sorted(_names(path, MAX_ENTRIES))
+        is_inside = folder in self.names and self._is_within(path)
+        return sorted(_names(path, MAX_ENTRIES)) if is_inside else []
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.file(name) is not None
-
-    def file(self, name: str) -> File | None:
-        """Read and return the file ``name``; None if it does not exist."""
-        if name not in self._files:
-            self._files[name] = self._read(name)
-        return self._files[name]
+    def __contains__(self, name: str) -> bool:
+        return self._file(name) is not None
 
     def content(self, name: str) -> bytes | None:
-        """Return the bytes of a file; None if it cannot be read."""
-        file = self.file(name)
-        return None if file is None else file.content
+        """Return the bytes of a file; None if there is none, or it cannot be read."""
+        found = self._file(name)
+        return found if isinstance(found, bytes) else None
 
     def text(self, name: str) -> str | None:
         """Return a file as Python reads text: UTF-8, with line feeds.
@@ -126,33 +98,23 @@ class Snapshot:
         if content is None:
             return None
         try:
-            text = content.decode("utf-8")
+            return with_line_feeds(content.decode("utf-8"))
         except UnicodeDecodeError as error:
-            self._fail(name, "text", f"not UTF-8: byte {error.start}")
+            self._files[name] = FileError("text", f"not UTF-8: byte {error.start}")
             return None
-        return with_line_feeds(text)
-
-    def json(self, name: str) -> Any:
-        """Return the JSON value of a file, by Python's own parser.
-
-        Returns None if it cannot be read.
-        """
-        if name not in self._json:
-            self._json[name] = (self._parse(name), self.file(name))
-        return self._json[name][0]
 
     def object(self, name: str) -> dict[str, Any] | None:
-        """Return the JSON object of a file.
+        """Return the JSON object of a file, by Python's own parser.
 
         Returns None if it cannot be read or is not an object.
         """
-        value = self.json(name)
-        if isinstance(value, dict):
-            return value
-        file = self.file(name)
-        if file is not None and file.problem is None:
-            self._fail(name, "json", f"an object was expected, not {_kind(value)}")
-        return None
+        if name not in self._json:
+            try:
+                self._json[name] = self._parse(name)
+            except FileError as error:
+                self._files[name], self._json[name] = error, None
+        found: dict[str, Any] | None = self._json[name]
+        return found
 
     def find_pointers(self) -> None:
         """Look for pointers of git-lfs among all small files, in place of weights."""
@@ -163,30 +125,31 @@ class Snapshot:
                 is_small = self._is_within(path) and path.stat().st_size <= _LFS_SIZE
             except OSError:
                 continue
-            if is_small:
-                file = self._read(name)
-                if file is not None and file.problem == "lfs":
-                    self._files[name] = file
+            found = self._read(name) if is_small else None
+            if isinstance(found, FileError) and found.problem == "lfs":
+                self._files[name] = found
 
-    def problems(self) -> list[File]:
+    def problems(self) -> list[tuple[str, FileError]]:
         """Return the requested files that could not be read, by name."""
-        return [f for _, f in sorted(self._files.items()) if f is not None and f.problem]
+        return [(n, f) for n, f in sorted(self._files.items()) if isinstance(f, FileError)]
 
-    def _parse(self, name: str) -> Any:
+    def _parse(self, name: str) -> dict[str, Any] | None:
         content = self.content(name)
         if content is None:
             return None
-        try:
-            value = parse_json(content)
-        except FileError as error:
-            return self._fail(name, error.problem, str(error), error.line)
+        value = parse_json(content)
+        if not isinstance(value, dict):
+            raise FileError("json", f"an object was expected, not {_kind(value)}")
         is_of_tokens = name in TOKEN_FILES and _LONE_SURROGATE.search(content.decode("utf-8"))
         return _whole(value) if is_of_tokens else value
 
-    def _fail(self, name: str, problem: Problem, detail: str, line: int | None = None) -> None:
-        self._files[name] = File(name, None, problem, detail[:300], line)
+    def _file(self, name: str) -> bytes | FileError | None:
+        """Return a file, read once: its content or its problem; None if there is none."""
+        if name not in self._files:
+            self._files[name] = self._read(name)
+        return self._files[name]
 
-    def _read(self, name: str) -> File | None:
+    def _read(self, name: str) -> bytes | FileError | None:
         path = self.path / name
         limit = LIMITS.get(name, MAX_TEXT if name.endswith(".jinja") else MAX_JSON)
         try:
@@ -194,11 +157,11 @@ class Snapshot:
         except (OSError, ValueError):
             return None
         if not self._is_within(path):
-            return File(name, None, "outside", "a link out of the folder")
+            return FileError("outside", "a link out of the folder")
         try:
-            return File(name, read_file(path, limit))
+            return read_file(path, limit)
         except FileError as error:
-            return File(name, None, error.problem, str(error), error.line)
+            return error
 
     def _is_within(self, path: Path) -> bool:
         """Return whether ``path`` leads into the folder or the blobs of its hub cache."""
@@ -209,14 +172,40 @@ class Snapshot:
         )
 
 
+_OF_A_MODEL = re.compile(
+    r"(?:config|generation_config|tokenizer|tokenizer_config|vocab|tekken|adapter_config)\.json"
+    r"|.*\.(?:jinja|model|safetensors|gguf|tiktoken)"
+)
+"""Files that the folder of a model has."""
+_MOST_NAMED = 20
+
+
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Return the snapshot in ``path``.
 
-    Raises TokenizerLoadError if ``path`` is not a folder.
+    Raises TokenizerLoadError if ``path`` is not a folder, or if only its subfolders are models.
     """
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': expected the folder of a model, got an empty path")
-    return Snapshot(Path(path))
+    snapshot = Snapshot(Path(path))
+    if not any(map(_OF_A_MODEL.fullmatch, snapshot.names)):
+        inner = sorted(_models_in(snapshot.path))
+        if inner:
+            more = f" and {len(inner) - _MOST_NAMED} more" if len(inner) > _MOST_NAMED else ""
+            raise TokenizerLoadError(
+                f"{str(snapshot.path)!r}: expected the folder of a model, found a folder with "
+                f"models in it: {', '.join(inner[:_MOST_NAMED])}{more}"
+            )
+    return snapshot
+
+
+def _models_in(folder: Path) -> Iterator[str]:
+    """Yield the subfolders that are models, in the hub's cache in ``snapshots``."""
+    for name in _names(folder, MAX_SUBFOLDERS):
+        if any(map(_OF_A_MODEL.fullmatch, _names(folder / name, MAX_SUBFOLDERS))):
+            yield name
+        elif name == "snapshots" and folder.name != name:
+            yield from (f"{name}/{inner}" for inner in _models_in(folder / name))
 
 
 def _whole(value: Any) -> Any:

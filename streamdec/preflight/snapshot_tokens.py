@@ -18,17 +18,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.added_vocabulary import AddedVocabulary, Token, takes_long
-from streamdec.folders.declared_tokens import DeclaredTokens, added_token
+from streamdec.folders.declared_tokens import Token, added_token
 from streamdec.folders.folder_tokens import FolderTokens, resolve
-from streamdec.folders.tokenizer_class import Chosen
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.locks import cached_property
-from streamdec.preflight.loaded_tokens import LoadedTokens
 from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.vocabulary import Vocabulary
+from streamdec.tokenizers import trial
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
@@ -44,19 +43,18 @@ _OTHERS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A token with a role, such as ``eos_token``."""
+class Role(NamedTuple):
+    """A token with a role, such as ``eos_token``.
 
-    name: str
+    ``source`` is the file that declares it, or ``class`` and the class whose default it is.
+    """
+
     text: str
     source: str
-    """The file, or ``class`` and its name for a default."""
     pointer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An added token as a file declares it."""
 
     id: int
@@ -68,21 +66,6 @@ class Entry:
         """Its text."""
         return self.token.content
 
-    @property
-    def special(self) -> bool:
-        """Whether ``skip_special_tokens`` leaves it out."""
-        return self.token.special
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The id of a text. ``id`` is None and ``resolved`` is False if it is unknown."""
-
-    id: int | None
-    resolved: bool
-    source: str
-    """The file that was searched."""
-
 
 @dataclass
 class Tokens:
@@ -92,19 +75,14 @@ class Tokens:
     refused: str = field(default="", init=False)
     """Why the library cannot read ``tokenizer.json``; empty if it can."""
 
+    # --- as declared ------------------------------------------------------------------------------
+
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """``tokenizer_config.json``; empty without one."""
         return self.snapshot.object("tokenizer_config.json") or {}
 
     @property
-    def chosen(self) -> Chosen:
-        """The tokenizer class."""
-        return self.resolved.chosen
-
-    # --- as declared ------------------------------------------------------------------------------
-
-    @cached_property
     def decoder(self) -> Any:
         """The value of ``added_tokens_decoder``; None without one."""
         return self.config.get("added_tokens_decoder")
@@ -117,11 +95,10 @@ class Tokens:
     @cached_property
     def declared(self) -> list[Entry]:
         """The entries of ``added_tokens_decoder`` by id, without malformed ones."""
-        if not isinstance(self.decoder, dict):
-            return []
+        listed = self.decoder if isinstance(self.decoder, dict) else {}
         found = (
             _entry(key, value, f"/added_tokens_decoder/{_escaped(key)}")
-            for key, value in self.decoder.items()
+            for key, value in listed.items()
         )
         return sorted((e for e in found if e is not None), key=lambda entry: entry.id)
 
@@ -169,7 +146,7 @@ class Tokens:
         return found
 
     @cached_property
-    def resolved(self) -> FolderTokens:
+    def folder(self) -> FolderTokens:
         """The files beside ``tokenizer.json``, resolved as when a tokenizer is loaded."""
         return resolve(
             self.config,
@@ -182,9 +159,14 @@ class Tokens:
         )
 
     @property
-    def beside(self) -> DeclaredTokens:
-        """The declared tokens, and those with a name."""
-        return self.resolved.beside
+    def is_remote(self) -> bool:
+        """Whether code of the snapshot makes the tokenizer."""
+        return self.folder.is_remote
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the tokenizer is built from the vocabulary and declared tokens alone."""
+        return self.folder.is_built
 
     @cached_property
     def roles(self) -> dict[str, Role]:
@@ -194,12 +176,12 @@ class Tokens:
             key = "additional_special_tokens"  # which is read as the other one then
         extra, source_of_extra = self.said.get(key, (None, ""))
         found: dict[str, Role] = {}
-        for name, text in islice(self.beside.names().items(), MAX_NAMED):
+        for name, text in islice(self.folder.beside.names().items(), MAX_NAMED):
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
                 source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
-            found[name] = Role(name, text, source or f"class {self.chosen.name}", pointer)
+            found[name] = Role(text, source or f"class {self.folder.chosen.name}", pointer)
         return found
 
     # --- after loading ----------------------------------------------------------------------------
@@ -209,85 +191,57 @@ class Tokens:
         """Other files from which a tokenizer can be made."""
         return sorted(name for name in self.snapshot.names if _OTHERS.fullmatch(name))
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether code of the snapshot makes the tokenizer."""
-        return self.resolved.is_remote
-
-    @property
-    def is_built(self) -> bool:
-        """Whether the tokenizer is built from the vocabulary and declared tokens alone."""
-        return self.resolved.is_built
-
     @cached_property
-    def bare(self) -> AddedVocabulary | None:
-        """``tokenizer.json`` alone, as the library reads it; None without a readable one."""
+    def bare(self) -> Vocabulary | None:
+        """``tokenizer.json`` alone; None if there is none, or the library rejects it."""
         if self.json is None:
             return None
         texts = [entry.content for entry in self.own]
         texts += [token.content for token in self.to_add()]
         if len(texts) > MAX_ADDED:
             self.refused = f"more than {MAX_ADDED:,} added tokens"
-            return None
-        if sum(map(len, texts)) > MAX_ADDED_TEXT:
+        elif sum(map(len, texts)) > MAX_ADDED_TEXT:
             self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
+        else:
+            try:
+                trial.try_content(self.snapshot.content("tokenizer.json") or b"")
+            except TokenizerLoadError as error:
+                self.refused = str(error)[:300]
+        if self.refused:
             return None
-        if takes_long(texts):
-            self.refused = "added tokens so long that tokenizers before 0.23 needs minutes for them"
-            return None
-        try:
-            return AddedVocabulary(self.snapshot.content("tokenizer.json") or b"")
-        except TokenizerLoadError as error:
-            self.refused = str(error)[:300]
-            return None
+        vocabulary = self.json["model"]["vocab"]
+        if isinstance(vocabulary, list):
+            vocabulary = {text: i for i, (text, _) in enumerate(vocabulary)}
+        return Vocabulary(vocabulary, [entry.token for entry in self.own])
 
     @cached_property
-    def loaded(self) -> LoadedTokens | None:
-        """The same after transformers applied the other files."""
-        if self.bare is None:
+    def loaded(self) -> Vocabulary | None:
+        """The tokens after transformers applied the other files; None if unknown."""
+        if self.bare is None or self.is_remote:
             return None
-        loaded = LoadedTokens(
-            self.bare, self._model_ids(), {} if self.is_built else self.bare.added()
-        )
-        loaded.add(self.to_add())
-        return loaded
-
-    def _model_ids(self) -> Mapping[str, int]:
-        """The vocabulary of the model in ``tokenizer.json``, without added tokens."""
-        model = (self.json or {}).get("model")
-        vocabulary = model.get("vocab") if isinstance(model, dict) else None
-        if isinstance(vocabulary, dict):
-            return vocabulary
-        pieces = vocabulary if isinstance(vocabulary, list) else []
-        return {piece[0]: i for i, piece in enumerate(pieces) if isinstance(piece, list) and piece}
+        own = () if self.is_built else (entry.token for entry in self.own)
+        return Vocabulary(self.bare.model, [*own, *self.to_add()])
 
     def to_add(self) -> list[Token]:
         """Return the tokens that transformers adds, in its order."""
         present = () if self.is_built else {entry.content for entry in self.own}
-        return self.resolved.to_add(present)
+        return self.folder.to_add(present)
 
     @cached_property
     def added(self) -> dict[int, tuple[str, bool]]:
         """Each added token after loading: its text, and whether it is special."""
-        if self.loaded is not None and not self.is_remote:
+        if self.loaded is not None:
             return dict(sorted(self.loaded.added.items()))
         special = {role.text for role in self.roles.values()}
-        declared = self.beside.declared.items()
+        declared = self.folder.beside.declared.items()
         return {
             i: (token.content, token.special or token.content in special)
             for i, token in sorted(declared)
         }
 
-    def resolve(self, text: str) -> Resolved:
-        """Return the id of a token's text after loading."""
-        if self.loaded is not None and not self.is_remote:
-            found = self.loaded.id_of(text)
-            return Resolved(found, found is not None, "tokenizer.json")
-        source = "tokenizer_config.json" if self.has_decoder else "added_tokens.json"
-        if not self.has_decoder and not self.legacy and self.own:
-            source = "tokenizer.json"
-        token_id = self._first_ids.get(text)
-        return Resolved(token_id, token_id is not None, source)
+    def id_of(self, text: str) -> int | None:
+        """Return the id of a token's text after loading; None if it is unknown."""
+        return self._first_ids.get(text) if self.loaded is None else self.loaded.id_of(text)
 
     @cached_property
     def _first_ids(self) -> dict[str, int]:
@@ -298,12 +252,8 @@ class Tokens:
         """Return the text of an id; None if it is unknown."""
         if token_id in self.added:
             return self.added[token_id][0]
-        return self.loaded.text_of(token_id) if self.loaded is not None else None
-
-    @property
-    def knows_all_ids(self) -> bool:
-        """Whether the text of every id of the tokenizer is known."""
-        return self.loaded is not None and not self.is_remote
+        known = self.loaded or self.bare
+        return None if known is None else known.text_of(token_id)
 
 
 def is_id(value: object) -> TypeGuard[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import MAX_TEMPLATES, Snapshot
@@ -20,14 +20,12 @@ LEGACY = "chat_template.json"
 CONFIG = "tokenizer_config.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A template and its place."""
+class Template(NamedTuple):
+    """A template, its file, and its place in a JSON file."""
 
     text: str
     file: str
     pointer: str = ""
-    """The place in a JSON file."""
 
 
 @dataclass
@@ -53,17 +51,12 @@ class Templates:
     @cached_property
     def inline(self) -> dict[str, Template]:
         """The templates in ``tokenizer_config.json``: one, or a list of named ones."""
-        return _named((self.snapshot.object(CONFIG) or {}).get("chat_template"), CONFIG)
+        return self._named(CONFIG)
 
     @cached_property
     def legacy(self) -> dict[str, Template]:
-        """The templates in ``chat_template.json``.
-
-        Processors read this file, and tokenizers do not.
-        """
-        if LEGACY not in self.snapshot.names:
-            return {}
-        return _named((self.snapshot.object(LEGACY) or {}).get("chat_template"), LEGACY)
+        """The templates in ``chat_template.json``, which only processors read."""
+        return self._named(LEGACY) if LEGACY in self.snapshot.names else {}
 
     @cached_property
     def files(self) -> dict[str, Template]:
@@ -71,7 +64,7 @@ class Templates:
         sidecar = {} if self.sidecar is None else {"default": self.sidecar}
         return sidecar | self.additional
 
-    @cached_property
+    @property
     def loaded(self) -> dict[str, Template]:
         """The templates of a loaded tokenizer."""
         return self.files or self.inline
@@ -79,10 +72,9 @@ class Templates:
     @property
     def is_single(self) -> bool:
         """Whether these are one template without a name."""
-        if self.files:
-            return set(self.files) == {"default"}
-        value = (self.snapshot.object(CONFIG) or {}).get("chat_template")
-        return isinstance(value, str)
+        default = self.loaded.get("default")
+        is_named = default is not None and default.pointer.endswith("/template")
+        return set(self.loaded) == {"default"} and not is_named
 
     @property
     def default(self) -> Template | None:
@@ -92,23 +84,20 @@ class Templates:
     @property
     def all(self) -> list[tuple[str, Template]]:
         """Every template that some loader uses, once."""
-        found = dict(self.loaded)
-        for name, template in self.legacy.items():
-            found.setdefault(name, template)
-        return sorted(found.items())
+        return sorted((self.legacy | self.loaded).items())
 
     def _file(self, name: str) -> Template | None:
         text = self.snapshot.text(name)
         return None if text is None else Template(text, name)
 
-
-def _named(value: Any, file: str) -> dict[str, Template]:
-    if isinstance(value, str):
-        return {"default": Template(value, file, "/chat_template")}
-    found: dict[str, Template] = {}
-    for index, entry in enumerate(value[:MAX_TEMPLATES] if isinstance(value, list) else ()):
-        if isinstance(entry, Mapping):
-            name, text = entry.get("name"), entry.get("template")
-            if isinstance(name, str) and isinstance(text, str):
-                found[name] = Template(text, file, f"/chat_template/{index}/template")
-    return found
+    def _named(self, file: str) -> dict[str, Template]:
+        value = (self.snapshot.object(file) or {}).get("chat_template")
+        if isinstance(value, str):
+            return {"default": Template(value, file, "/chat_template")}
+        found: dict[str, Template] = {}
+        for index, entry in enumerate(value[:MAX_TEMPLATES] if isinstance(value, list) else ()):
+            if isinstance(entry, Mapping):
+                name, text = entry.get("name"), entry.get("template")
+                if isinstance(name, str) and isinstance(text, str):
+                    found[name] = Template(text, file, f"/chat_template/{index}/template")
+        return found

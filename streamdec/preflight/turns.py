@@ -1,27 +1,32 @@
-"""The renderings of small conversations by a template, and their turn markers.
+"""The renderings of small conversations by a template, and its turns.
 
-In: the text of a template and the special tokens that it sees. Out: :class:`Probes`, from which
-:func:`find_turns` reads the marker that closes a turn of the assistant and the one that opens the
-next. A template is an untrusted program: it is parsed here, and run only in a child process.
-
-The source of the template is not searched for patterns: only renderings count.
+In: the text of a template and the special tokens that it sees. Out: :class:`Probes`. From them come
+the markers that close and open turns (:func:`find_turns`, :func:`openers`, :func:`after_call`) and
+the conversations whose earlier turns change (:func:`rewritten`). A template is an untrusted
+program: it is parsed here, and run only in a child process. Its source is not searched for
+patterns: only renderings count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamdec.errors import ChatTemplateError, MissingExtraError
 
 ANSWER = "qzanswerzq"
 QUESTION = "qzquestionzq"
 FIRST = "qzfirstzq"
+SYSTEM = "qzsystemzq"
+THOUGHT = "qzthoughtzq"
+CALLED = "qzcalledzq"
+PLACE = "qzplacezq"
+RESULT = "qzresultzq"
 """Texts that occur in no template; only letters, so that no template escapes or trims them."""
 
 PROFILE = "classic"
@@ -44,53 +49,70 @@ CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")
 """The codes of errors after which no other conversation is rendered."""
 
-_USER = {"role": "user", "content": FIRST}
-_ASSISTANT = {"role": "assistant", "content": ANSWER}
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look",
-        "description": "Looks.",
-        "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": []},
-    },
-}
+# --- the conversations ----------------------------------------------------------------------------
+
+_PARAMETERS = {"type": "object", "properties": {"at": {"type": "string"}}, "required": []}
+_FUNCTION = {"name": "look", "description": "Looks.", "parameters": _PARAMETERS}
+_TOOLS = [{"type": "function", "function": _FUNCTION}]
 
 
-def called(arguments: Any, content: str | None = "") -> list[dict[str, Any]]:
-    """Return a conversation in which the assistant calls :data:`TOOL`."""
-    call = {"id": "call00001", "type": "function"}
+def _message(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+def _call(arguments: Any, content: str | None = CALLED) -> dict[str, Any]:
     function = {"name": "look", "arguments": arguments}
-    calls = [{**call, "function": function}]
-    return [_USER, {"role": "assistant", "content": content, "tool_calls": calls}]
+    call = {"id": "call00001", "type": "function", "function": function}
+    return _message("assistant", content, tool_calls=[call])
 
 
-_CONVERSATIONS: Mapping[str, Mapping[str, Any]] = {
-    "prompt": {"messages": [_USER]},
-    "generation": {"messages": [_USER], "add_generation_prompt": True},
-    "answered": {"messages": [_USER, _ASSISTANT]},
-    "followed": {"messages": [_USER, _ASSISTANT, {"role": "user", "content": QUESTION}]},
-    "empty": {"messages": [_USER, {"role": "assistant", "content": ""}]},
-    "none": {"messages": [_USER, {"role": "assistant", "content": None}]},
-    "list": {"messages": [{"role": "user", "content": [{"type": "text", "text": FIRST}]}]},
-    "call": {"messages": called({"at": "it"}), "tools": [TOOL]},
-    "call_none": {"messages": called({"at": "it"}, None), "tools": [TOOL]},
-    "call_string": {"messages": called('{"at": "it"}'), "tools": [TOOL]},
+_USER = _message("user", FIRST)
+_ASSISTANT = _message("assistant", ANSWER)
+_NEXT = _message("user", QUESTION)
+_SYSTEM = _message("system", SYSTEM)
+_REASONED = _message("assistant", ANSWER, reasoning_content=THOUGHT)
+_CALL = _call({"at": PLACE})
+_RETURNED = _message("tool", RESULT, name="look", tool_call_id="call00001")
+_LIST = _message("user", [{"type": "text", "text": FIRST}])
+_STRING = _call(f'{{"at": "{PLACE}"}}')
+
+_CONVERSATIONS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "prompt": ("a question", [_USER]),
+    "generation": ("a question with add_generation_prompt", [_USER]),
+    "answered": ("an answer", [_USER, _ASSISTANT]),
+    "followed": ("an answer and a question", [_USER, _ASSISTANT, _NEXT]),
+    "empty": ("an empty answer", [_USER, _message("assistant", "")]),
+    "none": ("an answer of null", [_USER, _message("assistant", None)]),
+    "list": ("a question that is a list of parts", [_LIST]),
+    "call": ("a call of a tool", [_USER, _CALL]),
+    "call_none": ("a call of a tool with null content", [_USER, _call({"at": PLACE}, None)]),
+    "call_string": ("a call of a tool, its arguments as a string", [_USER, _STRING]),
+    "returned": ("the result of a tool", [_USER, _CALL, _RETURNED, _ASSISTANT]),
+    "system": ("a system message", [_SYSTEM, _USER, _ASSISTANT]),
+    "system_followed": ("a system message", [_SYSTEM, _USER, _ASSISTANT, _NEXT]),
+    "reasoned": ("an answer with reasoning", [_USER, _REASONED]),
+    "reasoned_followed": ("an answer with reasoning", [_USER, _REASONED, _NEXT]),
+    "tools": ("an answer, with tools", [_USER, _ASSISTANT]),
+    "tools_followed": ("an answer, with tools", [_USER, _ASSISTANT, _NEXT]),
 }
-"""The conversations to render, by name."""
+"""The conversations to render, by name: each in words, and its messages."""
+_WITH_TOOLS = ("call", "call_none", "call_string", "returned", "tools", "tools_followed")
 ALL = tuple(_CONVERSATIONS)
-WHAT: Mapping[str, str] = {
-    "prompt": "a question",
-    "generation": "a question with add_generation_prompt",
-    "answered": "an answer",
-    "followed": "an answer and a question",
-    "empty": "an empty answer",
-    "none": "an answer of null",
-    "list": "a question that is a list of parts",
-    "call": "a call of a tool",
-    "call_none": "a call of a tool with null content",
-    "call_string": "a call of a tool, its arguments as a string",
-}
-"""The conversations in words."""
+WHAT: Mapping[str, str] = {name: what for name, (what, _) in _CONVERSATIONS.items()}
+_CONTINUED = (
+    ("answered", "followed", ANSWER),
+    ("system", "system_followed", ANSWER),
+    ("reasoned", "reasoned_followed", ANSWER),
+    ("tools", "tools_followed", ANSWER),
+    ("call", "returned", PLACE),
+)
+"""A conversation, the same with more messages, and the last text of the shorter one."""
+_OPENED = (
+    ("followed", (("user", FIRST), ("assistant", ANSWER), ("user", QUESTION))),
+    ("system", (("system", SYSTEM), ("user", FIRST), ("assistant", ANSWER))),
+    ("returned", (("user", FIRST), ("assistant", CALLED), ("", PLACE), ("tool", RESULT))),
+)
+"""Conversations with the role and the text of each message; the call of a tool has two texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +142,14 @@ class Probes:
     """The errors of the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(NamedTuple):
     """A token at the beginning or end of a turn."""
 
     text: str
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(NamedTuple):
     """The markers around a turn of the assistant; None if not found."""
 
     terminator: Marker | None = None
@@ -137,10 +157,7 @@ class Turns:
 
 
 def probe(
-    source: str | None,
-    special_tokens: Mapping[str, str],
-    *,
-    conversations: Iterable[str] = ALL,
+    source: str | None, special_tokens: Mapping[str, str], *, conversations: Iterable[str] = ALL
 ) -> Probes:
     """Parse ``source``, and render the named conversations in a child process.
 
@@ -148,7 +165,7 @@ def probe(
     ``chat``) nothing is, and ``unavailable`` says so.
     """
     if source is None:
-        return Probes(unavailable="there is no template")
+        return Probes(unavailable="there is no chat template")
     try:
         import_module("streamdec.chat._jinja").require_jinja2()
     except MissingExtraError as error:
@@ -157,10 +174,11 @@ def probe(
         static = _static(source, special_tokens)
     except ChatTemplateError as error:
         return Probes(error=error)
-    asked = {name: _CONVERSATIONS[name] for name in conversations}
-    if not asked:
-        return Probes(static=static)
-    return rendered(source, special_tokens, asked, static=static)
+    names = tuple(conversations)
+    return _rendered(source, special_tokens, names, static) if names else Probes(static=static)
+
+
+# --- markers --------------------------------------------------------------------------------------
 
 
 def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
@@ -172,38 +190,82 @@ def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     old ChatML template that writes nothing after a last answer has its terminator only before the
     next turn.)
     """
-    after = _between(probes.rendered.get("answered", ""), ANSWER, None)
     between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
-    if not markers or (after is None and between is None):
-        return Turns()
-    after = after and after[:_MOST_BETWEEN]
-    if between is not None and len(between) > _MOST_BETWEEN:
+    if len(between) > _MOST_BETWEEN:
         between = between[: _MOST_BETWEEN // 2] + between[-_MOST_BETWEEN // 2 :]
-    text = f"{after}{between}"
-    pattern = pattern_of([marker for marker in markers if marker in text])
-    inner = [found.group() for found in pattern.finditer(between or "")]
-    first = pattern.match((after or "").lstrip())
-    terminator = first.group() if first else inner[0] if len(inner) > 1 else None
-    primer = inner[-1] if inner and inner[-1] != terminator else None
-    return Turns(_marker(terminator, markers), _marker(primer, markers))
+    inner = found_in(between, markers)
+    _, answer, last = probes.rendered.get("answered", "").rpartition(ANSWER)
+    last = last.lstrip()[:_MOST_BETWEEN] if answer else ""
+    after = found_in(last, markers)
+    if after and last.startswith(after[0]):
+        terminator = after[0]
+    else:
+        terminator = inner[0] if len(inner) > 1 else ""
+    primer = inner[-1] if inner and inner[-1] != terminator else ""
+    return Turns(
+        Marker(terminator, markers[terminator]) if terminator else None,
+        Marker(primer, markers[primer]) if primer else None,
+    )
 
 
-def _marker(text: str | None, markers: Mapping[str, int]) -> Marker | None:
-    return None if text is None else Marker(text, markers[text])
+def after_call(probes: Probes, markers: Mapping[str, int]) -> dict[int, str]:
+    """Return the markers between a tool call and its result: ids and texts."""
+    text = _between(probes.rendered.get("returned", ""), PLACE, RESULT)
+    return {markers[found]: found for found in found_in(text[:_MOST_BETWEEN], markers)}
 
 
-def pattern_of(markers: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern of any of the markers, the longest first."""
-    by_length = sorted((text for text in markers if text), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, by_length)) or r"(?!)")
+def openers(probes: Probes, markers: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Return the markers with which messages begin, and the messages' roles.
+
+    ``markers`` maps texts to ids. Those returned are between the text of a message and that of the
+    one before. The marker that closes the earlier message is left out: the first of several, and
+    the terminator.
+    """
+    terminator = find_turns(probes, markers).terminator
+    opened: dict[str, list[str]] = {}
+    for name, messages in _OPENED:
+        rest, is_first = probes.rendered.get(name, ""), True
+        for role, content in messages:
+            before, found, after = rest.partition(content)
+            if not found:
+                continue  # the template leaves it out
+            inner = found_in(before[-_MOST_BETWEEN:], markers) if role else []
+            for text in inner if is_first or len(inner) == 1 else inner[1:]:
+                roles = opened.setdefault(text, [])
+                if role not in roles and (terminator is None or text != terminator.text):
+                    roles.append(role)
+            rest, is_first = after, False
+    return {text: tuple(roles) for text, roles in opened.items() if roles}
 
 
-def _between(text: str, start: str, end: str | None) -> str | None:
-    """Return the text between the two; None if one of them is missing."""
-    _, found, rest = text.rpartition(start) if end is None else text.partition(start)
-    if not found or (end is not None and end not in rest):
-        return None
-    return rest if end is None else rest.partition(end)[0]
+def rewritten(probes: Probes) -> dict[str, tuple[str, str]]:
+    """Return the conversations whose earlier turns change when a message follows.
+
+    The values are two ends of the text from the first difference on: before and after.
+    """
+    found = {}
+    for name, continued, last in _CONTINUED:
+        before, content, _ = probes.rendered.get(name, "").rpartition(last)
+        before += content
+        after = probes.rendered.get(continued)
+        if content and after is not None and not after.startswith(before):
+            pairs = zip(before, after, strict=False)
+            same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(after))
+            start = max(0, same - _MOST_SHOWN)
+            found[name] = (before[start:][: 4 * _MOST_SHOWN], after[start:][: 4 * _MOST_SHOWN])
+    return found
+
+
+def found_in(text: str, markers: Iterable[str]) -> list[str]:
+    """Return the occurrences of markers in ``text``, the longest at each place."""
+    present = sorted((m for m in markers if m and m in text), key=len, reverse=True)
+    return re.findall("|".join(map(re.escape, present)), text) if present else []
+
+
+def _between(text: str, start: str, end: str) -> str:
+    """Return the text between the two; empty if one of them is missing."""
+    rest = text.partition(start)[2]
+    return rest.partition(end)[0] if end in rest else ""
 
 
 # --- parsing --------------------------------------------------------------------------------------
@@ -216,62 +278,38 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     """
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
     report = import_module("streamdec.chat.static_check").check_template(environment, source)
-    loaded: dict[str, int] = {}
-    called: dict[str, int] = {}
-    stored: set[str] = set()
-    asked: set[str] = set()
-    unknown: dict[str, int] = {}
-    for node in _nodes(report.tree):
-        kind = type(node).__name__
-        if kind == "Name":
-            if node.ctx == "load":
-                loaded.setdefault(node.name, node.lineno)
-            else:
-                stored.add(node.name)
-        elif kind == "Macro":
-            stored.add(node.name)
-        elif kind == "Call" and type(node.node).__name__ == "Name":
-            called.setdefault(node.node.name, node.lineno)
-        elif kind == "Filter" and node.name not in environment.filters:
-            unknown.setdefault(node.name, node.lineno)
-        elif kind == "Test":
-            if node.name not in environment.tests:
-                unknown.setdefault(node.name, node.lineno)
-            elif node.name in ("defined", "undefined") and type(node.node).__name__ == "Name":
-                asked.add(node.node.name)
+    nodes, find = import_module("jinja2.nodes"), report.tree.find_all
+    names = [*find(nodes.Name)]
+    stored = {node.name for node in names if node.ctx != "load"}
+    stored |= {node.name for node in find(nodes.Macro)}
     given = STANDARD_NAMES | set(special_tokens) | set(environment.globals) | _IMPLICIT
-    undeclared = {name for name in loaded if name not in stored | given}
-    for name, line in called.items():
-        if name in undeclared and name not in asked:
-            unknown.setdefault(name, line)
-    undeclared -= set(unknown)
+    undeclared = {node.name for node in names if node.name not in stored | given}
+    asked = {
+        node.node.name
+        for node in find(nodes.Test)
+        if node.name in ("defined", "undefined") and isinstance(node.node, nodes.Name)
+    }
+    lacking = [node for node in find(nodes.Filter) if node.name not in environment.filters]
+    lacking += [node for node in find(nodes.Test) if node.name not in environment.tests]
+    called = (node.node for node in find(nodes.Call) if isinstance(node.node, nodes.Name))
+    lacking += [node for node in called if node.name in undeclared - asked]
+    unknown: dict[str, int] = {}
+    for node in lacking:
+        unknown.setdefault(node.name, node.lineno)
     return StaticFacts(
         report.called_names,
         dict(sorted(unknown.items())[:_MOST_SHOWN]),
-        frozenset(sorted(undeclared)[:_MOST_SHOWN]),
+        frozenset(sorted(undeclared - set(unknown))[:_MOST_SHOWN]),
     )
-
-
-def _nodes(tree: Any) -> Iterator[Any]:
-    """Yield all nodes of a syntax tree, parents before children."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(list(node.iter_child_nodes())))
 
 
 # --- rendering ------------------------------------------------------------------------------------
 
 
-def rendered(
-    source: str,
-    special_tokens: Mapping[str, str],
-    conversations: Mapping[str, Mapping[str, Any]],
-    *,
-    static: StaticFacts | None = None,
+def _rendered(
+    source: str, special_tokens: Mapping[str, str], names: Iterable[str], static: StaticFacts
 ) -> Probes:
-    """Render ``conversations`` (contexts by their names) in a child process.
+    """Render conversations in a child process.
 
     After an error such as an exceeded limit nothing else is rendered.
     """
@@ -281,14 +319,20 @@ def rendered(
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
     end = monotonic() + MOST_SECONDS
+    hopeless: ChatTemplateError | None = None
     try:
-        for name, conversation in conversations.items():
+        for name in names:
             if monotonic() > end:
                 late = f"its conversations took more than {MOST_SECONDS} seconds together"
-                error = ChatTemplateError(late, code="CHAT_TEMPLATE_RESOURCE_LIMIT")
-                return Probes(static=static, error=error, rendered=rendered, failed=failed)
-            context: dict[str, Any] = {"tools": None, "documents": None}
-            context |= {"add_generation_prompt": False, **special_tokens, **conversation}
+                hopeless = ChatTemplateError(late, code="CHAT_TEMPLATE_RESOURCE_LIMIT")
+                break
+            context: dict[str, Any] = {
+                "tools": _TOOLS if name in _WITH_TOOLS else None,
+                "documents": None,
+                "add_generation_prompt": name == "generation",
+                **special_tokens,
+                "messages": _CONVERSATIONS[name][1],
+            }
             try:
                 rendered[name], _ = child.render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool
@@ -296,10 +340,11 @@ def rendered(
             except ChatTemplateError as error:
                 failed[name] = error
                 if error.code in _HOPELESS:
-                    return Probes(static=static, error=error, rendered=rendered, failed=failed)
+                    hopeless = error
+                    break
             except OSError as error:
-                died = ChatTemplateError(f"no process to render in: {error}", code=CHILD_DIED)
-                return Probes(static=static, error=died, rendered=rendered, failed=failed)
+                hopeless = ChatTemplateError(f"no process to render in: {error}", code=CHILD_DIED)
+                break
     finally:
         pool.close()
-    return Probes(static=static, rendered=rendered, failed=failed)
+    return Probes(static=static, error=hopeless, rendered=rendered, failed=failed)

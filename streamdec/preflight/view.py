@@ -7,17 +7,17 @@ In: a snapshot and the engines to report on. Out: a :class:`View`, the argument 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine
+from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.preflight_report import Evidence
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.stop_tokens import EosSources, StopTokens, stop_tokens_of
-from streamdec.preflight.templates import Templates
+from streamdec.preflight.stop_tokens import StopTokens, stop_tokens_of
+from streamdec.preflight.templates import Template, Templates
 from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 
 _MOST_TEXT = 2**18
@@ -29,23 +29,15 @@ _MISTRAL_WEIGHTS = re.compile(r"consolidated.*\.safetensors")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
-@dataclass
 class View:
     """A snapshot as the rules see it."""
 
-    snapshot: Snapshot
-    engines: tuple[Engine, ...]
-    render: bool = True
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        """Roles, added tokens, ids."""
-        return Tokens(self.snapshot)
-
-    @cached_property
-    def eos(self) -> EosSources:
-        """The declarations of ends of sequences."""
-        return EosSources(self.snapshot, self.tokens)
+    def __init__(self, snapshot: Snapshot, engines: tuple[Engine, ...], render: bool) -> None:
+        """Begin with a snapshot, the engines to report on, and whether to render templates."""
+        self.snapshot, self.engines, self.render = snapshot, engines, render
+        self.tokens = Tokens(snapshot)
+        self.eos = EosSources(snapshot, self.tokens)
+        self.templates = Templates(snapshot)
 
     @cached_property
     def stop(self) -> dict[str, StopTokens]:
@@ -58,11 +50,6 @@ class View:
         return frozenset().union(*(found.ids for found in self.stop.values()))
 
     @cached_property
-    def templates(self) -> Templates:
-        """The chat templates."""
-        return Templates(self.snapshot)
-
-    @cached_property
     def template_text(self) -> str:
         """The text of all templates, without comments."""
         text = "\n".join(t.text[:_MOST_TEXT] for _, t in self.templates.all)
@@ -73,27 +60,46 @@ class View:
         sought = islice((token for token in tokens if token.strip()), _MOST_SOUGHT)
         return {token for token in sought if token in self.template_text}
 
+    def probe(self, template: Template | None, conversations: Iterable[str]) -> Probes:
+        """Parse a template, and render conversations with it if that is asked for."""
+        roles = {name: role.text for name, role in self.tokens.roles.items()}
+        names = tuple(conversations) if self.render else ()
+        return probe(None if template is None else template.text, roles, conversations=names)
+
     @cached_property
     def probes(self) -> Probes:
         """The default template's renderings of small conversations."""
-        template = self.templates.default
-        roles = {name: role.text for name, role in self.tokens.roles.items()}
-        return probe(
-            None if template is None else template.text,
-            roles,
-            conversations=ALL if self.render else (),
-        )
+        return self.probe(self.templates.default, ALL)
+
+    @cached_property
+    def markers(self) -> dict[str, int]:
+        """The tokens that may begin or end a turn: texts to ids."""
+        # Some tokenizers have line feeds and runs of spaces among their added tokens.
+        markers = {text: i for i, (text, _) in self.tokens.added.items() if text.strip()}
+        for role in self.tokens.roles.values():
+            found = self.tokens.id_of(role.text)
+            if found is not None:
+                markers.setdefault(role.text, found)
+        return markers
 
     @cached_property
     def turns(self) -> Turns:
         """The markers that close and open turns."""
-        # Some tokenizers have line feeds and runs of spaces among their added tokens.
-        markers = {text: i for i, (text, _) in self.tokens.added.items() if text.strip()}
-        for role in self.tokens.roles.values():
-            found = self.tokens.resolve(role.text)
-            if found.id is not None:
-                markers.setdefault(role.text, found.id)
-        return find_turns(self.probes, markers)
+        return find_turns(self.probes, self.markers)
+
+    def not_stopping_at(self, tokens: Mapping[int, str]) -> list[StopTokens]:
+        """Return the engines' stop tokens that have none of ``tokens``.
+
+        ``tokens`` maps ids to texts. An engine is left out if it also stops at an unknown id, which
+        may be that of one of them.
+        """
+        may_be = {None, *tokens.values()}
+        return [
+            found
+            for found in self.stop.values()
+            if found.ids.isdisjoint(tokens)
+            and not any(source.text in may_be for source in found.unresolved)
+        ]
 
     @property
     def template_place(self) -> tuple[str, str]:

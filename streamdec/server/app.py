@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -266,7 +265,7 @@ class _Server:
             encoder = openai.ChatCompletionEncoder if is_chat else openai.CompletionEncoder
             return EventStreamResponse(encoder(**options), *streams, keep_alive=KEEP_ALIVE)
         made = openai.ChatResponse if is_chat else openai.CompletionResponse
-        write = chat_logprobs if is_chat else partial(completion_logprobs, shift=0)
+        write = chat_logprobs if is_chat else completion_logprobs
         has_logprobs = asked.sampling.logprobs is not None
         return WholeResponse(made(**options), streams, write if has_logprobs else None)
 

@@ -10,6 +10,11 @@ Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 """Skipped: the detokenizer lacks a feature that the check needs, or there is no oracle."""
 
 
+MOST_CAUSES = 5
+"""The most causes of failures that a report shows with an example."""
+_LONGEST_LINE = 400
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of one check. As text: the outcome, the name and the detail.
@@ -27,6 +32,14 @@ class Result:
     detail: str = ""
     """Failed: the guarantee and the smallest example. Skipped: the reason."""
 
+    @property
+    def cause(self) -> str:
+        """The group in a report: the exception, the law, or the kind of bug case."""
+        lines = self.detail.splitlines()
+        raised = next((line for line in lines if line.startswith("raised ")), None)
+        law, _, rest = self.name.partition("[")
+        return raised or (f"{law}[{rest.partition('-')[0]}-...]" if law == "bug_case" else law)
+
     def __str__(self) -> str:
         detail = "".join(f"\n    {line}" for line in self.detail.splitlines())
         return f"{self.outcome.upper()} {self.name}{detail}"
@@ -36,7 +49,8 @@ class Result:
 class Report:
     """All results.
 
-    As text: the failures in full, the skipped checks by reason, and the counts.
+    As text: five causes of failures with the smallest example of each, the names of other causes,
+    the skipped checks by reason, and the counts. ``failed`` has every failure in full.
 
     >>> from streamdec.testing import Report, Result
     >>> report = Report((Result("prompt[small]", "passed"), Result("unknown_ids[small]", "failed")))
@@ -75,10 +89,17 @@ class Report:
             raise AssertionError(f"\n{self}")
 
     def __str__(self) -> str:
+        causes: dict[str, list[Result]] = {}
+        for result in self.failed:
+            causes.setdefault(result.cause, []).append(result)
+        largest = sorted(causes, key=lambda cause: -len(causes[cause]))
+        failed = [_shown(causes[cause]) for cause in largest[:MOST_CAUSES]]
+        if others := largest[MOST_CAUSES:]:
+            failed.append(f"FAILED for {len(others)} more causes: {', '.join(others):.300}")
         reasons = dict.fromkeys(result.detail for result in self.skipped)
         counts = {reason: sum(r.detail == reason for r in self.skipped) for reason in reasons}
         skipped = [f"SKIPPED {count}: {reason}" for reason, count in counts.items()]
-        return "\n".join([*map(str, self.failed), *skipped, self.summary])
+        return "\n".join([*failed, *skipped, self.summary])
 
     @property
     def summary(self) -> str:
@@ -89,3 +110,13 @@ class Report:
             f"{count} {name}"
             for count, name in zip(counts, ("passed", "failed", "skipped"), strict=True)
         )
+
+
+def _shown(results: list[Result]) -> str:
+    """Return the smallest of the failures with one cause, and name the others."""
+    smallest = min(results, key=lambda result: len(result.detail))
+    lines = [f"{line:.{_LONGEST_LINE}}" for line in str(smallest).splitlines()]
+    others = [result.name for result in results if result is not smallest]
+    if others:
+        lines.append(f"    also in {len(others)} more: {', '.join(others):.200}")
+    return "\n".join(lines)

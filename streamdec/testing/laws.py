@@ -8,31 +8,16 @@ In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from streamdec.testing import strategies
-from streamdec.testing.detokenizers import (
-    ConformanceError,
-    MakeDetokenizer,
-    Request,
-    Transcript,
-    drive,
-)
-from streamdec.testing.expectations import (
-    Certain,
-    certain_text,
-    cut_at_stop,
-    waiting_for,
-    whole_text,
-)
-from streamdec.testing.subjects import REPLACEMENT, Subject
-
-MOST_SHOWN = 2_000
-"""The most characters of a text that a failure quotes."""
+from streamdec.testing.detokenizers import ConformanceError, Request
+from streamdec.testing.expectations import Certain, cut_at_stop, waiting_for
+from streamdec.testing.subjects import REPLACEMENT
+from streamdec.testing.trials import Trial, quoted, text_ids
 
 
 class UnjudgedError(Exception):
@@ -55,134 +40,7 @@ class Law:
     holds: Callable[[Trial], None]
     """Test one example. Raises ConformanceError with the example if it breaks the law."""
     strict: bool = False
-    """Whether it only runs by name or with ``strict``, because it is about latency."""
-
-
-@dataclass
-class Driven:
-    """A detokenizer with a tokenizer, and the expected text."""
-
-    subject: Subject
-    make: MakeDetokenizer
-    fed: int = field(default=0, init=False)
-    """The number of ids that the detokenizer has read."""
-
-    def whole(self, ids: Sequence[int], *, skip: bool) -> str:
-        """Return the tokenizer's own decode."""
-        return whole_text(self.subject, ids, skip_special_tokens=skip)
-
-    def certain(self, ids: Sequence[int], *, skip: bool) -> Certain:
-        """Return the beginning of the text that no later token can change."""
-        return certain_text(self.subject, ids, skip_special_tokens=skip)
-
-    def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
-        """Return the output of the detokenizer. Its ConformanceError shows the example."""
-        try:
-            found = drive(self.make, self.subject.streamed, request, groups)
-        except ConformanceError as error:
-            raise ConformanceError(self.told(request, groups, str(error))) from error
-        self.fed += sum(map(len, groups))
-        return found
-
-    def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-        """Return the example, followed by the lines of the failure."""
-        return _told(self.subject, request, groups, *what)
-
-    def expect(
-        self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
-    ) -> None:
-        """Check that ``groups`` give exactly ``text``.
-
-        If the detokenizer reports its stop, checks ``stop`` too. Raises NotImplementedError if only
-        text of a missing ``flush`` is missing.
-        """
-        found = self.drive(request, groups)
-        if found.text != text:
-            if found.rest is None and text.startswith(found.text):
-                raise NotImplementedError("flush")
-            wrong = f"expected  {_quoted(text)}", f"given     {_quoted(found.text)}"
-            raise ConformanceError(self.told(request, groups, *wrong))
-        self.expect_stop(request, groups, found, stop)
-
-    def expect_stop(
-        self,
-        request: Request,
-        groups: Sequence[Sequence[int]],
-        found: Transcript,
-        stop: str | None,
-    ) -> None:
-        """Check the reported stop, if the detokenizer reports stops."""
-        reason = found.stop_reason
-        if found.tells_stop and reason != stop and not (reason is True and stop is not None):
-            wrong = f"expected  stop_reason {stop!r}", f"given     stop_reason {reason!r}"
-            raise ConformanceError(self.told(request, groups, *wrong))
-
-
-@dataclass
-class Trial(Driven):
-    """One example of a law, drawn by hypothesis."""
-
-    data: st.DataObject
-
-    def skip(self) -> bool:
-        """Draw whether special tokens are skipped; small examples skip them."""
-        return not self.data.draw(st.booleans())
-
-    def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
-        """Draw known ids without special tokens.
-
-        Byte-fallback tokens form complete characters.
-        """
-        return self.data.draw(_ids(self.subject, skip, max_size))
-
-    def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
-        """Draw ids in two parts. The second is not empty, and ends with complete text."""
-        ids = self.ids(skip=skip) + self.word()
-        size = self.data.draw(st.integers(1, len(ids)))
-        return ids[:-size], ids[-size:]
-
-    def word(self) -> list[int]:
-        """Draw an id with complete text, after which no text is withheld."""
-        return [self.data.draw(st.sampled_from((self.subject.words or self.subject.ordinary)[:8]))]
-
-
-@lru_cache(maxsize=64)
-def _ids(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[list[int]]:
-    text = _text(subject, skip, max_size)
-    if subject.has_byte_fallback:
-        return text
-    any_ids = strategies.token_ids(subject, known=True, special=False, max_size=max_size)
-    return st.one_of(any_ids, text)
-
-
-@lru_cache(maxsize=64)
-def _text(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[list[int]]:
-    text = strategies.running_text(
-        subject, skip_special_tokens=skip, silent=False, max_size=max_size // 2
-    )
-    return text.map(lambda ids: [i for i in ids if not subject.tokenizer.is_skipped(i)])
-
-
-def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-    """Return an example as text: the request, the ids of each call, and their bytes."""
-    lines = [f"request   {request!r}"] if request != Request() else []
-    calls = ", ".join(str(list(group)) for group in groups)
-    lines.append(f"step      {calls}")
-    pieces = [_piece(subject, i) for group in groups for i in group]
-    lines.append(f"bytes     {' '.join(pieces)}")
-    if request.prompt_token_ids:
-        lines.append(f"prompt    {' '.join(_piece(subject, i) for i in request.prompt_token_ids)}")
-    return "\n".join([*lines, *what])
-
-
-def _quoted(text: str) -> str:
-    more = len(text) - MOST_SHOWN
-    return f"{text[:MOST_SHOWN]!r}" + (f" and {more:,} characters more" if more > 0 else "")
-
-
-def _piece(subject: Subject, token_id: int) -> str:
-    piece = subject.tokenizer.token_bytes(token_id)
-    return "(none)" if piece is None else repr(piece)
+    """Whether it only runs by name or with ``strict``: it is about latency, or our convention."""
 
 
 def _singly(ids: Sequence[int]) -> list[list[int]]:
@@ -223,7 +81,7 @@ def _certain_text(trial: Trial) -> None:
     for count, text in enumerate(given, 1):
         certain = trial.certain(ids[:count], skip=skip).at_most
         if not certain.startswith(text):
-            wrong = f"certain   {_quoted(certain)}", f"given     {_quoted(text)}, before its end"
+            wrong = f"certain   {quoted(certain)}", f"given     {quoted(text)}, before its end"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
 
 
@@ -247,7 +105,7 @@ def _expect_at_least(trial: Trial, request: Request, ids: Sequence[int]) -> None
         waits = waiting_for(certain, request.stop)
         least = certain[: cut.start] if cut else certain[: len(certain) - waits]
         if len(text) < len(least):
-            wrong = f"certain   {_quoted(least)}", f"given     {_quoted(text)}"
+            wrong = f"certain   {quoted(least)}", f"given     {quoted(text)}"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
 
 
@@ -302,12 +160,12 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
         fed += len(groups[count - 1])
         alone = singly.given[min(fed, len(singly.given)) - 1]
         if text != alone:
-            wrong = f"one by one {_quoted(alone)}", f"in groups  {_quoted(text)}"
+            wrong = f"one by one {quoted(alone)}", f"in groups  {quoted(text)}"
             raise ConformanceError(trial.told(request, groups[:count], *wrong))
     if (grouped.text, grouped.stop_reason) != (singly.text, singly.stop_reason):
         wrong = (
-            f"one by one {_quoted(singly.text)}, stop_reason {singly.stop_reason!r}",
-            f"in groups  {_quoted(grouped.text)}, stop_reason {grouped.stop_reason!r}",
+            f"one by one {quoted(singly.text)}, stop_reason {singly.stop_reason!r}",
+            f"in groups  {quoted(grouped.text)}, stop_reason {grouped.stop_reason!r}",
         )
         raise ConformanceError(trial.told(request, groups, *wrong))
 
@@ -322,7 +180,7 @@ def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
     """
     skip = trial.skip()
     if trial.data.draw(st.sampled_from([True, True, False])):
-        ids = trial.data.draw(_text(trial.subject, skip, 16))
+        ids = trial.data.draw(text_ids(trial.subject, skip, 16))
     else:
         ids = trial.ids(skip=skip, max_size=16)
     ids = ids + trial.word()
@@ -339,7 +197,7 @@ def _stop_never_leaks(trial: Trial) -> None:
     found = trial.drive(request, _singly(ids))
     for count, given in enumerate([*found.given, found.text], 1):
         if not expected.startswith(given):
-            wrong = f"expected  {_quoted(expected)} at most", f"given     {_quoted(given)}"
+            wrong = f"expected  {quoted(expected)} at most", f"given     {quoted(given)}"
             raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop)
 
@@ -354,7 +212,7 @@ def _stop_never_swallows(trial: Trial) -> None:
     if not found.text.startswith(expected):
         if found.rest is None and expected.startswith(found.text):
             raise NotImplementedError("flush")
-        wrong = f"expected  {_quoted(expected)} at least", f"given     {_quoted(found.text)}"
+        wrong = f"expected  {quoted(expected)} at least", f"given     {quoted(found.text)}"
         raise ConformanceError(trial.told(request, _singly(ids), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop if cut else None)
 
@@ -477,11 +335,6 @@ LAWS: tuple[Law, ...] = (
         "the stop that is complete first ends the text",
         _first_stop_wins,
     ),
-    Law(
-        "longest_stop_wins",
-        "the longest of several stops that are complete at once ends the text, in any order",
-        _longest_stop_wins,
-    ),
     Law("visible_stop", "a visible stop is output, and no text after it", _visible_stop),
     Law(
         "stop_chunk_invariance",
@@ -493,6 +346,12 @@ LAWS: tuple[Law, ...] = (
         "stop_least_hold",
         "only text that may still become a stop is withheld",
         _stop_least_hold,
+        strict=True,
+    ),
+    Law(
+        "longest_stop_wins",
+        "our convention: the longest of several stops that are complete at once ends the text",
+        _longest_stop_wins,
         strict=True,
     ),
 )

@@ -14,9 +14,9 @@ Modules::
     tokenizer_report  the report of a loaded tokenizer
     _common           calls into a library, ids, names, fingerprints
       _extras         libraries that are extras
-      _growth         how long a tokenizer.json may make a text
       _reading        reading files up to a size
       folder_files    the files of a model folder, bounded
+    trial             loading in a child process first
 """
 
 from typing import TYPE_CHECKING

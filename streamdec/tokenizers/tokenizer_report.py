@@ -16,7 +16,8 @@ from streamdec.tokenizers._chat import ChatTokenizer
 __all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
 
 FastMode = Literal["off", "now", "background"]
-"""When fastokens is built and compared: never, before loading returns, or in a thread."""
+"""When fastokens is built and compared: never, before loading returns, or in a thread when it is
+worth it."""
 
 RequestedBy = Literal["argument", "environment", "default"]
 """Where a mode was requested."""

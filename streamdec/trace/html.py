@@ -51,7 +51,7 @@ def html_page(trace: Trace) -> str:
     # ASCII: U+2028, lone surrogates.
     rows = ",\n".join(line.replace("<", "\\u003c") for line in trace.lines())
     name = header.tokenizer or header.tokenizer_class
-    summary = f"{name} · {len(trace.tokens):,} tokens · route {header.route}"
+    summary = f"{name} · {len(trace.tokens):,} tokens, counted from 0 · route {header.route}"
     values = {
         "title": "A stream, token by token",
         "verdict": _text(str(verdict)),

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 
-from streamdec import DecodeStream, load_tokenizer
+from streamdec import DecodeStream
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
-from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf
 
 IDS = {text: i for i, (text, _, _) in enumerate(LLAMA_TOKENS)}
@@ -142,17 +141,6 @@ def test_a_model_of_llama_encodes(tmp_path: Path) -> None:
     assert ours.decode(ours.encode("😀 hello 你").ids) == "😀 hello 你"
     with pytest.raises(EncodeError, match="'</s>' at index 1"):
         ours.encode("h</s>", special="forbid")
-
-
-@pytest.mark.parametrize("fast", ["now", "background"])
-def test_bad_merges_do_not_stop_a_load(fast: FastMode, tmp_path: Path) -> None:
-    pytest.importorskip("fastokens")
-    path = Path(made(tmp_path, **BYTE_LEVEL | {"merges": ["x y"]}).name)
-    loaded = load_tokenizer(path, fast=fast)
-    assert isinstance(loaded, GGUFTokenizer)
-    assert "its merges are bad" in loaded.wait(60).reason
-    with pytest.raises(TokenizerLoadError, match="its merges are bad"):
-        load_tokenizer(path, fast="now", strict=True)
 
 
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from streamdec import load_tokenizer
+from streamdec.backends import hybrid as hybrid_module
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.encoding import Special
@@ -32,7 +33,7 @@ from streamdec.errors import (
 )
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.fastpath.comparison import Comparison, smallest
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -178,10 +179,11 @@ def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
     [
         (bad_regex, "read this regex in different ways"),
         (stripping, "white space"),
-        pytest.param(other_pre_tokenizer, "cannot load", marks=needs_fastokens),
+        (other_pre_tokenizer, "cannot load"),
     ],
 )
 @pytest.mark.parametrize("fast", ["now", "background"])
+@needs_fastokens
 def test_untrusted_files_are_encoded_slowly_with_a_reason(
     change: Callable[[dict[str, Any]], None],
     reason: str,
@@ -269,6 +271,7 @@ def test_a_short_text_gives_the_encoding_of_a_batch() -> None:
     assert type(alone.ids) is tuple
 
 
+@needs_fastokens
 def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> None:
     data = json.loads(byte_level())
     token = data["added_tokens"][0]
@@ -276,7 +279,7 @@ def test_ids_that_are_not_the_declared_ones_are_not_trusted(tmp_path: Path) -> N
     path = tmp_path / "tokenizer.json"
     path.write_bytes(json.dumps(data).encode())
     with pytest.warns(StreamdecWarning, match=r"^'.*json': 1 added tokens .*'<X>' is \d+, not"):
-        tokenizer = load_tokenizer(path)
+        tokenizer = load_tokenizer(path, fast="now")
     assert tokenizer.report.active == "huggingface"
     assert "'<X>' is not the declared one" in tokenizer.report.reason
 
@@ -355,6 +358,7 @@ def test_special_tokens_as_text_are_compared_too(monkeypatch: pytest.MonkeyPatch
     assert tokenizer.encode("<eos>", special="text") == slow().encode("<eos>", special="text")
 
 
+@needs_fastokens
 def test_a_library_that_fails_on_a_probe_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     def panicking(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("a panic")
@@ -383,6 +387,8 @@ def test_a_fork_before_the_build_ends_is_reported(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(FastEncoder, "__init__", waiting)
     tokenizer = HybridTokenizer(byte_level())
     try:
+        with pytest.raises(TimeoutError):
+            tokenizer.wait(0.01)
         monkeypatch.setattr(os, "getpid", lambda: -1)
         assert tokenizer.wait().reason == "the process was forked before fastokens was ready"
         assert tokenizer.encode("the quick") == slow().encode("the quick")
@@ -404,11 +410,10 @@ def test_the_slow_encoder_is_used_until_the_background_build_is_ready(
     monkeypatch.setattr(FastEncoder, "__init__", waiting)
     tokenizer = HybridTokenizer(byte_level(), fast="background")
     try:
-        assert tokenizer.report.active == "huggingface"
-        assert "in the background" in tokenizer.report.reason
-        assert tokenizer.encode("the quick") == slow().encode("the quick")
-        with pytest.raises(TimeoutError, match="in the background"):
+        with pytest.raises(TimeoutError, match="is being built and compared in the background"):
             tokenizer.wait(0.01)
+        assert tokenizer.report.active == "huggingface"
+        assert tokenizer.encode("the quick") == slow().encode("the quick")
         copied = pickle.dumps(tokenizer)
     finally:
         may_go_on.set()
@@ -416,6 +421,38 @@ def test_the_slow_encoder_is_used_until_the_background_build_is_ready(
     assert tokenizer.wait(60) is tokenizer.report
     assert tokenizer.encode("the quick") == slow().encode("the quick")
     assert pickle.loads(copied).wait(60).active == "fastokens"
+
+
+@needs_fastokens
+def test_the_build_begins_when_enough_text_was_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hybrid_module, "WORTH", 1_000)
+    tokenizer = HybridTokenizer(byte_level())
+    for text in ("the " * 100, "quick " * 99):
+        tokenizer.encode(text)
+        assert tokenizer.report.reason.startswith("fastokens is built in the background after")
+        assert not tokenizer._settled.is_set()
+    tokenizer.encode_batch(["a", "the fox"])
+    assert tokenizer._settled.wait(60)
+    assert tokenizer.report.active == "fastokens"
+    assert tokenizer.encode("the quick") == slow().encode("the quick")
+
+
+def test_loading_and_a_short_text_do_not_import_fastokens() -> None:
+    program = (
+        "import sys\n"
+        "from streamdec import load_tokenizer\n"
+        "load_tokenizer('demo').encode('the quick')\n"
+        "print('fastokens' in sys.modules)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert (done.stdout, done.stderr) == (b"False\n", b"")
 
 
 def test_without_fastokens_no_thread_is_started(
@@ -465,6 +502,7 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
         "    print('it continues')\n"
         "_fastokens_check.probes_of = slowly\n"
         "_fastokens.FastEncoder.ids = compared\n"
+        "hybrid.WORTH = 1\n"
         "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"
         "print(tokenizer.encode('the').ids)\n"
     )

@@ -20,7 +20,7 @@ from typing import Any
 from streamdec import StopConditions
 from streamdec.bench.clock import Clock, in_turns, nanoseconds
 from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
-from streamdec.bulk.job import Job
+from streamdec.bulk.files import decode_files
 from streamdec.tokenizers._extras import library
 from tests.benchmarks.report import Report
 from tests.benchmarks.subjects import SEED, Subject
@@ -224,8 +224,10 @@ def files(subject: Subject, effort: Effort, report: Report) -> None:
         table = pa.table({"id": range(len(rows)), "token_ids": array_of(rows)})
         with parquet.ParquetWriter(source, table.schema) as writer:
             writer.write_table(pa.concat_tables([table] * repeats), row_group_size=5_000)
-        job = Job(source, target, BulkDecoder(subject.tokenizer), "parquet", "parquet")
-        run = partial(nanoseconds, partial(job.run, "overwrite"), clock=perf_counter_ns)
+        job = partial(
+            decode_files, [(source, target)], BulkDecoder(subject.tokenizer), overwrite=True
+        )
+        run = partial(nanoseconds, job, clock=perf_counter_ns)
         times = in_turns({"job": run}, max(effort.rounds // 3, 1))
         per_token = times.time("job").times(1 / (repeats * len(rows) * ROW))
         report.add(subject.name, "files", "Parquet to Parquet, on the wall", per_token, "ns")

@@ -222,13 +222,12 @@ def _compare_after_prompt(
 def load(subject: Subject, effort: Effort, report: Report) -> None:
     """From a file to the first text, beside the library's loading of the file.
 
-    The time is that of all threads, because the library uses several. ``fast="off"`` means that
-    fastokens, which only encodes, is not built in the background.
+    The time is that of all threads, because the library uses several.
     """
     path, token_id = str(subject.path), subject.texts["code"][0]
     loads: dict[str, Callable[[], object]] = {
         FILE: partial(Tokenizer.from_file, path),
-        FIRST_TEXT: lambda: DecodeStream(load_tokenizer(path, fast="off")).step(token_id),
+        FIRST_TEXT: lambda: DecodeStream(load_tokenizer(path)).step(token_id),
         f"first text, {FILE} done": lambda: ColdTokenizer(subject.library).open().step(token_id),
     }
     cases = {

@@ -1,31 +1,21 @@
-"""Files of rows for the tests of bulk jobs, and jobs in forks."""
+"""Files of rows for the tests of bulk decoding."""
 
 from __future__ import annotations
 
+import gzip
 import json
-import os
-import traceback
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet as parquet
 
 from streamdec import MockTokenizer
-from streamdec.bulk import formats
-from streamdec.bulk.formats import Format
+from streamdec.bulk.files import format_of
 
-__all__ = ["TOKENIZER", "in_a_fork", "rows", "small_blocks", "written"]
+__all__ = ["TOKENIZER", "content", "rows", "written"]
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hi", b" there", b"!", b"\xf0\x9f", b"\x98\x80", b"\n"])
-
-
-def small_blocks() -> None:
-    """Makes blocks of a few rows, where they are usually of millions of ids."""
-    formats.BLOCK_VALUES, formats.BLOCK_BYTES = 20, 500
 
 
 def rows(count: int = 120) -> list[dict[str, Any]]:
@@ -37,33 +27,29 @@ def rows(count: int = 120) -> list[dict[str, Any]]:
     ]
 
 
-def written(path: Path, file_format: Format, count: int = 120) -> Path:
-    """A file of :func:`rows`."""
-    table = pa.Table.from_pylist(rows(count))
-    if file_format == "parquet":
+def written(path: Path, table: Any = None) -> Path:
+    """A file of the rows of ``table``, or of :func:`rows`."""
+    table = pa.Table.from_pylist(rows()) if table is None else table
+    if format_of(path) == "parquet":
         parquet.write_table(table, path, row_group_size=35)
-    elif file_format == "arrow":
+    elif format_of(path) == "arrow":
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table, max_chunksize=17)
     else:
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows(count)), "utf-8")
+        data = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist()).encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
 
-def in_a_fork(do: Callable[[], object]) -> None:
-    """Does it in a fork of this process, where Arrow has no threads yet."""
-    with warnings.catch_warnings():
-        # Of threads, which may hold locks: those of NumPy's libraries, where it is installed, idle.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child:
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        return
-    try:
-        do()
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        raise
-    finally:
-        os._exit(1)
+def content(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    found: list[dict[str, Any]]
+    if format_of(path) == "parquet":
+        found = parquet.read_table(path).to_pylist()
+    elif format_of(path) == "arrow":
+        found = pa.ipc.open_file(str(path)).read_all().to_pylist()
+    else:
+        data = path.read_bytes()
+        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()
+        found = [json.loads(line) for line in lines]
+    return found

@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from streamdec.bulk import BulkDecoder, decode_rollouts
+from streamdec.bulk.files import decode_files
 from tests.cli.running import LIBRARY, TOKENIZER
 from tests.support.pages import ROOT, Page, printed_by_blocks
 
@@ -92,15 +93,9 @@ def test_hugging_face_datasets() -> None:
     # Its files are Arrow streams, and say what their columns are.
     texts.remove_columns("text").save_to_disk("saved")
     (saved,) = Path("saved").glob("*.arrow")
-    made = datasets.Dataset.from_parquet(str(decoded(saved)), cache_dir="cache")
+    decode_files([(saved, Path("made.arrow"))], BulkDecoder("demo"))
+    made = datasets.Dataset.from_file("made.arrow")
     assert list(made["text"]) == SAID
-
-
-def decoded(source: Path) -> Path:
-    from streamdec.bulk.job import Job
-
-    Job(source, Path("made.parquet"), BulkDecoder("demo"), "arrow", "parquet").run()
-    return Path("made.parquet")
 
 
 @pytest.mark.usefixtures("_here")

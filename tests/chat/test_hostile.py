@@ -26,10 +26,11 @@ from jinja2.exceptions import SecurityError
 from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
-from streamdec.chat.exchange import Rendering
-from streamdec.chat.isolated import ChildLimits, ChildPool, render_isolated
+from streamdec.chat.isolated import ChildPool, Rendering, render_isolated
 from streamdec.chat.rendering import render_once
 from streamdec.chat.static_check import StaticLimits, check_template, error_code
+from streamdec.children import child as processes
+from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
 
@@ -242,8 +243,8 @@ def test_an_isolated_template_is_not_parsed_in_this_process(
 def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answer = "answer(b'{\"text\": 3}', b'all')"
-    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % ("", answer))
+    answer = "answer(b'{\"size\": 3}', b'all')"
+    monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % ("", answer))
     monkeypatch.setattr(child_process, "_own", {True: (pool := ChildPool(1))})
     with pytest.raises(ChatTemplateError, match="invalid answer") as raised:
         ChatTemplate(None).content_format(chat_template="{{ 1 }}")
@@ -405,25 +406,25 @@ ANSWERS = {
     "nothing": "",
     "a long head": "answer(b'', size=1 << 20)",
     "half a head": "out.write(b'\\0\\0')",
-    "no JSON": "answer(b'{\"text\": 1')",
+    "no JSON": "answer(b'{\"size\": 1')",
     "no object": "answer(b'[1]')",
     "deep JSON": "answer(b'[' * 60000)",
     "no UTF-8 in JSON": "answer(b'\\xff\\xfe\\xff')",
-    "negative size": "answer(b'{\"text\": -5}')",
-    "size of another type": 'answer(b\'{"text": "5"}\')',
-    "true as size": "answer(b'{\"text\": true}')",
-    "huge text": "answer(b'{\"text\": 99999999999}')",
-    "huge spans": 'answer(b\'{"text": 0, "spans": 99999999999}\')',
-    "less text": "answer(b'{\"text\": 5}', b'abc')",
-    "more text": "answer(b'{\"text\": 2}', b'abc'); time.sleep(9)",
-    "another answer": "answer(b'{\"text\": 1}', b'a' + b'\\0\\0\\0\\x02{}')",
-    "no UTF-8": "answer(b'{\"text\": 2}', b'\\xff\\xff')",
+    "negative size": "answer(b'{\"size\": -5}')",
+    "size of another type": 'answer(b\'{"size": "5"}\')',
+    "true as size": "answer(b'{\"size\": true}')",
+    "huge text": "answer(b'{\"size\": 99999999999}')",
+    "huge spans": 'answer(b\'{"size": 0, "spans": 99999999999}\')',
+    "less text": "answer(b'{\"size\": 5}', b'abc')",
+    "more text": "answer(b'{\"size\": 2}', b'abc'); time.sleep(9)",
+    "another answer": "answer(b'{\"size\": 1}', b'a' + b'\\0\\0\\0\\x02{}')",
+    "no UTF-8": "answer(b'{\"size\": 2}', b'\\xff\\xff')",
     "error of another type": 'answer(b\'{"error": [1], "code": {}, "line": [], "note": 5}\')',
     "long error": "answer(json.dumps({'error': 'x' * 60000}).encode())",
     "silence": "time.sleep(60)",
     "deafness": "os.close(0); time.sleep(60)",
     "a crash": "os.kill(os.getpid(), 11)",
-    "pickle": "import pickle; answer(pickle.dumps({'text': 0}))",
+    "pickle": "import pickle; answer(pickle.dumps({'size': 0}))",
 }
 HOSTILE_CHILD = """
 import json, os, sys, time
@@ -443,7 +444,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
 ) -> None:
     """What a template could say that got out of its sandbox and owns the child."""
     before = health()
-    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
+    monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
     pool = ChildPool(1, ChildLimits(wall_seconds=0.3 if name in ("silence", "deafness") else 20.0))
     try:
         with pytest.raises(ChatTemplateError) as raised:
@@ -458,9 +459,9 @@ def test_a_child_that_answers_nonsense_is_an_error(
 def test_a_child_that_sends_too_much_is_replaced(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:
-    one = "answer(b'{\"text\": 1}', b'a')"
+    one = "answer(b'{\"size\": 1}', b'a')"
     late = f"{one}; time.sleep(0.1); {one}; time.sleep(9)"
-    monkeypatch.setattr(child_process, "BOOT", HOSTILE_CHILD % ("late", late))
+    monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % ("late", late))
     assert rendered(pool, "x")[0] == "a"
     (first,) = pool.idle
     time.sleep(0.5)
@@ -562,17 +563,17 @@ def test_threads_share_a_pool_that_is_never_larger_than_it_may_be(
     """Counted when a child has just begun: those of the list that still run all ran then."""
     begun: list[subprocess.Popen[bytes]] = []
     counts = []
-    start = child_process._started
+    start = processes.started
 
-    def started(limits: ChildLimits) -> subprocess.Popen[bytes]:
-        begun.append(start(limits))
+    def started(limits: ChildLimits, environment: Any) -> subprocess.Popen[bytes]:
+        begun.append(start(limits, environment))
         counts.append(sum(process.poll() is None for process in list(begun)))
         return begun[-1]
 
     def one(number: int) -> str:
         return rendered(pool, "{{ x }}" if number % 3 else "{{ x }}!", x=number)[0]
 
-    monkeypatch.setattr(child_process, "_started", started)
+    monkeypatch.setattr(processes, "started", started)
     with ThreadPoolExecutor(6) as threads:
         texts = list(threads.map(one, range(30)))
     assert texts == [f"{number}" if number % 3 else f"{number}!" for number in range(30)]

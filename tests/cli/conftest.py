@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.running import Decoding
-
 
 @pytest.fixture(autouse=True)
-def _buffered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are tested with the buffers that they usually have, and must flush by themselves."""
+def _usual_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run with the buffers that they usually have, and without a wish for fastokens."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-
-
-@pytest.fixture
-def decode(monkeypatch: pytest.MonkeyPatch) -> Decoding:
-    return Decoding(monkeypatch)
+    monkeypatch.setenv("STREAMDEC_FAST", "off")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import streamdec.cli
-from streamdec.cli import command_group
+from streamdec.cli.commands import commands
 
 __all__ = [
     "DATA",
@@ -25,12 +24,9 @@ __all__ = [
     "LIBRARY",
     "ROOT",
     "TOKENIZER",
-    "Decoding",
     "Run",
     "command",
     "jsonl",
-    "next_output",
-    "objects",
     "root_context",
     "run",
     "run_process",
@@ -59,40 +55,21 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: bytes = 
     with monkeypatch.context() as patch:
         for name, raw in streams.items():
             patch.setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
-        status = streamdec.cli.main([str(argument) for argument in arguments])
+        with pytest.raises(SystemExit) as ended:
+            streamdec.cli.main([str(argument) for argument in arguments])
         out, err = streams["stdout"].getvalue().decode(), streams["stderr"].getvalue().decode()
-    return Run(status, out, err)
+    assert isinstance(ended.value.code, int)
+    return Run(ended.value.code, out, err)
 
 
 def root_context() -> click.Context:
     """The parent of all contexts. A command keeps the help option of its first context."""
-    return command_group.commands.make_context("streamdec", [], resilient_parsing=True)
-
-
-class Decoding:
-    """``streamdec decode`` with the demo's tokenizer, in this process."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, stdin: str | bytes, *options: str | Path) -> Run:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        decode = ["decode", "--tokenizer", TOKENIZER, *options]
-        return run(self._monkeypatch, *decode, stdin=given)
-
-    def rows(self, stdin: str | bytes, *options: str | Path) -> Run:
-        """The same, with JSONL on stdin."""
-        return self(stdin, "--input-format=jsonl", *options)
+    return commands.make_context("streamdec", [], resilient_parsing=True)
 
 
 def jsonl(*rows: object) -> str:
     """A line of JSON for each of ``rows``."""
     return "".join(f"{json.dumps(row)}\n" for row in rows)
-
-
-def objects(result: Run) -> list[object]:
-    """What each line of the output is in JSON."""
-    return [json.loads(line) for line in result.out.splitlines()]
 
 
 def run_process(
@@ -108,13 +85,6 @@ def run_process(
         timeout=60,
         check=False,
     )
-
-
-def next_output(process: subprocess.Popen[bytes]) -> bytes:
-    """What ``process`` writes next, or has written; it must come within a minute."""
-    assert process.stdout
-    assert select.select([process.stdout], [], [], 60)[0], "nothing was written"
-    return os.read(process.stdout.fileno(), 65536)
 
 
 def command(*arguments: str | Path) -> list[str]:

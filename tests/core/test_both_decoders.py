@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,6 @@ from streamdec.protocols import (
     Concatenation,
     DecodingRule,
     Joined,
-    LiteralReplace,
     Metaspace,
     TextRules,
     WordPiece,
@@ -139,25 +137,6 @@ def test_without_stops_both_classes_output_the_same_at_every_token(
         assert last == deciding.flush().text == matching.flush().text
 
 
-@pytest.mark.parametrize(
-    ("rules", "pieces"),
-    [
-        (TextRules(Concatenation(), replaces=(LiteralReplace("ab", ""),)), "a b c"),
-        (TextRules(ByteFallback(), strip_left=("é", 1)), "<0xC3> <0xA9> c"),
-    ],
-)
-def test_offsets_do_not_depend_on_what_the_table_has_stored(rules: TextRules, pieces: str) -> None:
-    """The second token completes a text that is replaced by nothing, or removed."""
-    tokenizer = MockTokenizer.from_tokens([each.encode() for each in pieces.split()], (), rules)
-    before: list[Any] = []
-    for _ in range(3):
-        stream = DecodeStream(tokenizer)
-        now = [(stream.step(token_id), *seen(stream)) for token_id in (0, 1, 2)]
-        assert now == (before or now)
-        before = now
-    assert [(text, read) for text, _, _, read, *_ in before] == [("", 0), ("", 0), ("c", 3)]
-
-
 # --- spans ----------------------------------------------------------------------------------------
 
 
@@ -210,65 +189,6 @@ def test_spans_with_stops_are_those_without_cut_at_the_stop(kind: str, hidden: b
     assert num_stopped > 10
 
 
-def test_a_span_of_jailed_text_is_available_when_the_text_is_output() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"ed", b"er:"])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("\nUser:"), spans=True)
-    counts = []
-    for token_id in (0, 1, 2, 1, 3):
-        decoder.step(token_id)
-        counts.append([span[:3] for span in decoder.take_spans()])
-    assert counts == [[(0, 0, 2)], [], [(1, 2, 5), (2, 5, 7)], [], [(3, 7, 7), (4, 7, 7)]]
-
-
-TOKENS_OF_A_STOP = [b"\xc3", b"b", b"c", b"d", b"\xa9"]
-
-
-def span_streams(kind: str) -> tuple[StopSequenceDecoder, list[int]]:
-    """A stream that ends at a stop of three tokens, and its ids; "exact": which closes a run."""
-    rule: Any = "byte_fallback" if kind == "exact" else "byte_level"
-    tokenizer = MockTokenizer.from_tokens(TOKENS_OF_A_STOP, [], rule)
-    options: dict[str, Any] = {"byte_fallback": kind, "spans": True}
-    return StopSequenceDecoder(tokenizer, StopConditions("bcd"), **options), [0, 4, 1, 2, 3]
-
-
-def taken_at_the_end(kind: str) -> list[Any]:
-    decoder, ids = span_streams(kind)
-    assert decoder.feed(ids).finish_reason == "stop"
-    return decoder.take_spans()
-
-
-@pytest.mark.parametrize("place", range(6))
-@pytest.mark.parametrize("kind", ["eager", "exact"])
-def test_each_span_is_taken_once_although_a_stop_is_cut(kind: str, place: int) -> None:
-    """At any place, also if the stream is moved after it."""
-    expected = taken_at_the_end(kind)
-    assert [span.token_index for span in expected] == [0, 1, 2, 3, 4]
-    for moves in (False, True):
-        decoder, ids = span_streams(kind)
-        decoder.step_batch(ids[:place])
-        taken = decoder.take_spans()
-        if moves:
-            snapshot = json.loads(json.dumps(decoder.snapshot()))
-            decoder = StopSequenceDecoder.restore(decoder.tokenizer, snapshot)
-        decoder.step_batch(ids[place:])
-        assert taken + decoder.take_spans() == expected
-        assert decoder.take_spans() == []
-
-
-@pytest.mark.parametrize("kind", ["eager", "exact"])
-def test_forks_within_a_stop_record_independently(kind: str) -> None:
-    decoder, ids = span_streams(kind)
-    decoder.step_batch(ids[:4])
-    forks = [decoder.fork() for _ in range(3)]
-    for fork in forks:
-        fork.step(ids[4])
-        assert fork.finish_reason == "stop"
-    assert [fork.take_spans() for fork in forks] == [taken_at_the_end(kind)] * 3
-    decoder.step(ids[4])
-    decoder.reset()
-    assert forks[0].take_spans() == decoder.take_spans() == []
-
-
 def test_spans_must_be_asked_for() -> None:
     decoder = StopSequenceDecoder(MockTokenizer(), NOTHING)
     with pytest.raises(ValueError, match="spans=True"):
@@ -277,46 +197,8 @@ def test_spans_must_be_asked_for() -> None:
 
 # --- release --------------------------------------------------------------------------------------
 
-TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"\nUs", b"er:", b"b"])
-A, LEAD, REST, BEGINNING, END, B = range(6)
-
-
-def machines(conditions: StopConditions = NOTHING) -> list[Any]:
-    return [
-        DecodeStream(TOKENIZER),
-        StopSequenceDecoder(TOKENIZER, conditions),
-        TokenSequence(TOKENIZER),
-    ]
-
-
-def text_of(out: Any) -> str:
-    return out if isinstance(out, str) else str(out.text)
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_release_outputs_an_unfinished_character_and_the_stream_continues(place: int) -> None:
-    stream = machines()[place]
-    assert text_of(stream.feed([A, LEAD])) == "a"
-    assert text_of(stream.release()) == "\ufffd"
-    assert (stream.held, stream.num_tokens, stream.num_characters) == (b"", 2, 2)
-    assert text_of(stream.release()) == ""
-    assert text_of(stream.feed([REST, LEAD, REST, A])) == "\ufffd\ufffd你a"
-    assert (stream.num_tokens, stream.num_characters, stream.finished) == (6, 6, False)
-    assert stream.read_offset == 6
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_a_stream_after_a_release_survives_a_snapshot(place: int) -> None:
-    stream = machines()[place]
-    stream.feed([A, LEAD])
-    stream.release()
-    for ids in ([], [LEAD], [A, LEAD]):
-        snapshot = json.loads(json.dumps(stream.snapshot()))
-        moved = type(stream).restore(TOKENIZER, snapshot)
-        assert moved.snapshot() == snapshot
-        assert (moved.held, moved.num_tokens) == (stream.held, stream.num_tokens)
-        assert moved.feed(ids) == stream.feed(ids)
-    assert text_of(moved.feed([REST])) == text_of(stream.fork().feed([REST])) == "你"
+TOKENIZER = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"b"])
+A, LEAD, REST, B = range(4)
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
@@ -340,85 +222,6 @@ def test_a_release_outputs_what_the_end_would(kind: str, flags: dict[str, Any]) 
             assert (plain.release(), with_stops.release().text) == expected
             for stream in (plain, with_stops):
                 assert (stream.pending_text, stream.held, stream.jailed) == ("", b"", "")
-
-
-def test_release_closes_an_open_run() -> None:
-    tokenizer = MockTokenizer.from_tokens(
-        [*(bytes([b]) for b in "你".encode()), b"a"], (), "byte_fallback"
-    )
-    for kind in (DecodeStream, TokenSequence):
-        stream: Any = kind(tokenizer, byte_fallback="exact")
-        assert stream.feed([0, 1, 2]) == ""
-        assert stream.release() == "你"
-        assert stream.feed([0]) == ""
-        assert stream.release() == "\ufffd"
-        assert stream.feed([1, 2, 3]) == "\ufffd\ufffda"
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("你"), byte_fallback="exact")
-    assert decoder.feed([3, 0, 1, 2]).text == "a"
-    chunk = decoder.release()
-    assert (chunk.text, chunk.finish_reason, chunk.stop_reason) == ("", "stop", "你")
-    assert decoder.match is not None
-    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (
-        1,
-        3,
-        1,
-    )
-    with pytest.raises(FinishedError):
-        decoder.release()
-
-
-def test_release_outputs_jailed_text_and_no_stop_has_a_part_before_it() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions("\nUser:"))
-    assert decoder.feed([A, BEGINNING]).text == "a"
-    chunk = decoder.release()
-    assert (chunk.text, chunk.finish_reason, decoder.jailed) == ("\nUs", None, "")
-    assert decoder.step(END).text == "er:"
-    assert decoder.feed([BEGINNING, END]).stop_reason == "\nUser:"
-    assert decoder.match is not None
-    assert (decoder.match.start, decoder.match.token_index, decoder.match.tokens_before) == (
-        7,
-        4,
-        3,
-    )
-
-
-def test_a_visible_stop_has_no_part_before_a_release() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(visible_stop="ab"))
-    assert decoder.step(A).text == "a"
-    assert decoder.release().text == ""
-    assert decoder.step(B).finish_reason is None
-    assert decoder.feed([A, B]).finish_reason == "stop"
-
-
-def test_a_marker_begins_after_a_release_and_the_gate_stays() -> None:
-    conditions = StopConditions("b", ignore_stops_between=("<", "\nUser:"), starts_inside=True)
-    decoder = StopSequenceDecoder(TOKENIZER, conditions)
-    decoder.step(BEGINNING)
-    decoder.release()
-    assert decoder.feed([END, B]).finish_reason is None
-    decoder.step_batch([BEGINNING, END])
-    decoder.release()
-    assert decoder.step(B).stop_reason == "b"
-
-
-def test_limits_and_spans_continue_after_a_release() -> None:
-    conditions = StopConditions("\nUser:", max_tokens=4)
-    decoder = StopSequenceDecoder(TOKENIZER, conditions, spans=True)
-    assert decoder.feed([A, LEAD]).text == "a"
-    assert decoder.release().text == "\ufffd"
-    assert [tuple(span) for span in decoder.take_spans()] == [(0, 0, 1, 0, 1), (1, 1, 2, 1, 4)]
-    assert decoder.feed([BEGINNING, B, A]).finish_reason == "length"
-    assert (decoder.num_tokens, decoder.num_characters) == (4, 6)
-    assert [span[:3] for span in decoder.take_spans()] == [(2, 2, 5), (3, 5, 6)]
-
-
-def test_a_leading_space_is_not_removed_again_after_a_release() -> None:
-    tokenizer = MockTokenizer.from_tokens(["▁a".encode(), b"<0xE4>"], (), ByteFallback(Metaspace()))
-    stream = DecodeStream(tokenizer)
-    assert stream.step_batch([0, 1]) == ["a", ""]
-    assert (stream.release(), stream.step(0)) == ("\ufffd", " a")
-    stream = DecodeStream(tokenizer)
-    assert (stream.release(), stream.step(0)) == ("", "a")
 
 
 def test_a_sequence_takes_a_release_back_when_it_is_cut() -> None:

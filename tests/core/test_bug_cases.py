@@ -1,47 +1,83 @@
-"""Bugs that other systems had, each as the bytes of its tokens and the text they are."""
+"""Bugs that other systems had: tokens, stops, and the right text, fed in every way."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from streamdec import DecodeStream, MockTokenizer
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
-from tests.strategies import cuts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
 """The collection that ours was taken from, where it lies beside the repository."""
 
 
-class Case(NamedTuple):
-    """The tokens of one bug, and the correct text."""
-
-    tokens: list[bytes]
-    skip: list[int]
-    text: str
-
-    def stream(self) -> DecodeStream:
-        return DecodeStream(MockTokenizer.from_tokens(self.tokens, self.skip))
-
-    @property
-    def ids(self) -> range:
-        return range(len(self.tokens))
+@pytest.fixture(params=bug_cases(), ids=lambda case: case.id)
+def case(request: pytest.FixtureRequest) -> BugCase:
+    found: BugCase = request.param
+    return found
 
 
-def ours(case: BugCase) -> Case:
-    return Case([*case.tokens], [*case.skipped], case.expected_text)
+def tokenizer_of(case: BugCase) -> MockTokenizer:
+    return MockTokenizer.from_tokens([*case.tokens, *case.prompt], case.skipped)
 
 
-def theirs(row: dict[str, Any]) -> Case:
-    tokens = [bytes.fromhex(token) for token in row["token_bytes"]]
-    return Case(tokens, row.get("skip", []), row["expected_text"])
+def decoder_of(case: BugCase) -> StopSequenceDecoder:
+    """An empty stop is an error, and then the case is tested without it."""
+    name = "visible_stop" if case.include_stop_str_in_output else "stop"
+    stops: dict[str, Any] = {name: case.stop}
+    if "" in case.stop:
+        with pytest.raises(ValueError, match="empty"):
+            StopConditions(**stops)
+        stops = {name: [stop for stop in case.stop if stop]}
+    conditions = StopConditions(**stops, min_tokens=case.min_tokens)
+    prompt = range(len(case.tokens), len(case.tokens) + len(case.prompt))
+    return StopSequenceDecoder(tokenizer_of(case), conditions, prompt)
+
+
+def check(case: BugCase, decoder: StopSequenceDecoder, groups: Sequence[range]) -> None:
+    """Feeds the groups, ends the stream, and compares all of it with the case."""
+    text = "".join(decoder.feed(group).text for group in groups if not decoder.finished)
+    assert decoder.finished == (case.expected_finish == "stop")
+    last = decoder.flush(case.expected_finish)
+    assert text + last.text == case.expected_text
+    assert last.finish_reason == decoder.finish_reason == case.expected_finish
+    assert (decoder.match.stop if decoder.match else None) == case.expected_stop_reason
+    assert (decoder.held, decoder.jailed) == (b"", "")
+
+
+def groups_of(case: BugCase, cuts: Sequence[int]) -> list[range]:
+    size = len(case.tokens)
+    return [range(start, end) for start, end in itertools.pairwise([0, *cuts, size])]
+
+
+def test_one_by_one_all_at_once_and_in_random_groups(case: BugCase) -> None:
+    size, chance = len(case.tokens), random.Random(case.id)
+    check(case, decoder_of(case), groups_of(case, range(size)))
+    for _ in range(10):
+        cuts = sorted(chance.sample(range(size + 1), chance.randint(0, size)))
+        check(case, decoder_of(case), groups_of(case, cuts))
+    if not (case.stop or case.prompt):
+        stream = DecodeStream(tokenizer_of(case))
+        assert "".join(stream.step_batch(range(size))) + stream.flush() == case.expected_text
+
+
+def test_a_snapshot_between_any_two_tokens(case: BugCase) -> None:
+    for place in range(len(case.tokens) + 1):
+        before, after = groups_of(case, [place])
+        decoder = decoder_of(case)
+        text = decoder.feed(before).text
+        snapshot = json.loads(json.dumps(decoder.snapshot()))
+        other = StopSequenceDecoder.restore(tokenizer_of(case), snapshot)
+        if not other.finished:
+            text += other.feed(after).text
+        assert text + other.flush(case.expected_finish).text == case.expected_text
 
 
 def shared_rows() -> Iterator[dict[str, Any]]:
@@ -49,60 +85,17 @@ def shared_rows() -> Iterator[dict[str, Any]]:
     yield from map(json.loads, lines)
 
 
-CASES = {case.id: ours(case) for case in bug_cases() if not case.stop}
-"""Those that need no stop; the others are in ``test_stop_cases.py``."""
-THEIRS = {row["id"]: theirs(row) for row in shared_rows() if not row.get("stop")}
-
-
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]
-
-
 def test_our_cases_have_all_of_the_collection() -> None:
-    assert len(CASES) >= 39
-    assert THEIRS.items() <= CASES.items()
-
-
-def test_one_by_one_and_all_at_once(case: Case) -> None:
-    stream = case.stream()
-    assert "".join([stream.step(token_id) for token_id in case.ids]) + stream.flush() == case.text
-    assert stream.num_tokens == len(case.tokens)
-    stream = case.stream()
-    assert "".join(stream.step_batch(case.ids)) + stream.flush() == case.text
-
-
-@given(data=st.data())
-def test_in_any_groups(case: Case, data: st.DataObject) -> None:
-    places = data.draw(cuts(case.ids))
-    stream = case.stream()
-    texts = [
-        text
-        for start, end in itertools.pairwise([0, *places, len(case.tokens)])
-        for text in stream.step_batch(case.ids[start:end])
-    ]
-    assert "".join(texts) + stream.flush() == case.text
-
-
-def test_with_a_snapshot_between_any_two_tokens(case: Case) -> None:
-    for cut in range(len(case.tokens) + 1):
-        stream = case.stream()
-        text = "".join(stream.step_batch(case.ids[:cut]))
-        snapshot = json.loads(json.dumps(stream.snapshot()))
-        stream = DecodeStream.restore(stream.tokenizer, snapshot)
-        assert text + "".join(stream.step_batch(case.ids[cut:])) + stream.flush() == case.text
-    stream = case.stream()
-    text = ""
-    for token_id in case.ids:
-        text += stream.step(token_id)
-        stream = DecodeStream.restore(stream.tokenizer, stream.snapshot())
-    assert text + stream.flush() == case.text
-
-
-def test_as_a_prompt_and_its_continuation(case: Case) -> None:
-    """What a prompt decided and what the stream then says are the text."""
-    for cut in range(len(case.tokens) + 1):
-        before = case.stream()
-        decided = "".join(before.step_batch(case.ids[:cut]))
-        stream = DecodeStream(before.tokenizer, case.ids[:cut])
-        assert decided + "".join(stream.step_batch(case.ids[cut:])) + stream.flush() == case.text
+    ours = {case.id: case for case in bug_cases()}
+    assert len(ours) >= 81
+    for row in shared_rows():
+        found = ours[row["id"]]
+        assert found.tokens == tuple(map(bytes.fromhex, row["token_bytes"]))
+        assert [*found.skipped] == row.get("skip", [])
+        assert (found.expected_text, [*found.stop]) == (row["expected_text"], row.get("stop", []))
+        if found.stop:
+            assert found.expected_finish == row["expected_finish"]
+            assert found.include_stop_str_in_output == row["stop_visible"]
+            told = row["note"].rpartition("[matched=")[2].removesuffix("]")
+            reason = json.loads(told) if row["expected_finish"] == "stop" else None
+            assert found.expected_stop_reason == reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
-import json
 import logging
 import tracemalloc
 from collections.abc import Sequence
@@ -17,12 +16,10 @@ import pytest
 from streamdec import DecodeStream, MockTokenizer
 from streamdec.chunks import Chunk
 from streamdec.errors import FinishedError, TokenIdError
-from streamdec.protocols import Metaspace
 
-TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>", b"\xff", b" ."]
-A, B, LEAD, REST, SPECIAL, BAD, STOP = range(7)
+TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>", b"\xff"]
+A, B, LEAD, REST, SPECIAL, BAD = range(6)
 UNKNOWN = 77
-TICKS = 4096
 
 
 @pytest.fixture
@@ -31,12 +28,6 @@ def tokenizer() -> MockTokenizer:
 
 
 # --- the two verbs --------------------------------------------------------------------------------
-
-
-def test_step_returns_the_text_that_a_token_completes(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer)
-    texts = [stream.step(token_id) for token_id in (A, LEAD, SPECIAL, REST, BAD)]
-    assert texts == ["a", "", "", "你", "\ufffd"]
 
 
 def test_flush_returns_the_withheld_text_once(tokenizer: MockTokenizer) -> None:
@@ -48,12 +39,6 @@ def test_flush_returns_the_withheld_text_once(tokenizer: MockTokenizer) -> None:
     assert (stream.prefix_offset, stream.read_offset) == (1, 2)
     with pytest.raises(FinishedError, match=r"reset\(\)"):
         stream.step(A)
-
-
-def test_step_batch_returns_one_text_for_each_token(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer)
-    assert stream.step_batch([]) == []
-    assert stream.step_batch(iter([A, LEAD, REST])) == ["a", "", "你"]
 
 
 def test_an_error_has_the_text_that_the_call_decoded(tokenizer: MockTokenizer) -> None:
@@ -127,29 +112,6 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
-def test_a_step_with_two_ids_is_rejected_by_the_name_of_step(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TypeError, match=r"^step\(\) takes "):
-        DecodeStream(tokenizer).step(LEAD, SPECIAL)  # type: ignore[call-arg]
-
-
-def test_special_tokens_are_output_if_asked_for(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, skip_special_tokens=False)
-    assert stream.step_batch([LEAD, SPECIAL]) == ["", "\ufffd<s>"]
-    assert stream.options["skip_special_tokens"] is False
-
-
-def test_unknown_ids_are_skipped_or_replaced_and_counted(
-    tokenizer: MockTokenizer,
-) -> None:
-    for unknown_ids, texts in (
-        ("skip", ["", "", "你"]),
-        ("replace", ["", "\ufffd" * 2, "\ufffd" * 2]),
-    ):
-        stream = DecodeStream(tokenizer, unknown_ids=unknown_ids)  # type: ignore[arg-type]
-        assert stream.step_batch([LEAD, UNKNOWN, REST]) == texts
-        assert (stream.unknown_tokens, stream.num_tokens) == (1, 3)
-
-
 def test_unknown_ids_are_logged_once_for_a_tokenizer(
     tokenizer: MockTokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,7 +120,7 @@ def test_unknown_ids_are_logged_once_for_a_tokenizer(
             DecodeStream(tokenizer).step_batch([UNKNOWN, UNKNOWN + 1])
     assert [record.getMessage() for record in caplog.records] == [
         (
-            "<MockTokenizer: 7 tokens, RawBytes> has no id 77; unknown ids are counted in "
+            "<MockTokenizer: 6 tokens, RawBytes> has no id 77; unknown ids are counted in "
             "unknown_tokens, and not logged again"
         )
     ]
@@ -168,70 +130,13 @@ def test_unknown_ids_are_logged_once_for_a_tokenizer(
     caplog.clear()
 
 
-def test_byte_runs_are_eager_or_exact() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
-    assert DecodeStream(tokenizer).step_batch([0, 1, 2, 0, 3]) == ["", "", "你", "", "\ufffda"]
-    exact = DecodeStream(tokenizer, byte_fallback="exact")
-    assert exact.step_batch([0, 1, 2, 0, 3]) == ["", "", "", "", "\ufffd" * 4 + "a"]
-    exact.reset()
-    exact.step_batch([0, 1, 2])
-    assert exact.held == "你".encode()
-    assert exact.flush() == "你"
-
-
-def test_clean_up_withholds_a_space_that_may_vanish(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, clean_up_tokenization_spaces=True)
-    assert stream.step_batch([A, STOP, B]) == ["a", ".", " b"]
-    assert DecodeStream(tokenizer).step_batch([A, STOP]) == ["a", " ."]
-
-
 # --- prompts --------------------------------------------------------------------------------------
-
-
-def test_a_character_that_the_prompt_began_is_output_and_the_prompt_is_not(
-    tokenizer: MockTokenizer,
-) -> None:
-    stream = DecodeStream(tokenizer, [A, B, LEAD])
-    assert stream.held == b"\xe4"
-    assert (stream.num_prompt_tokens, stream.num_tokens) == (3, 0)
-    assert stream.step(REST) == "你"
-    assert DecodeStream(tokenizer, [A, LEAD]).flush() == "\ufffd"
-
-
-def test_after_a_prompt_the_first_token_is_not_the_first() -> None:
-    words = MockTokenizer.from_tokens(["▁a".encode(), "▁b".encode()], (), Metaspace())
-    assert DecodeStream(words).step(1) == "b"
-    assert DecodeStream(words, [0]).step(1) == " b"
 
 
 @pytest.mark.parametrize("prompt", [[1, -1], [2**32], [True], ["a"], [None], [1.0]])
 def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prompt: Any) -> None:
     with pytest.raises(TokenIdError, match="prompt token"):
         DecodeStream(tokenizer, prompt)
-
-
-def test_the_error_for_a_prompt_of_lists_says_to_pass_one_list(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TokenIdError, match="pass several ids as one flat list"):
-        DecodeStream(tokenizer, [[0, 1]])  # type: ignore[list-item]
-
-
-def test_a_prompt_of_any_kind_is_taken(tokenizer: MockTokenizer) -> None:
-    for prompt in ((A, LEAD), iter([A, LEAD]), np.array([A, LEAD]), range(A, LEAD + 1)):
-        assert DecodeStream(tokenizer, prompt).held == b"\xe4"
-
-
-@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 100])
-def test_offsets_after_a_prompt_begin_five_tokens_before_its_end(
-    tokenizer: MockTokenizer, length: int
-) -> None:
-    stream = DecodeStream(tokenizer, [A] * length)
-    assert (stream.prefix_offset, stream.read_offset) == (max(length - 5, 0), length)
-    stream.step(A)
-    assert (stream.prefix_offset, stream.read_offset) == (length, length + 1)
-    stream.step_batch([LEAD, SPECIAL])
-    assert (stream.prefix_offset, stream.read_offset) == (length, length + 1)
-    stream.step(REST)
-    assert (stream.prefix_offset, stream.read_offset) == (length + 1, length + 4)
 
 
 def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(
@@ -244,37 +149,6 @@ def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(
     stream.step_batch([A, SPECIAL])
     assert stream.flush() == ""
     assert (stream.prefix_offset, stream.read_offset) == (0, 1)
-
-
-# --- counting -------------------------------------------------------------------------------------
-
-
-def test_num_tokens_is_right_after_many_full_tallies(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, [A] * 7)
-    for count in range(1, 2 * TICKS + 3):
-        stream.step(A)
-        assert stream.num_tokens == count
-    stream.step_batch([UNKNOWN, SPECIAL, LEAD])
-    count += 3
-    assert stream.num_tokens == count
-    assert stream.read_offset == 7 + count - 3
-    stream.reset()
-    assert stream.num_tokens == 0
-
-
-@pytest.mark.parametrize("at", [TICKS - 1, TICKS, TICKS + 1])
-@pytest.mark.parametrize("bad", [-1, True])
-def test_an_error_where_the_count_carries_counts_nothing(
-    tokenizer: MockTokenizer, at: int, bad: Any
-) -> None:
-    stream = DecodeStream(tokenizer)
-    stream.step_batch([A] * at)
-    with pytest.raises(TokenIdError) as raised:
-        stream.step(bad)
-    assert raised.value.index == stream.num_tokens == at
-    stream.step(A)
-    assert stream.fork().num_tokens == at + 1
-    assert DecodeStream.restore(tokenizer, stream.snapshot()).num_tokens == at + 1
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -312,24 +186,7 @@ def test_flush_bytes_returns_the_bytes_of_an_open_run() -> None:
     assert exact.flush_bytes() == b""
 
 
-def test_bytes_and_text_may_be_mixed(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer)
-    assert stream.step_bytes(LEAD) == b"\xe4"
-    assert stream.step(REST) == "你"
-
-
 # --- spans ----------------------------------------------------------------------------------------
-
-
-def test_take_spans_returns_each_span_once(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, spans=True)
-    stream.step_batch([A, LEAD])
-    assert [span.token_index for span in stream.take_spans()] == [0]
-    assert stream.take_spans() == []
-    stream.step(REST)
-    assert [span[:3] for span in stream.take_spans()] == [(1, 1, 2), (2, 1, 2)]
-    with pytest.raises(ValueError, match="spans=True"):
-        DecodeStream(tokenizer).take_spans()
 
 
 def test_spans_of_replaced_text_raise(tokenizer: MockTokenizer) -> None:
@@ -337,35 +194,7 @@ def test_spans_of_replaced_text_raise(tokenizer: MockTokenizer) -> None:
         DecodeStream(tokenizer, spans=True, clean_up_tokenization_spaces=True)
 
 
-def test_a_stream_with_spans_has_the_same_text(tokenizer: MockTokenizer) -> None:
-    noting = DecodeStream(tokenizer, spans=True)
-    assert isinstance(noting, DecodeStream)
-    assert noting.step_batch([A, LEAD, REST]) == ["a", "", "你"]
-    assert noting.flush() == ""
-
-
-@pytest.mark.parametrize("noted", [True, False])
-def test_snapshots_with_and_without_spans_have_one_class(
-    tokenizer: MockTokenizer, noted: bool
-) -> None:
-    noting = DecodeStream(tokenizer, spans=True)
-    snapshot = (noting if noted else DecodeStream(tokenizer)).snapshot()
-    assert type(noting).restore(tokenizer, snapshot).step(A) == "a"
-
-
 # --- copies ---------------------------------------------------------------------------------------
-
-
-def test_reset_returns_to_the_end_of_the_prompt(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, [A, LEAD])
-    for flushed in (False, True):
-        stream.step_batch([REST, UNKNOWN])
-        if flushed:
-            stream.flush()
-        stream.reset()
-        assert not stream.finished
-        assert (stream.held, stream.num_tokens, stream.unknown_tokens) == (b"\xe4", 0, 0)
-        assert (stream.prefix_offset, stream.read_offset) == (0, 2)
 
 
 @pytest.mark.parametrize("fork", [DecodeStream.fork, copy.copy, copy.deepcopy])
@@ -409,11 +238,6 @@ def test_the_repr_of_a_stream_has_its_state(tokenizer: MockTokenizer) -> None:
     assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', finished (length)>"
 
 
-def test_spans_do_not_change_the_repr(tokenizer: MockTokenizer) -> None:
-    plain, noting = DecodeStream(tokenizer), DecodeStream(tokenizer, spans=True)
-    assert repr(noting) == repr(plain)
-
-
 @pytest.mark.thorough
 def test_a_live_stream_takes_at_most_512_bytes_at_any_length(tokenizer: MockTokenizer) -> None:
     ids = [A, LEAD, REST, B, SPECIAL, BAD, A] * 200
@@ -429,13 +253,3 @@ def test_a_live_stream_takes_at_most_512_bytes_at_any_length(tokenizer: MockToke
     finally:
         tracemalloc.stop()
     assert size / len(streams) <= 512
-
-
-def test_an_open_run_keeps_its_bytes_and_nothing_else_for_each_token() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"\xe4", b"\xbd", b"\xa0", b"a"], (), "byte_fallback")
-    sizes = []
-    for times in (10, 1_010):
-        stream = DecodeStream(tokenizer, byte_fallback="exact")
-        stream.step_batch([0, 1, 2] * times)
-        sizes.append(len(json.dumps(stream.snapshot())))
-    assert sizes[1] - sizes[0] < 1.1 * 3 * 3_000, "an id of one digit for each byte"

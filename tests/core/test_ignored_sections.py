@@ -128,39 +128,12 @@ def test_a_stream_begins_where_the_last_marker_of_the_prompt_leads(
     assert "".join(chunk.text for chunk in chunks) == text
 
 
-@pytest.mark.parametrize(("inside", "text"), [(True, "ax</think>a"), (False, "a")])
-@pytest.mark.parametrize("prompt", [[], [OPEN], [CLOSE]])
-def test_starts_inside_overrides_the_prompt(prompt: list[int], inside: bool, text: str) -> None:
-    conditions = StopConditions("x", ignore_stops_between=THINK, starts_inside=inside)
-    assert text_of(conditions, prompt, [A, X, CLOSE, A, X]) == text
-
-
 @pytest.mark.parametrize("spelling", [b" <think>", b"<think>\n", b"<<think>", b".<think>"])
 def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(spelling: bytes) -> None:
     tokens = [*TOKENS, b" ", b".", b"<", spelling]
     tokenizer = MockTokenizer.from_tokens(tokens)
     decoder = StopSequenceDecoder(tokenizer, BOTH, [len(TOKENS) + 3])
     assert decoder.feed([A, X]).text == "ax"
-
-
-def test_a_marker_that_is_an_id_is_only_that_id() -> None:
-    conditions = StopConditions("x", ignore_stops_between=(OPEN, CLOSE))
-    assert text_of(conditions, [OPEN], [A, X, CLOSE, X]) == "ax</think>"
-    spelled = MockTokenizer.from_tokens([*TOKENS, b"<thi", b"nk>"])
-    decoder = StopSequenceDecoder(spelled, conditions, [8, 9])
-    assert decoder.feed([A, X]).text == "a"
-
-
-@pytest.mark.parametrize("prompt", [[], [OPEN], [Q, GT], [CLOSE]])
-def test_reset_fork_and_snapshot_keep_where_the_stream_began(prompt: list[int]) -> None:
-    ids = [A, X, END_Q, X]
-    expected = text_of(BOTH, prompt, ids)
-    decoder = StopSequenceDecoder(TOKENIZER, BOTH, prompt)
-    decoder.step_batch([CLOSE, OPEN])
-    snapshot = json.loads(json.dumps(decoder.snapshot()))
-    for stream in (decoder.fork(), StopSequenceDecoder.restore(TOKENIZER, snapshot), decoder):
-        stream.reset()
-        assert stream.feed(ids).text + stream.flush().text == expected
 
 
 @pytest.mark.parametrize("start", [-1, 4, 99, "1", True, [1]])

@@ -70,58 +70,9 @@ def test_tokens_of_a_shared_character_all_point_at_it() -> None:
     assert [place[2] for place in found] == [0, 3, 3, 3, 6, 9, 12, 15, 18, 19, 20]
 
 
-def test_characters_and_bytes_are_two_units() -> None:
-    assert of_bytes("é".encode(), b"x") == [(0, 1, 0, 2), (1, 2, 2, 3)]
-
-
-def test_a_token_covers_every_character_it_gave_a_byte_to() -> None:
-    one, other = b"a\xe4\xbd", b"\xa0b\xc3"
-    assert of_bytes(one, other, b"\xa9") == [(0, 2, 0, 4), (1, 4, 1, 7), (3, 4, 5, 7)]
-
-
-def test_a_replacement_character_belongs_to_the_tokens_of_its_bytes() -> None:
-    assert of_bytes(b"\xe4", b"A") == [(0, 1, 0, 3), (1, 2, 3, 4)]
-    assert of_bytes(b"\xe4\xbd", b"\xff") == [(0, 1, 0, 3), (1, 2, 3, 6)]
-    assert of_bytes(b"\xe4", b"\xbd") == [(0, 1, 0, 3), (0, 1, 0, 3)]
-
-
 def test_a_token_without_text_has_its_span_before_the_character_it_interrupts() -> None:
     found = of_bytes(b"a\xe4", b"<s>", b"\xbd\xa0", b"<s>", b"", special=[1, 3])
     assert found == [(0, 2, 0, 4), (1, 1, 1, 1), (1, 2, 1, 4), (2, 2, 4, 4), (2, 2, 4, 4)]
-
-
-def test_a_skipped_token_after_a_broken_character_has_its_span_after_it() -> None:
-    found = of_bytes(b"\xe4", b"<s>", b"A", special=[1])
-    assert found == [(0, 1, 0, 3), (1, 1, 3, 3), (1, 2, 3, 4)]
-
-
-def test_a_span_is_returned_once_it_is_final() -> None:
-    stream = stream_of("byte_level", [b"a", b"b\xe4", b"\xbd", b"\xa0"])
-    taken = []
-    for token_id in range(4):
-        stream.step(token_id)
-        taken.append([span.token_index for span in stream.take_spans()])
-    assert taken == [[0], [], [], [1, 2, 3]]
-
-
-def test_the_end_of_a_prompts_character_is_character_0() -> None:
-    stream = stream_of("byte_level", [b"a\xe4", b"\xbd\xa0", b"!"], prompt=[0])
-    assert places(stream, [1, 2]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
-
-
-def test_each_token_of_an_exact_run_has_its_own_byte() -> None:
-    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a", b"\xff"]
-    whole = stream_of("byte_fallback", tokens, byte_fallback="exact")
-    assert places(whole, [3, 0, 1, 2, 3]) == [(0, 1, 0, 1), *[(1, 2, 1, 4)] * 3, (2, 3, 4, 5)]
-    broken = stream_of("byte_fallback", tokens, byte_fallback="exact")
-    found = places(broken, [0, 1, 4, 0, 3])
-    assert found == [(n, n + 1, 3 * n, 3 * n + 3) for n in range(4)] + [(4, 5, 12, 13)]
-
-
-def test_a_run_that_a_prompt_began_is_the_prompts_too() -> None:
-    tokens = [b"\xe4", b"\xbd", b"\xa0", b"a"]
-    stream = stream_of("byte_fallback", tokens, prompt=[0, 1], byte_fallback="exact")
-    assert places(stream, [2, 3]) == [(0, 1, 0, 3), (1, 2, 3, 4)]
 
 
 def test_the_space_of_a_suffix_belongs_to_the_token_before() -> None:
@@ -131,11 +82,6 @@ def test_the_space_of_a_suffix_belongs_to_the_token_before() -> None:
     assert places(stream, [0, 1]) == [(0, 1, 0, 1), (1, 2, 1, 2)]
     stream = stream_of(BPESuffix(), [b"</w>"])
     assert places(stream, [0]) == [(0, 0, 0, 0)]
-
-
-def test_a_suffix_inside_a_token_leaves_the_end_of_it_waiting() -> None:
-    stream = stream_of(BPESuffix(), [b"k</w>l", b""])
-    assert places(stream, [0, 1]) == [(0, 3, 0, 3), (3, 3, 3, 3)]
 
 
 def test_a_stripped_space_belongs_to_no_token() -> None:

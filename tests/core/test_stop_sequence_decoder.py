@@ -207,3 +207,12 @@ def test_an_id_that_other_streams_met_before_it_was_a_stop_is_one(way: str, mark
         texts = [decoder.feed(ids).text] if way == "step_batch" else anyio.run(read)
     assert "".join(texts) == ("aé" if marker else "a\ufffd")
     assert decoder.finish_reason == "stop"
+
+
+def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a</w>", b"<t>", b"b"], [1], BPESuffix())
+    decoder = StopSequenceDecoder(tokenizer, sections={"r": (1, 9)})
+    chunks = [decoder.step(0), decoder.step(1), decoder.release(), decoder.step(2), decoder.flush()]
+    parts = [(part.section, part.text) for chunk in chunks for part in chunk.split() if part.text]
+    assert parts[-1][0] == "r"
+    assert "".join(text for section, text in parts if section is None).strip() == "a"

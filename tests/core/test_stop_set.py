@@ -186,25 +186,6 @@ def test_stored_texts_are_bounded_and_the_text_stays_right(most: int) -> None:
             assert stops.num_stored <= most
 
 
-def test_hostile_conditions_grow_no_memory_and_their_streams_continue(
-    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stop_sets, "MAX_SETS", 16)
-    before = stop_set_statistics().sets
-    usual = StopConditions(["\nUser:", "9 8 7"])
-    served = set_of(tokenizer, usual)
-    streams = []
-    for caller in range(1, 200):
-        decoder = StopSequenceDecoder(tokenizer, StopConditions(f"{caller} 7 x{caller}"))
-        assert decoder.feed([caller, 7, 0]).text == f"{caller} 7 0 "
-        streams.append((caller, decoder))
-        assert set_of(tokenizer, usual) is served
-        assert stop_set_statistics().sets - before <= 16
-    for caller, decoder in streams:
-        assert decoder.step(caller).text == ""
-        assert decoder.flush().text == f"{caller} "
-
-
 def test_threads_share_sets_that_come_and_go(
     tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

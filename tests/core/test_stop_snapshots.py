@@ -87,52 +87,6 @@ def test_a_restored_stream_is_equal_and_continues_equally(name: str) -> None:
     assert json.loads(text) == KINDS[name].stream().snapshot(), "and the snapshot was not changed"
 
 
-@pytest.mark.parametrize("ids", [[0], [0, 3], [0, 2, 3]])
-def test_a_windowed_stream_is_restored_also_after_its_end(ids: list[int]) -> None:
-    class Window(MockTokenizer):
-        rules = None  # type: ignore[assignment]
-
-    tokenizer = Window.from_tokens(TOKENS)
-    stream = StopSequenceDecoder(tokenizer, USER, [0])
-    stream.step_batch(ids)
-    stream.flush("abort")
-    restored = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(stream.snapshot())))
-    assert seen(restored) == seen(stream)
-    assert restored.flush() == stream.flush()
-    for each in (restored, stream):
-        each.reset()
-    assert restored.step(0) == stream.step(0)
-
-
-ORDINARY = [
-    "fresh",
-    "jailed",
-    "jailed over two tokens",
-    "inside a character",
-    "a tail that is shown",
-    "a pattern",
-    "near its limit",
-    "ended by a string",
-    "ended by an id",
-    "ended by its limit",
-]
-
-
-@pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_snapshot_is_at_most_300_bytes(name: str) -> None:
-    assert len(json.dumps(KINDS[name].stream().snapshot())) <= 300
-
-
-@pytest.mark.thorough
-def test_a_long_stream_has_a_short_snapshot() -> None:
-    stream = StopSequenceDecoder(RAW, USER)
-    for _ in range(10_000):
-        stream.step_batch([0, 1, 2, 2, LEAD, 6, 7])
-    stream.step(2)
-    assert stream.jailed == "\nUs"
-    assert len(json.dumps(stream.snapshot())) <= 300
-
-
 # --- from outside ---------------------------------------------------------------------------------
 
 
@@ -260,12 +214,6 @@ def test_values_at_the_bounds_of_these_checks_are_accepted(
     stream = StopSequenceDecoder.restore(RAW, changed)
     more = 1_000 if "since" in change else 0
     assert stream.num_tokens == KINDS[name].stream().num_tokens + more
-
-
-@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-@pytest.mark.parametrize("field", ["conditions", "clean", "start", "since", "live", "spans"])
-def test_deeply_nested_lists_raise_snapshot_error(field: str, depth: int) -> None:
-    assert refused(resealed(KINDS["jailed"].stream().snapshot(), {field: nested(depth)}))
 
 
 @pytest.mark.parametrize("depth", [100, 480, 900, 5000])

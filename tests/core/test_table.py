@@ -10,7 +10,6 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from typing import Any, cast
 
@@ -103,38 +102,6 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-# --- named ids ------------------------------------------------------------------------------------
-
-
-def test_an_id_that_is_named_while_other_streams_are_under_way() -> None:
-    tokenizer = tokenizer_of()
-    plain, other = DecodeStream(tokenizer), StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
-    within = DecodeStream(tokenizer)
-    assert within.step_batch([0, LEAD, MIDDLE]) == ["a", "", ""]
-    for _ in range(2):
-        assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-        assert other.feed([0, 2, 0, 7]).text == "acaé"
-    naming = StopSequenceDecoder(tokenizer, StopConditions("x", [2, LAST]))
-    assert plain.step_batch([0, 2, 0, 7]) == ["a", "c", "a", "é"]
-    assert other.feed([0, 2, 0, 7]).text == "acaé"
-    assert within.step_batch([LAST, 2]) == ["你", "c"]
-    assert naming.feed([0, 2, 0]).stop_reason == 2
-    assert other.step(1).stop_reason == 1
-
-
-def test_a_named_id_stops_inside_a_character() -> None:
-    tokenizer = tokenizer_of()
-    for _ in range(2):
-        assert DecodeStream(tokenizer).step_batch([0, LEAD, MIDDLE, LAST, 0])[3] == "你"
-        other = StopSequenceDecoder(tokenizer, StopConditions("x", [1]))
-        assert other.feed([0, LEAD, MIDDLE, LAST]).text == "a你"
-        for stop, given in ((MIDDLE, [0, LEAD]), (LAST, [0, LEAD, MIDDLE]), (SPECIAL, [0, LEAD])):
-            decoder = StopSequenceDecoder(tokenizer, StopConditions("x", [stop]))
-            assert decoder.feed(given).text == "a"
-            chunk = decoder.step(stop)
-            assert (chunk.text, chunk.stop_reason) == ("\ufffd", stop)
-
-
 # --- letters --------------------------------------------------------------------------------------
 
 
@@ -205,21 +172,6 @@ def test_malformed_states_raise(data: Any) -> None:
         table.load(data)
 
 
-WRONG: list[tuple[str, type[Exception], list[Any]]] = [
-    ("skip_special_tokens", TypeError, [1, None, "yes"]),
-    ("clean_up_tokenization_spaces", TypeError, [0, None, "no"]),
-    ("byte_fallback", ValueError, ["", "Eager", None, ["eager"], 1]),
-    ("unknown_ids", ValueError, ["", "Skip", None, ["skip"], 1]),
-]
-
-
-@pytest.mark.parametrize(("name", "error", "values"), WRONG)
-def test_options_are_checked_by_name(name: str, error: type[Exception], values: list[Any]) -> None:
-    for value in values:
-        with pytest.raises(error, match=f"{name} must be"):
-            table_for(tokenizer_of(), DEFAULT_OPTIONS._replace(**{name: value}))
-
-
 def test_only_tables_that_can_trace_bytes_have_spans() -> None:
     assert table_of(tokenizer_of()).has_spans
     assert not table_of(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_spans
@@ -284,18 +236,6 @@ def test_each_tokenizer_takes_its_route_without_a_warning(name: str) -> None:
         warnings.simplefilter("error")
         tokenizer = HuggingFaceTokenizer((UNCOMPILED if name in UNCOMPILED else ZOO)[name]())
         assert isinstance(table_for(tokenizer), WindowTable) == (name in UNCOMPILED)
-
-
-@pytest.mark.parametrize("wrong", [None, object(), 3])
-def test_an_object_without_decode_is_a_type_error(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"must have a method decode\(token_ids, \.\.\.\), got"):
-        table_for(wrong)
-
-
-@pytest.mark.parametrize("path", ["path/to/model", Path("path/to/model")])
-def test_the_error_for_a_path_names_load_tokenizer(path: Any) -> None:
-    with pytest.raises(TypeError, match=r"path/to/model.*load_tokenizer\(path\) returns one"):
-        DecodeStream(path)
 
 
 # --- lifetime and threads -------------------------------------------------------------------------

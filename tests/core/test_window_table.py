@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.decode_options import Options
 from streamdec.core.window_table import WindowTable
 from streamdec.errors import RewriteError, TokenIdError
-from tests.support.zoo import UNCOMPILED, ZOO
+from tests.support.zoo import UNCOMPILED
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
 
@@ -50,11 +48,6 @@ def test_a_slow_tokenizer_streams_with_its_clean_up_off() -> None:
     assert texts == ["", "Hello", " world", " don", " n't", "", " world", " ."]
     assert stream.flush() == ""
     assert tokenizer.cleaned == {False}
-
-
-def test_specials_are_skipped_by_its_own_decode() -> None:
-    stream = DecodeStream(SlowTokenizer(), skip_special_tokens=False)
-    assert stream.step_batch([7, 1]) == ["<s>", "Hello"]
 
 
 def test_clean_up_is_done_on_the_stream() -> None:
@@ -93,42 +86,6 @@ class Bare:
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
         return text
-
-
-def test_both_routes_output_the_same_for_real_text() -> None:
-    tokenizer = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
-    ids = tokenizer.encode("naïve café, 世界 🇪🇺 \ufffd genuine").ids
-    for cut in range(len(ids)):
-        held = DecodeStream(tokenizer, ids[:cut]).held
-        if tokenizer.decode(ids[:cut]).endswith("\ufffd") and not held:
-            continue  # a genuine U+FFFD: decode alone cannot tell it from an unfinished character
-        compiled = DecodeStream(tokenizer, ids[:cut])
-        bare = DecodeStream(Bare(tokenizer._tokenizer), ids[:cut])
-        assert bare.route == "window"
-        more = "".join(bare.step_batch(ids[cut:])) + bare.flush()
-        assert more == "".join(compiled.step_batch(ids[cut:])) + compiled.flush()
-
-
-TEXT_PIECES = ["▁a", "l", "e", "y", "é", "你", "b▁c", "d▁"]
-
-
-@pytest.mark.parametrize("name", UNCOMPILED)
-@given(
-    pieces=st.lists(st.sampled_from(TEXT_PIECES), min_size=1, max_size=30), cut=st.integers(0, 3)
-)
-def test_the_windowed_route_equals_decode_on_ordinary_text(
-    name: str, pieces: list[str], cut: int
-) -> None:
-    tokenizer = HuggingFaceTokenizer(UNCOMPILED[name]())
-    ids = [token_id for piece in pieces if (token_id := tokenizer.token_to_id(piece)) is not None]
-    assert len(ids) == len(pieces)
-    stream = DecodeStream(tokenizer)
-    assert stream.route == "window"
-    assert "".join(stream.step_batch(ids)) + stream.flush() == tokenizer.decode(ids)
-    primed = DecodeStream(tokenizer, ids[:cut])
-    continued = "".join(primed.step_batch(ids[cut:])) + primed.flush()
-    if name != "strip_stop" and ids[cut:]:
-        assert tokenizer.decode(ids).endswith(continued)
 
 
 @pytest.mark.parametrize(
@@ -216,24 +173,6 @@ def test_what_a_stream_says_of_itself_does_not_raise_what_decode_raises() -> Non
         stream.flush()
     tokenizer.is_repaired = True
     assert stream.step(0) + stream.flush() == "abc"
-
-
-def test_bad_ids_are_rejected_before_decode_sees_them() -> None:
-    stream = DecodeStream(SlowTokenizer())
-    for bad in (-1, True, "1", 2**32):
-        with pytest.raises(TokenIdError):
-            stream.step(bad)  # type: ignore[arg-type]
-    with pytest.raises(TokenIdError):
-        DecodeStream(SlowTokenizer(), [1, -1])
-
-
-def test_offsets_are_those_of_the_reference_window() -> None:
-    stream = DecodeStream(SlowTokenizer(), [1, 2, 2, 2, 2, 2, 2])
-    assert (stream.prefix_offset, stream.read_offset) == (2, 7)
-    stream.step_batch([0, 0])
-    assert (stream.prefix_offset, stream.read_offset) == (2, 7)
-    stream.step(2)
-    assert (stream.prefix_offset, stream.read_offset) == (7, 10)
 
 
 def test_bytes_and_spans_need_the_other_route() -> None:

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from streamdec.backends import gguf_metadata, rank_encodings, tekken
+from streamdec.backends.hybrid import WORTH, HybridTokenizer
 from streamdec.core import moving, restoring, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
-from streamdec.loading import detect
+from streamdec.loading import detect, trial_main
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits
 from streamdec.streams import reading, token_queue
-from streamdec.tokenizers import _growth, _json_bounds, _reading, _regex_cost, folder_files
+from streamdec.tokenizers import _reading, folder_files
 from tests.support.pages import ROOT, Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
@@ -44,23 +45,7 @@ SERVER = ServerLimits()
         f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} each |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
         f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
-        (
-            f"{_growth.MAX_STAGES} stages; {_growth.MAX_TEXTS:,} characters in their patterns and "
-            f"contents together; regexes of {_regex_cost.MAX_REGEX:,} parts together"
-        ),
-        f"its decoder makes of one character | {_growth.MAX_DECODED} characters",
-        (
-            f"its pre-tokenizer make of one character | {_growth.MAX_ENCODED} characters each, "
-            f"computed before they run. If both together make more than {_growth.MAX_PROBED}, "
-        ),
-        f"| {_growth.MAX_WORK:,} steps each, computed before the search",
-        f"makes of all added tokens together | {_growth.MAX_TOKENS:,} characters",
-        f"one of its strings, such as a token | {_json_bounds.MAX_STRING:,} bytes",
-        f"the trie of its Unigram model | {_json_bounds.MAX_NODES:,} nodes",
-        (
-            f"its post-processor | {_growth.MAX_REPEATED} copies of a text in its output; "
-            f"{_growth.MAX_ADDED:,} pieces and ids in its templates"
-        ),
+        f"makes of one character | {trial_main.MAX_GROWTH:,} characters",
         f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
         f"a token of a rank file or a Tekken file | {rank_encodings.MAX_TOKEN:,} bytes",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
@@ -90,6 +75,13 @@ SERVER = ServerLimits()
 )
 def test_the_bounds_of_the_security_page_are_those_of_the_code(said: str) -> None:
     assert said in SECURITY
+
+
+def test_when_fastokens_is_built() -> None:
+    worth = f"{WORTH:,} code points"
+    assert worth in Page("docs/explanation/formats.md").text
+    assert worth in Page("docs/how-to/choose-a-tokenizer-backend.md").text
+    assert worth in (HybridTokenizer.__doc__ or "")
 
 
 def test_each_test_that_the_page_names_exists() -> None:

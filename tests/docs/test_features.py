@@ -406,7 +406,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The prompt is never output": (
         the_prompt_is_never_given_out,
-        "tests/core/test_window.py::test_a_prompt_is_not_output",
+        "tests/test_laws.py::test_window_laws_4_and_6",
     ),
     "The leading space equals that of the full decode": (
         the_leading_space,
@@ -449,7 +449,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "Bounded memory for each stream": (
         f"{CORE}/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/core/test_stop_set.py::test_hostile_conditions_grow_no_memory_and_their_streams_continue",
+        "tests/core/test_stop_set.py::test_sets_that_are_used_once_stay_within_their_bound",
     ),
     # stops
     "Stop ids": (stop_ids, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
@@ -457,7 +457,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "Stop regexes": (stop_regexes, "tests/test_stop_patterns.py::test_as_the_oracle"),
     "A stop inside a token": (
         within_a_token_and_however_it_is_cut,
-        "tests/core/test_stop_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
+        "tests/core/test_bug_cases.py::test_one_by_one_all_at_once_and_in_random_groups",
     ),
     "A stop in any split into tokens": (
         within_a_token_and_however_it_is_cut,
@@ -465,24 +465,24 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "No part of a stop is output": (
         no_beginning_leaks_and_no_more_is_withheld,
-        "tests/test_stop_laws.py::test_law_1_hidden_stops_are_hidden",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "Only text that may become a stop is withheld": (
         no_beginning_leaks_and_no_more_is_withheld,
-        "tests/test_stop_laws.py::test_law_1_least_hold",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "Hidden or visible, for each stop": (
         hidden_or_visible_for_each,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "The stop that is complete first wins": (
         the_first_to_be_complete,
-        "tests/test_stop_laws.py::test_laws_9_to_11_which_stop",
+        "tests/test_stop_laws.py::test_laws_1_3_9_and_11_as_the_oracle_of_its_text",
         "tests/test_stop_laws.py::test_law_9_order_of_lists",
     ),
     "`min_tokens` applies to stop strings": (
         min_tokens,
-        "tests/test_stop_laws.py::test_laws_1_to_4_and_9_to_11_as_the_oracle",
+        "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "`ignore_eos`": (ignore_eos, "tests/test_stop_laws.py::test_all_laws_as_the_oracle"),
     "Stops can be ignored in reasoning": (
@@ -492,7 +492,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     "The matcher itself handles reasoning and tool calls": (stops_switch_on_and_off,),
     "Each chunk names its section, such as reasoning": (
         chunks_name_their_section,
-        "tests/core/test_sections_option.py::test_groups_snapshots_and_forks_make_no_difference",
+        "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
     ),
     "A section that the prompt opens": (
         a_section_that_the_prompt_opens,
@@ -547,7 +547,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "The engine is cancelled at a stop": (
         an_asynchronous_iterator_that_cancels,
-        "tests/streams/test_ending.py::test_a_stop_closes_the_generator_before_the_last_chunk",
+        "tests/streams/test_laws.py::test_law_0_any_grouping_of_ids",
     ),
     # tokenizers
     "Formats besides `tokenizer.json`": (
@@ -582,7 +582,7 @@ PROOF: dict[str, tuple[Callable[[], None] | str, ...]] = {
     ),
     "A stream can be reset": (
         fork_save_and_reset,
-        "tests/core/test_decode_stream.py::test_reset_returns_to_the_end_of_the_prompt",
+        "tests/test_laws.py::test_law_0_chunk_invariance",
     ),
     "Each beam of a beam search as text while it grows": (
         each_beam_is_a_fork,

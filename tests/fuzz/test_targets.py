@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import streamdec.cli.rows as cli_rows
 from fuzz import harness, targets
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
 from fuzz.edits import LONGEST, edit_bytes, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
-from streamdec.backends import gguf, tekken
+from streamdec.backends import gguf
 from streamdec.core import restoring, utf8
 from streamdec.core.patterns import compile as patterns
 from streamdec.core.replacers import Replacers
@@ -37,7 +36,7 @@ SECONDS = 120.0
 # --- the corpus -----------------------------------------------------------------------------------
 
 
-COSTS = {"load_cost", "pattern_cost"}
+COSTS = {"pattern_cost"}
 """Targets with slow seeds, which each run of these targets tries first."""
 
 
@@ -83,11 +82,6 @@ def _shortest(self: StopStrings, text: str) -> str | None:
     return min((stop for stop in self._stops if text.endswith(stop)), key=len, default=None)
 
 
-def _lines_of_each_chunk(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    lines = (line for chunk in chunks for line in chunk.split(b"\n"))
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-
-
 class Break(NamedTuple):
     """Something wrong in the code of a target."""
 
@@ -111,10 +105,8 @@ BREAKS = (
     Break("pattern_cost", patterns, "MAX_PARTS", 2**20),
     Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
-    Break("load_cost", tekken, "MAX_SPECIAL", 2**24),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", restoring, "_restep", lambda *_: None),
-    Break("jsonl", cli_rows, "numbered_lines", _lines_of_each_chunk),
 )
 
 

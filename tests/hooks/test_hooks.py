@@ -49,12 +49,6 @@ def test_a_stream_calls_the_hooks_that_were_registered_when_it_began() -> None:
     assert [event.tokens for event in hook.streams] == [2]
 
 
-def test_several_hooks_get_the_same_calls() -> None:
-    with recording() as first, recording() as second:
-        run()
-    assert first.streams == second.streams != []
-
-
 def test_removing_twice_does_nothing_and_adding_again_is_possible() -> None:
     hook = Recording()
     remove = add_hook(hook)
@@ -81,19 +75,9 @@ class Renamed(Hook):
         raise AssertionError
 
 
-class WithHelper(Hook):
-    """A hook with a helper whose name is similar to that of an overridden method."""
-
-    def stream_ended(self, event: StreamEnded) -> None:
-        self.stream_ended_at(event.tokens)
-
-    def stream_ended_at(self, tokens: int) -> None:
-        pass
-
-
 def test_a_hook_that_would_never_be_called() -> None:
     hook = Renamed()
-    told = "Renamed overrides no method of Hook, .* one of stream_ended, called, loaded, fell_back$"
+    told = "Renamed has none of the methods stream_ended, called, loaded, fell_back, so"
     with pytest.raises(TypeError, match=told):
         add_hook(hook)
     assert hook not in hooks.installed
@@ -106,13 +90,6 @@ def test_a_hook_must_not_be_asynchronous() -> None:
 
     with pytest.raises(TypeError, match=r"stream_ended\(\) of a Hook must be a plain function"):
         add_hook(Asynchronous())
-
-
-def test_a_hook_may_have_other_methods() -> None:
-    add_hook(WithHelper())()
-    set_on_the_object = Renamed()
-    set_on_the_object.called = print  # type: ignore[assignment, method-assign]
-    add_hook(set_on_the_object)()
 
 
 class Failing(Hook):
@@ -179,12 +156,6 @@ def test_a_source_is_closed_even_if_a_hook_is_interrupted() -> None:
         assert closed == ["source", "engine", "source"]
     finally:
         remove()
-
-
-def test_without_a_hook_nothing_is_counted() -> None:
-    assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is None
-    with recording():
-        assert iter_chunks([0], TOKENIZER)._reading.stepper.statistics is not None
 
 
 def test_the_class_of_a_hook_in_place_of_a_hook() -> None:

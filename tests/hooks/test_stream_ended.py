@@ -24,7 +24,6 @@ from streamdec import (
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.hooks import StopKind, StreamEnded
-from streamdec.trace import Tracer
 from tests.hooks.recording import recording
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
@@ -177,30 +176,6 @@ def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> Non
     assert event.chunks == sum(bool(chunk.text) for chunk in given_out)
 
 
-def test_a_stream_that_records_is_counted_as_one_that_does_not() -> None:
-    ids = [0, HALF, REST, 1, HALF]
-    with recording() as hook:
-        for machine in (
-            DecodeStream(TOKENIZER),
-            DecodeStream(TOKENIZER, spans=True),
-        ):
-            assert [*iter_chunks(iter(ids), machine)]
-    plain, *others = hook.streams
-    assert (plain.held_tokens, plain.max_held_bytes) == (2, 2)
-    assert others == [plain]
-
-
-def test_a_stream_over_a_tracer_is_counted_as_one_over_its_decoder() -> None:
-    ids = [0, HALF, REST, ST, OH, 1, STOP]
-    with recording() as hook:
-        for machine in (
-            StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")),
-            Tracer(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))),
-        ):
-            assert "".join(chunk.text for chunk in iter_chunks(ids, machine)) == "a你STOb"
-    assert hook.streams[0] == hook.streams[1]
-
-
 # --- how it ended ---------------------------------------------------------------------------------
 
 
@@ -319,20 +294,6 @@ def test_an_unfinished_character_is_reported() -> None:
     assert not ended([0, HALF, REST]).ends_incomplete
 
 
-def test_unknown_ids_are_counted() -> None:
-    ids = [0, 99, 1, 98]
-    grown = TokenSequence(TOKENIZER, [97, 0])
-    for machine in (
-        StopSequenceDecoder(TOKENIZER, StopConditions()),
-        DecodeStream(TOKENIZER),
-        grown,
-    ):
-        with recording() as hook:
-            assert "".join(chunk.text for chunk in iter_chunks(ids, machine)) == "ab"
-        (event,) = hook.streams
-        assert (event.tokens, event.unknown_tokens, event.chunks) == (4, 2, 2)
-
-
 def test_a_resumed_stream_reports_only_its_own_part() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([0, 99, 1, ST])
@@ -361,16 +322,6 @@ def test_the_decoder_is_named() -> None:
     (event,) = hook.streams
     assert (event.tokenizer_type, event.route, event.characters) == ("Own", "window", 2)
     assert hook.calls == []
-
-
-def test_long_silences_are_counted() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
-    outputs = [[EOS]] * 10_000 + [[HALF]] * 10_000
-    expected = counted(decoder.fork(), outputs, ends=True)
-    with recording() as hook:
-        for _ in iter_chunks(iter(outputs), decoder):
-            pass
-    assert [told(event) for event in hook.streams] == [expected]
 
 
 # --- how many tokens have pending text ------------------------------------------------------------

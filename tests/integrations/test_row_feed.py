@@ -37,13 +37,6 @@ def test_all_waiting_text_of_a_row_is_one_chunk() -> None:
     assert feed.take() is None
 
 
-def test_joined_chunks_cover_the_ids_of_both() -> None:
-    feed = RowFeed()
-    feed.put({0: Chunk("a", token_ids=(1, 2))})
-    feed.put({0: Chunk("b", "stop", token_ids=(3,))})
-    assert feed.take() == (0, Chunk("ab", "stop", token_ids=(1, 2, 3)))
-
-
 def test_waiting_text_in_several_sections_is_taken_in_parts() -> None:
     feed = RowFeed()
     parts = ("reasoning", "b"), (None, "c")
@@ -53,26 +46,6 @@ def test_waiting_text_in_several_sections_is_taken_in_parts() -> None:
     feed.put({0: Chunk("d", "stop")})
     feed.end()
     assert [*iter(feed.take, None)] == [(0, Chunk("cd", "stop")), (1, Chunk("x"))]
-
-
-def test_all_waiting_text_is_one_chunk() -> None:
-    feed = RowFeed()
-    for each in range(1_000):
-        feed.put({0: Chunk(" word", token_ids=(each,))})
-    assert feed.take() == (0, Chunk(" word" * 1_000, token_ids=(*range(1_000),)))
-
-
-def test_an_error_comes_after_the_chunks_and_once() -> None:
-    feed, boom = RowFeed(), BoomError()
-    feed.put({0: Chunk("a")})
-    feed.end(boom)
-    feed.end(ValueError("too late"))
-    feed.end()
-    assert feed.take() == (0, Chunk("a"))
-    with pytest.raises(BoomError) as caught:
-        feed.take()
-    assert caught.value is boom is feed.error
-    assert feed.take() is None
 
 
 @pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3)])

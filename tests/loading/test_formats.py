@@ -5,21 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLoadError,
 )
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.protocols import Tokenizer
@@ -123,38 +121,12 @@ def test_a_real_tokenizer_has_a_report(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fast", ["off", "now", "background", None])
-def test_a_mode_is_for_other_formats_too(
-    fast: FastMode | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("fastokens")
-    monkeypatch.setenv(VARIABLE, "off")
-    pattern = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+"
-    write_json(tmp_path / "tekken.json", tekken(pattern=pattern))
-    tokenizer = load_tokenizer(tmp_path, fast=fast, strict=fast == "now")
-    assert isinstance(tokenizer, TekkenTokenizer)
-    report = tokenizer.wait()
-    assert report.requested_by == ("argument" if fast else "environment")
-    active = "fastokens" if fast in ("now", "background") else "tiktoken"
-    assert report.active == active
-    assert report.reason.startswith("a Tekken file: ")
-    ids = tokenizer.encode("hello 你好[INST] <s>", special="text").ids
-    assert (
-        ids
-        == load_tokenizer(tmp_path, fast="off").encode("hello 你好[INST] <s>", special="text").ids
-    )
-    assert pickle.loads(pickle.dumps(tokenizer)).wait().active == active
-
-
-def test_a_special_token_that_is_a_word_of_the_regex_excludes_fastokens(tmp_path: Path) -> None:
-    """Its letters give its id in fastokens, because the model must have it as a token."""
-    pytest.importorskip("fastokens")
-    names = [f"<{number}>" for number in range(2000)]
-    names[1999] = "word"
-    data = tekken(special_tokens=names, num_special=2000, pattern=r"\p{L}+|[^\p{L}]")
-    write_json(tmp_path / "tekken.json", data)
-    report = load_tokenizer(tmp_path, fast="now").report
-    assert report.active == "tiktoken"
-    assert "fastokens gives other ids for 'word'" in report.reason
+def test_other_formats_have_one_encoder(fast: FastMode | None, tmp_path: Path) -> None:
+    write_json(tmp_path / "tekken.json", tekken())
+    report = load_tokenizer(tmp_path, fast=fast).report
+    assert (report.active, report.reason) == ("tiktoken", "a Tekken file")
+    with pytest.raises(TokenizerLoadError, match="strict=True needs a tokenizer"):
+        load_tokenizer(tmp_path, fast="now", strict=True)
 
 
 def test_an_unknown_mode_is_the_same_for_all(
@@ -224,7 +196,7 @@ def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
     report = tokenizer.report
     assert (report.active, report.reason) == (
         "tiktoken",
-        "the encoding cl100k_base: fastokens is switched off",
+        "the encoding cl100k_base",
     )
     assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 
-import prometheus_client.openmetrics.exposition as openmetrics
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
 from streamdec.core import stop_sets
-from streamdec.fastpath.fast_path import VARIABLE
+from streamdec.fastpath.options import VARIABLE
 from streamdec.metrics.instruments import STATISTICS, Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording
@@ -23,7 +22,6 @@ class Run:
 
     told: Recording
     prometheus: Samples
-    openmetrics: str
     translated: Samples
     opentelemetry: dict[str, Metric]
     before: dict[Instrument, int]
@@ -45,7 +43,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
         run = Run(
             told,
             parsed(made.prometheus),
-            openmetrics.generate_latest(made.prometheus).decode(),  # type: ignore[no-untyped-call]
             parsed(made.translated),
             {metric.name: metric for metric in scope.metrics},
             before,

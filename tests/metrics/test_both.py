@@ -6,17 +6,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anyio
 import prometheus_client
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from streamdec import DecoderPool, MockTokenizer, StopConditions, hooks, stream
+from streamdec import hooks
 from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Hook, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
@@ -37,47 +36,6 @@ def test_opentelemetry_and_prometheus_export_equal_values(ran: Run) -> None:
     own, translated = plain(ran.prometheus), plain(ran.translated)
     assert own.keys() == translated.keys()
     assert {key: translated[key] for key in own} == pytest.approx(own)
-
-
-def test_both_exporters_count_the_calls_of_a_hook(ran: Run) -> None:
-    told = ran.told
-    sums = {
-        "streamdec_streams_total": len(told.streams),
-        "streamdec_stream_tokens_sum": sum(each.tokens for each in told.streams),
-        "streamdec_stream_chunks_total": sum(each.chunks for each in told.streams),
-        "streamdec_stream_max_held_bytes_sum": sum(each.max_held_bytes for each in told.streams),
-        "streamdec_tokenizer_calls_total": len(told.calls),
-        "streamdec_tokenizer_duration_seconds_sum": sum(
-            each.seconds for each in told.calls if each.error_type is None
-        ),
-        "streamdec_fallbacks_total": len(told.fallbacks),
-    }
-    for name, value in sums.items():
-        found = sum(number for (each, _), number in ran.prometheus.items() if each == name)
-        assert found == pytest.approx(value), name
-
-
-def test_streams_around_engines_and_requests_of_a_pool_are_counted_too() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"a", b"b"])
-
-    async def engine() -> AsyncIterator[int]:
-        for token_id in (0, 1):
-            yield token_id
-
-    async def main() -> list[str]:
-        return [chunk.text async for chunk in stream(engine(), tokenizer)]
-
-    with counted() as made:
-        assert anyio.run(main) == ["a", "b", ""]
-        pool = DecoderPool(tokenizer)
-        pool.add("request", StopConditions(stop="b"))
-        assert pool.step({"request": [0, 1]})["request"].text == "a"
-        for samples in (parsed(made.prometheus), parsed(made.translated)):
-            labels = {("tokenizer_type", "mock"), ("route", "bytes")}
-            assert samples["streamdec_stream_tokens_sum", frozenset(labels)] == 4
-            for reason in ("length", "stop"):
-                ended = frozenset({*labels, ("finish_reason", reason)})
-                assert samples["streamdec_streams_total", ended] == 1
 
 
 def test_eight_threads_lose_nothing() -> None:

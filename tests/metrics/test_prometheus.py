@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import prometheus_client
-import prometheus_client.openmetrics.parser as openmetrics
 import pytest
 
 from streamdec.errors import MissingExtraError
@@ -124,17 +123,6 @@ def test_every_instrument_was_given_a_value(ran: Run) -> None:
     assert [each.name for each in INSTRUMENTS if not values[each]] == []
 
 
-def test_openmetrics_has_them_with_kinds_and_units(ran: Run) -> None:
-    found = openmetrics.text_string_to_metric_families(ran.openmetrics)  # type: ignore[no-untyped-call]
-    families = {family.name: family for family in found}
-    for each in INSTRUMENTS:
-        family = families.pop(each.prometheus_name.removesuffix("_total"))
-        kind = {"updowncounter": "gauge"}.get(each.kind, each.kind)
-        assert (family.type, family.unit) == (kind, each.prometheus_unit)
-        assert family.documentation == each.description
-    assert families == {}
-
-
 def test_buckets_are_those_of_the_table(ran: Run) -> None:
     for each in INSTRUMENTS:
         if each.buckets is None:
@@ -169,13 +157,6 @@ def test_no_metric_is_registered_if_one_name_is_taken() -> None:
         PrometheusMetrics(registry)
     registry.unregister(taken)
     PrometheusMetrics(registry)
-
-
-def test_the_registry_of_the_library_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = prometheus_client.CollectorRegistry()
-    monkeypatch.setattr(prometheus_client, "REGISTRY", usual)
-    PrometheusMetrics()
-    assert ("streamdec_stop_sets", frozenset()) in parsed(usual)
 
 
 def test_without_the_library_the_error_says_what_to_install(

@@ -8,18 +8,23 @@ from typing import Any
 from tests.preflight.making import CHATML, Parts, added
 
 __all__ = [
+    "CALLING",
     "CASES",
+    "FORGETTING",
     "GLM",
+    "METASPACE",
     "QUANT",
     "RENDERED",
     "both",
     "config",
+    "decoder",
     "drop",
     "entry",
     "file",
     "flag",
     "generation",
     "own",
+    "pieces",
     "say",
     "template",
     "without",
@@ -79,6 +84,29 @@ def entry(token_id: int, content: str, *, special: bool = True) -> Callable[[Par
     return lambda parts: parts.decoder.update({str(token_id): added(content, special=special)})
 
 
+def pieces(*added_pieces: str) -> Callable[[Parts], None]:
+    """Give the last letters of the vocabulary other texts."""
+
+    def change(parts: Parts) -> None:
+        assert parts.tokenizer is not None
+        letters = [*parts.tokenizer["model"]["vocab"]]
+        letters[256 - len(added_pieces) :] = added_pieces
+        parts.tokenizer["model"]["vocab"] = {letter: i for i, letter in enumerate(letters)}
+
+    return change
+
+
+def decoder(**fields: Any) -> Callable[[Parts], None]:
+    """Pieces that begin with the byte-level sign for a space, and this decoder."""
+
+    def change(parts: Parts) -> None:
+        pieces(*(f"Ġ{i}" for i in range(20)))(parts)
+        assert parts.tokenizer is not None
+        parts.tokenizer["decoder"] = fields
+
+    return change
+
+
 def own(token_id: int, content: str, *, special: bool = True) -> Callable[[Parts], None]:
     return lambda parts: parts.own.append({"id": token_id, **added(content, special=special)})
 
@@ -90,6 +118,11 @@ GLM = (
     "{%- endfor %}{% if add_generation_prompt %}<|pad|>{% endif %}"
 )
 
+METASPACE = decoder(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)
+CALLING = CHATML.replace(  # a call ends with a token of its own, as in gpt-oss
+    "'<|im_end|>\\n' }}", "('<|pad|>' if m.tool_calls else '<|im_end|>\\n') }}"
+).replace("+ (m", "+ (m.tool_calls[0].function.arguments.at if m.tool_calls else '') + (m")
+FORGETTING = CHATML.replace("m['role'] +", "m['role'] + ('<think>' if loop.last else '') +")
 TEXT = "(m['content'] if m['content'] is string else '')"
 
 CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
@@ -99,6 +132,7 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
         "error",
         both(say(eos_token="<|pad|>"), config(eos_token_id=259), generation(eos_token_id=259)),
     ),
+    "EOS_TOOL_CALL_NOT_STOPPED": ("error", template(CALLING)),
     "EOS_TURN_PRIMER_IN_STOP_SET": (
         "info",
         both(template(GLM), generation(eos_token_id=[257, 258])),
@@ -178,6 +212,7 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
         "error",
         lambda parts: parts.tokenizer.update(model={"type": "none"}) if parts.tokenizer else None,
     ),
+    "DECODER_CANNOT_READ_VOCAB": ("error", METASPACE),
     "TOKENIZER_JSON_MISSING": ("error", without("tokenizer")),
     "TOKENIZER_CLASS_REQUIRES_V5": ("info", say(tokenizer_class="TokenizersBackend")),
     "TOKENIZER_CLASS_UNKNOWN": ("warning", say(tokenizer_class="AcmeTokenizerFast")),
@@ -206,10 +241,7 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
             file("additional_chat_templates/default.jinja", CHATML),
         ),
     ),
-    "CHAT_TEMPLATE_LEGACY_JSON": (
-        "warning",
-        file("chat_template.json", {"chat_template": CHATML}),
-    ),
+    "CHAT_TEMPLATE_LEGACY_JSON": ("warning", file("chat_template.json", {"chat_template": CHATML})),
     "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
     "CHAT_TEMPLATE_UNKNOWN_NAME": (
         "error",
@@ -226,6 +258,7 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
         template(CHATML + "{% if tools %}{{ raise_exception('no tools') }}{% endif %}"),
     ),
     "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT": ("info", template(CHATML.partition("{%- if")[0])),
+    "CHAT_TEMPLATE_REWRITES_TURNS": ("info", template(FORGETTING)),
     "CHAT_TEMPLATE_CLOCK_DEPENDENT": ("warning", template("{{ strftime_now('%d') }}" + CHATML)),
     "CHAT_TEMPLATE_NEEDS_KWARGS": (
         "info",
@@ -263,7 +296,9 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
 }
 RENDERED = {
     "EOS_TERMINATOR_NOT_STOPPED",
+    "EOS_TOOL_CALL_NOT_STOPPED",
     "EOS_TURN_PRIMER_IN_STOP_SET",
+    "CHAT_TEMPLATE_REWRITES_TURNS",
     "CHAT_TEMPLATE_SANDBOX_VIOLATION",
     "CHAT_TEMPLATE_RESOURCE_LIMIT",
     "CHAT_TEMPLATE_FAILS",

@@ -12,8 +12,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec.folders.added_vocabulary import AddedVocabulary
 from streamdec.preflight.snapshot_tokens import Tokens
+from tests.support.added_vocabulary import AddedVocabulary
 
 __all__ = ["CHATML", "SHARED", "Parts", "added", "control", "loaded_by_library", "shared_snapshots"]
 
@@ -54,7 +54,7 @@ def loaded_by_library(tokens: Tokens) -> AddedVocabulary | None:
     """The same as ``tokens.loaded``, by the library itself; None where that is None."""
     if tokens.loaded is None or tokens.json is None:
         return None
-    builds = tokens.chosen.cls is not None and tokens.chosen.cls.builds
+    builds = tokens.folder.chosen.cls is not None and tokens.folder.chosen.cls.builds
     base = {**tokens.json, "added_tokens": [], "post_processor": None} if builds else tokens.json
     vocabulary = AddedVocabulary(json.dumps(base))
     vocabulary._tokenizer.add_tokens(tokens.to_add())

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.preflight_report import SEVERITIES
 from streamdec.preflight.rules import RULES
-from tests.preflight.changes import (
-    CASES,
-    RENDERED,
-    both,
-    config,
-    drop,
-    entry,
-    file,
-    flag,
-    say,
-    template,
-)
+from tests.preflight.changes import CASES, RENDERED, both, config, drop, flag, say, template
 from tests.preflight.making import CHATML, control
-from tests.support.pages import ROOT
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
 """Only the hub can say so."""
@@ -63,18 +47,6 @@ def test_every_rule_has_a_snapshot() -> None:
     assert set(CASES) | NETWORK | MADE_OTHERWISE == set(RULES)
 
 
-def test_each_code_is_declared_once_with_all_fields() -> None:
-    data = tomllib.loads((ROOT / "streamdec" / "preflight" / "rules.toml").read_text("utf-8"))
-    assert [row["code"] for row in data["rules"]] == list(RULES)
-    for rule in RULES.values():
-        assert rule.severity in SEVERITIES
-        assert rule.when
-        assert not rule.when.endswith(".")
-        assert rule.action.endswith(".")
-        assert len(re.findall(r"[.!?](?=\s|$)", rule.action)) <= 3, rule.action
-        assert rule.engines
-
-
 def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
     change = both(CASES["PAD_EQUALS_EOS"][1], CASES["EOS_ID_UNKNOWN"][1], drop("chat_template"))
     report = inspect(control(change).write(tmp_path), render=False)
@@ -96,60 +68,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
         "tokenizer_config.json": True,
         "after loading": True,
     }
-    assert "tokenization_utils_tokenizers.py" in str(finding.reference[0])
-
-
-@pytest.mark.parametrize(
-    ("index", "token_id", "name"), [(2, 258, "<|im_end|>"), (0, 256, "<|endoftext|>")]
-)
-def test_a_visible_drift_of_the_flag_is_severe(
-    index: int, token_id: int, name: str, tmp_path: Path
-) -> None:
-    """One is a stop id, the other does not exist."""
-    report = inspect(control(flag(index, special=False)).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    assert finding.severity == ("error" if token_id == 258 else "warning")
-    assert finding.evidence[0].ids == {token_id: name}
-
-
-@pytest.mark.parametrize("is_built", [False, True])
-def test_a_token_stays_special_after_a_second_declaration(is_built: bool, tmp_path: Path) -> None:
-    """But not by a class for which it never was."""
-    change = entry(257, "<|im_start|>", special=False)
-    change = both(change, config(model_type="qwen2")) if is_built else change
-    report = inspect(control(change).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    note = "special"
-    assert finding.evidence[0].note == (note if is_built else f"{note}, and skipped anyway")
-    loaded = load_tokenizer(tmp_path, fast="off")
-    assert (loaded.decode([257]) == "") != is_built
-
-
-@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
-def test_a_map_that_is_not_read_may_list_others(key: str, tmp_path: Path) -> None:
-    def codes(listed: list[str]) -> frozenset[str]:
-        stale = file("special_tokens_map.json", {key: listed})
-        same = say(additional_special_tokens=["<|im_start|>"])
-        return inspect(control(both(same, stale)).write(tmp_path), render=False).codes
-
-    assert codes(["<|im_start|>"]) == set()
-    assert codes(["<|im_start|>", "<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
-    assert codes(["<|pad|>"]) == {"SPECIAL_TOKENS_MAP_STALE"}
-
-
-def test_named_extra_tokens_hide_no_others(tmp_path: Path) -> None:
-    """Transformers ignores additional_special_tokens beside a list, and not beside names."""
-    parts = control(
-        say(extra_special_tokens={"img": "<|pad|>"}, additional_special_tokens=["<new>"])
-    )
-    assert "EXTRA_SPECIAL_SHADOWS_ADDITIONAL" not in inspect(parts.write(tmp_path)).codes
-    loaded = load_tokenizer(tmp_path, fast="off")
-    assert loaded.token_to_id("<new>") == 260
-
-
-def test_a_token_with_a_role_has_no_drift_where_the_role_makes_it_special(tmp_path: Path) -> None:
-    parts = control(entry(258, "<|im_end|>", special=False))
-    assert "SPECIAL_FLAG_DRIFT" not in inspect(parts.write(tmp_path), render=False).codes
+    assert "tokenization_utils_tokenizers.py" in finding.reference[0]
 
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
@@ -186,7 +105,7 @@ def test_without_jinja2_the_report_says_that_the_template_was_not_looked_at(
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     report = inspect(control().write(tmp_path))
     assert report.codes == {"CHAT_TEMPLATE_NOT_INSPECTED"}
-    assert "streamdec[chat]" in report.sources["chat_template_inspected"]
+    assert "streamdec[chat]" in report.answer
 
 
 def test_a_failed_child_process_is_not_a_finding_about_the_template(
@@ -237,46 +156,3 @@ def test_a_folder_of_the_hubs_cache_is_not_verified(tmp_path: Path) -> None:
     parts = control()
     folder = tmp_path / "models--a--b" / "snapshots" / ("0f" * 20)
     assert inspect(parts.write(folder), render=False).codes == {"COMMIT_UNVERIFIED"}
-
-
-def test_sources_tell_which_file_won(tmp_path: Path) -> None:
-    change = both(CASES["SPECIAL_TOKENS_MAP_OVERRIDES"][1], file("chat_template.jinja", CHATML))
-    sources = inspect(control(change).write(tmp_path), render=False).sources
-    assert sources["eos_token"] == "special_tokens_map.json"
-    assert sources["pad_token"] == "tokenizer_config.json"
-    assert sources["chat_template"] == "chat_template.jinja"
-    assert sources["generation_config"] == "generation_config.json"
-    assert sources["tokenizer_class"].startswith("tokenizer_config.json: TokenizersBackend")
-
-
-def test_sources_tell_which_files_are_read_at_all(tmp_path: Path) -> None:
-    sources = inspect(control().write(tmp_path / "a"), render=False).sources
-    assert sources["added_tokens"] == "tokenizer.json, then tokenizer_config.json"
-    assert "quantization_config" not in sources
-    legacy = both(drop("added_tokens_decoder"), file("added_tokens.json", {"<x>": 260}))
-    quantized = both(legacy, CASES["QUANT_NESTED"][1], CASES["QUANT_SIDECAR_ONLY"][1])
-    sources = inspect(control(quantized).write(tmp_path / "b"), render=False).sources
-    assert sources["added_tokens"] == "tokenizer.json, then added_tokens.json"
-    assert sources["quantization_config"] == "hf_quant_config.json: quantization"
-
-
-def test_each_special_token_tells_whether_its_id_is_known(tmp_path: Path) -> None:
-    parts = control()
-    known = inspect(parts.write(tmp_path / "known"), render=False).special_tokens["eos_token"]
-    parts.tokenizer = None
-    parts.say(eos_token="</s>")
-    unknown = inspect(parts.write(tmp_path / "unknown"), render=False).special_tokens["eos_token"]
-    assert asdict(known) == {
-        "text": "<|im_end|>",
-        "id": 258,
-        "resolved": True,
-        "source": "tokenizer_config.json",
-        "resolved_by": "tokenizer.json",
-    }
-    assert (unknown.id, unknown.resolved) == (None, False)
-
-
-@pytest.mark.parametrize("engines", [(), ("vlllm",), ("vllm@new",), ("vllm@",)])
-def test_an_engine_that_is_not_known_is_rejected(engines: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"engine|vllm"):
-        inspect(control().write(tmp_path), engines=engines)

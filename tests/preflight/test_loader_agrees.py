@@ -29,23 +29,17 @@ Added = dict[int, tuple[Any, ...]]
 def added_of(tokenizer: LoadedTokenizer) -> Added:
     assert isinstance(tokenizer, HybridTokenizer)
     tokens = tokenizer._tokenizer.get_added_tokens_decoder()
-    found = {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in sorted(tokens.items())
-    }
+    found = {i: (t.content, t.special) for i, t in sorted(tokens.items())}
     # The library still skips tokens that were special before their flag was changed. It does not
     # skip a special token that the normalizer changes.
-    special = [i for i, (_, is_special, *_, normalized) in found.items() if is_special > normalized]
+    special = [i for i, token in tokens.items() if token.special and not token.normalized]
     assert all(map(tokenizer.is_skipped, special))
     assert all((tokenizer.decode([i]) == "") == tokenizer.is_skipped(i) for i in found)
     return found
 
 
 def inspected(folder: Path, **options: Any) -> Added:
-    return {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in discover_added_tokens(folder, **options).items()
-    }
+    return {i: (t.content, t.special) for i, t in discover_added_tokens(folder, **options).items()}
 
 
 def ids_and_special(tokens: Added) -> dict[int, tuple[Any, ...]]:
@@ -75,14 +69,14 @@ def check(folder: Path) -> bool:
 def check_roles(folder: Path, tokenizer: LoadedTokenizer) -> None:
     """Loader, chat and preflight give the same token and id to each role."""
     seen = special_tokens_of(folder)
-    report = inspect(folder, render=False)
+    tokens = Tokens(Snapshot(folder))
     for name in ROLES:
         text = getattr(tokenizer.special_tokens, name)
         if name in seen and tokenizer.token_to_id(seen[name]) is not None:
             assert text == seen[name]
-        if name in report.special_tokens and report.special_tokens[name].resolved:
-            token = report.special_tokens[name]
-            assert (text, tokenizer.token_to_id(text)) == (token.text, token.id)
+        if name in tokens.roles and tokens.id_of(tokens.roles[name].text) is not None:
+            found = tokens.roles[name].text
+            assert (text, tokenizer.token_to_id(text)) == (found, tokens.id_of(found))
 
 
 def quietly(folder: Path, **options: Any) -> LoadedTokenizer:
@@ -149,5 +143,5 @@ def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
     report = inspect(folder, render=False)
     if report.codes & {"ADDED_TOKENS_DECODER_SHAPE", "FILE_INVALID_JSON", "FILE_OUTSIDE_FOLDER"}:
         return  # which the loader rejects, or reads from its place
-    is_known = not tokens.chosen.unknown
+    is_known = not tokens.folder.chosen.unknown
     assert check(folder) == is_known or tokens.loaded is None or tokens.is_remote

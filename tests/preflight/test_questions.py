@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamdec import preflight
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
@@ -25,14 +24,13 @@ from streamdec.preflight import (
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
-from streamdec.preflight.questions_files import COMPARING
-from streamdec.preflight.questions_templates import openers
+from streamdec.preflight.examples import EXAMPLES, write_example
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
+from streamdec.preflight.turns import openers, probe
 from tests.preflight.corrupting import corrupt, corruptions
-from tests.preflight.incidents import INCIDENTS
 from tests.preflight.making import (
-    CHATML,
     SHARED,
     Parts,
     added,
@@ -40,6 +38,7 @@ from tests.preflight.making import (
     loaded_by_library,
     shared_snapshots,
 )
+from tests.support.added_vocabulary import AddedVocabulary
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 
@@ -71,39 +70,20 @@ def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("apply", [True, False])
-@pytest.mark.parametrize("folder", [*sorted(INCIDENTS), *REAL])
+@pytest.mark.parametrize("folder", [*EXAMPLES, *REAL])
 def test_the_flags_are_those_that_the_library_has_in_the_end(
     tmp_path: Path, folder: Path | str, apply: bool
 ) -> None:
     if isinstance(folder, str):
-        folder = control(INCIDENTS[folder]).write(tmp_path)
+        folder = write_example(folder, tmp_path)
     tokens = Tokens(Snapshot(folder))
-    vocabulary = loaded_by_library(tokens) if apply else tokens.bare
+    content = tokens.snapshot.content("tokenizer.json")
+    bare = AddedVocabulary(content) if content is not None and tokens.bare is not None else None
+    vocabulary = loaded_by_library(tokens) if apply else bare
     if vocabulary is None or (apply and tokens.is_remote):
         return  # no answer is possible
-    expected = {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in vocabulary._tokenizer.get_added_tokens_decoder().items()
-    }
     found = discover_added_tokens(folder, apply_tokenizer_config=apply)
-    assert {
-        i: (t.content, t.special, t.single_word, t.lstrip, t.rstrip, t.normalized)
-        for i, t in found.items()
-    } == expected
-
-
-def test_added_tokens_of_the_oldest_form(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.tokenizer = None
-        assert parts.tokenizer_config is not None
-        del parts.tokenizer_config["added_tokens_decoder"]
-        parts.others["added_tokens.json"] = {"<|im_end|>": 258, "<|x|>": 300}
-
-    found = discover_added_tokens(control(change).write(tmp_path))
-    assert {i: (t.content, t.special, t.sources) for i, t in found.items()} == {
-        258: ("<|im_end|>", True, ("added_tokens.json", "eos_token")),
-        300: ("<|x|>", False, ("added_tokens.json",)),
-    }
+    assert {i: (t.content, t.special) for i, t in found.items()} == vocabulary.added()
 
 
 def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
@@ -124,27 +104,6 @@ def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
         resolve_marker_to_id(folder, 258)  # type: ignore[arg-type] # that is tested
 
 
-OLD_CHATML = (  # writes nothing after the last message of the assistant
-    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}"
-    "{%- if not loop.last %}{{ '<|im_end|>\\n' }}{%- endif %}{%- endfor %}"
-)
-SYSTEM_CLOSES = CHATML.replace(
-    "'<|im_end|>\\n'", "('<|im_end|>' if m.role != 'user' else '<|pad|>')"
-)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "template", [CHATML, OLD_CHATML, SYSTEM_CLOSES, "", "{% for", "{{ 9 ** (9 ** 9) }}", None]
-)
-def test_a_marker_that_closes_begins_nothing(tmp_path: Path, template: str | None) -> None:
-    def change(parts: Parts) -> None:
-        parts.say(chat_template=template)
-        parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
-
-    assert is_turn_marker_eos(control(change).write(tmp_path)) == []
-
-
 @pytest.mark.parametrize(
     ("written", "line"), [("'<|im_' ~ 'start|>'", ""), ("'<|im_start|>'", ":2")]
 )
@@ -162,16 +121,6 @@ def test_a_marker_that_begins_is_reported_with_its_line(
     roles = ("a user", "an assistant", "a system", "a tool")
     told = " and ".join(f"{role} message" for role in roles)
     assert where == f"before {told}, tokenizer_config.json#/chat_template{line}"
-
-
-def test_without_jinja2_the_turns_are_not_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = control().write(tmp_path)
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"streamdec\[chat\]"):
-        is_turn_marker_eos(folder)
-    assert resolve_marker_to_id(folder, "<|im_end|>") == [258]
 
 
 HARMONY = (
@@ -213,15 +162,12 @@ def test_the_beginnings_of_messages_are_found(
 ) -> None:
     names = ("start", "message", "call", "return", "end", "usual", *ROLES)
     markers = {f"<|{name}|>": i for i, name in enumerate(names)}
-    assert openers(template, {}, markers) == expected
-    assert openers(template, {}, {}) == {}
+    probes = probe(template, {})
+    assert openers(probes, markers) == expected
+    assert openers(probes, {}) == {}
 
 
 # --- files ----------------------------------------------------------------------------------------
-
-
-def test_files_that_agree_give_nothing(tmp_path: Path) -> None:
-    assert cross_ref_files(control().write(tmp_path)) == []
 
 
 def test_files_that_differ_are_reported_by_severity(tmp_path: Path) -> None:
@@ -284,17 +230,12 @@ def test_the_class_that_loads(
     tmp_path: Path, said: dict[str, Any], version: str, expected: str | None
 ) -> None:
     found = effective_tokenizer_class(write(tmp_path, **said), version)
-    assert (found.name, found.version) == (expected, version)
+    assert found.name == expected
     assert found.remote_code is ("auto_map" in said)
     assert (found.error is not None) is (
         said.get("tokenizer_class") == "AcmeTokenizer" and not expected
     )
     assert found.resolved is (said != {"tokenizer_class": None})
-
-
-def test_a_malformed_version_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the version must be numbers"):
-        effective_tokenizer_class(control().write(tmp_path), "newest")
 
 
 LOADED = json.loads((Path(__file__).parent / "data" / "classes.json").read_text("utf-8"))
@@ -362,28 +303,6 @@ def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
     )
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["quantization_config", "quant_method", "ignore", "x"]), inner
-            )
-        ),
-        max_leaves=15,
-    )
-)
-def test_any_json_is_summarised_in_one_line(value: Any) -> None:
-    config = {"a": value, "quantization_config": value}
-    for found in find_nested_quantization_config(config):
-        here: Any = config
-        for key in found.path.split("."):
-            here = here[int(key)] if isinstance(here, list) else here[key]
-        assert here == found.value
-        assert summarize_quant_config(found.value).isprintable()
-
-
 # --- all of them ----------------------------------------------------------------------------------
 
 
@@ -410,20 +329,20 @@ def test_the_real_glm() -> None:
     assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]
 
 
-@given(st.sampled_from(sorted(INCIDENTS)), corruptions)
+@given(st.sampled_from(EXAMPLES), corruptions)
 @settings(max_examples=10)
 def test_every_question_about_a_corrupted_folder_is_answered(
     name: str, changes: list[tuple[Any, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
-        folder = control(INCIDENTS[name]).write(Path(place))
+        folder = write_example(name, place)
         for change in changes:
             corrupt(folder, change)
         for token_id, token in discover_added_tokens(folder).items():
             assert token_id in resolve_marker_to_id(folder, token.content)
-        assert {finding.code for finding in cross_ref_files(folder)} <= COMPARING
+        assert all(RULES[finding.code].compares_files for finding in cross_ref_files(folder))
         for version in ("4.57.6", "5.24.0"):
-            assert effective_tokenizer_class(folder, version).version == version
+            assert str(effective_tokenizer_class(folder, version))
         assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
         summary = summarize_quant_config(folder)
         assert all(
@@ -433,9 +352,3 @@ def test_every_question_about_a_corrupted_folder_is_answered(
         for engine in ("vllm", "sglang", "transformers"):
             kept, dropped, refused = effective_template_kwargs(folder, engine, {"a": 1})
             assert [*kept, *dropped, *refused] == ["a"]
-
-
-def test_an_empty_path_is_not_the_working_directory() -> None:
-    for question in (discover_added_tokens, is_turn_marker_eos, cross_ref_files):
-        with pytest.raises(TokenizerLoadError, match="got an empty path"):
-            question("")

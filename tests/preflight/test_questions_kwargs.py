@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from streamdec.chat.environment import make_environment
 from streamdec.errors import MissingExtraError
 from streamdec.preflight import build_chat_template_env, effective_template_kwargs
-from streamdec.preflight.questions_templates import _undeclared
-from tests.preflight.making import CHATML, Parts, control, shared_snapshots
+from tests.preflight.making import CHATML, Parts, control
 
 meta = pytest.importorskip("jinja2.meta")
 
@@ -101,12 +99,6 @@ def test_without_a_template_that_can_be_read_vllm_rejects(
     assert (found.kept, found.dropped, set(found.refused)) == ({}, {}, {"a"})
 
 
-def test_without_a_template_nothing_is_rendered(tmp_path: Path) -> None:
-    for engine in ("sglang", "transformers"):
-        found = effective_template_kwargs(snapshot(tmp_path, None), engine, {"a": 1})
-        assert found.refused == {"a": "the snapshot has no chat template"}
-
-
 def test_engines_that_render_by_themselves(tmp_path: Path) -> None:
     oss = snapshot(tmp_path / "oss", config={"model_type": "gpt_oss"})
     assert set(effective_template_kwargs(oss, "vllm", GIVEN).dropped) == set(GIVEN)
@@ -165,32 +157,9 @@ def test_without_jinja2_one_error_says_what_to_install(
 
 # --- the variables of a template ------------------------------------------------------------------
 
-TEMPLATES = (
-    "{% set a = a | default(1) %}{{ b }}{% for c in d %}{{ c }}{{ e }}{% endfor %}{{ c }}",
-    "{% macro m(x) %}{{ x }}{{ y }}{% endmacro %}{{ m(z) }}{% set y = 1 %}",
-    "{% if q is defined %}{% set r = 1 %}{% endif %}{{ r }}{{ range(3) }}{{ namespace() }}",
-    "{% generation %}{{ g }}{% endgeneration %}{{ strftime_now('%d') }}{{ raise_exception }}",
-    "{% set ns = namespace(i=0) %}{% set ns.i = j %}{{ ns.i }}{{ messages[0].content }}",
-    "{% block b %}{{ in_block }}{% endblock %}{% filter upper %}{{ f }}{% endfilter %}",
-    "{% with w = v %}{{ w }}{% endwith %}{% autoescape s %}{{ t }}{% endautoescape %}{{ w }}",
-)
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_the_variables_are_those_that_jinja2_finds(template: str) -> None:
-    assert _undeclared(template) == _found_by_jinja2(template)
-
-
-def _found_by_jinja2(template: str) -> frozenset[str]:
-    environment = make_environment("classic")
-    for name in ("raise_exception", "strftime_now"):
-        del environment.globals[name]
-    return frozenset(meta.find_undeclared_variables(environment.parse(template)))
-
 
 @pytest.mark.parametrize(
-    "constant",
-    ["'a' * 1000000000", pytest.param("9 ** (9 ** 8)", marks=pytest.mark.thorough)],
+    "constant", ["'a' * 1000000000", pytest.param("9 ** (9 ** 8)", marks=pytest.mark.thorough)]
 )
 def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str) -> None:
     """jinja2 computes them as it looks for the variables."""
@@ -205,30 +174,3 @@ def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str
 
 
 # --- the environment ------------------------------------------------------------------------------
-
-
-def test_the_environment_is_that_of_transformers() -> None:
-    environment = build_chat_template_env()
-    template = (
-        "{%- for x in y %}\n  {%- if x == 'b' %}{% break %}{% endif %}{{ x | tojson }}{% endfor %}"
-    )
-    assert environment.from_string(template).render(y=["<ä>", "b", "c"]) == '"<ä>"'
-    hardened = build_chat_template_env("hardened")
-    assert hardened.globals["dict"] is not environment.globals["dict"]
-    assert {type(environment), type(hardened)} == {type(make_environment("classic"))}
-
-
-def test_a_null_argument_is_none_unless_the_template_says_tojson() -> None:
-    environment = build_chat_template_env()
-    rendered = environment.from_string("{{ a }} {{ a | tojson }}").render(a=None)
-    assert rendered == "None null"
-
-
-@pytest.mark.parametrize(
-    "folder", [pytest.param(path, id=path.name) for path in shared_snapshots()[:8]]
-)
-def test_real_snapshots_keep_nothing_and_lose_nothing(folder: Path) -> None:
-    for engine in ("vllm", "sglang", "transformers"):
-        found = effective_template_kwargs(folder, engine, GIVEN)
-        names = [*found.kept, *found.dropped, *found.refused]
-        assert sorted(names) == sorted(GIVEN), "each name is in exactly one place"

@@ -12,7 +12,7 @@ import pytest
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import inspect
 from streamdec.preflight.snapshot import LIMITS, Snapshot
-from tests.preflight.making import CHATML, control
+from tests.preflight.making import control
 
 SECRET = '{"eos_token_id": 7, "chat_template": "secret"}'
 links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
@@ -99,16 +99,6 @@ def test_a_pipe_does_not_block_the_inspection(tmp_path: Path) -> None:
     assert found == [{"FILE_UNREADABLE"}]
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "special_tokens_map.json"])
-def test_a_folder_in_the_place_of_a_file_is_a_finding(name: str, tmp_path: Path) -> None:
-    folder = control().write(tmp_path)
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).mkdir()
-    report = inspect(folder, render=False)
-    [finding] = [f for f in report.findings if f.code == "FILE_UNREADABLE"]
-    assert (finding.evidence[0].file, finding.evidence[0].note) == (name, "not a regular file")
-
-
 def test_an_unreadable_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A patched ``os.open`` rejects it, because root may read all files."""
     folder = control().write(tmp_path)
@@ -152,15 +142,6 @@ def test_weights_that_are_pointers_are_noticed_and_no_other_file_is_read(tmp_pat
     [finding] = inspect(folder, render=False).findings
     assert finding.code == "FILE_LFS_POINTER"
     assert [evidence.file for evidence in finding.evidence] == ["model.safetensors"]
-
-
-@pytest.mark.thorough
-def test_a_tokenizer_of_more_added_tokens_than_any_is_not_built(tmp_path: Path) -> None:
-    parts = control()
-    parts.own.extend({"id": 260 + i, "content": f"<{i}>"} for i in range(100_000))
-    report = inspect(parts.write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "TOKENIZER_JSON_INVALID"]
-    assert "100,000" in finding.evidence[0].note
 
 
 def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
@@ -211,25 +192,3 @@ def test_the_line_of_a_syntax_error_is_reported(tmp_path: Path) -> None:
     (folder / "generation_config.json").write_text('{\n  "eos_token_id": 258\n  "x": 1}')
     [finding] = inspect(folder, render=False).findings
     assert finding.evidence[0].line == 3
-
-
-def test_line_ends_of_a_template_are_translated_before_it_is_compared(tmp_path: Path) -> None:
-    parts = control()
-    parts.say(chat_template=CHATML + "\n{# end #}")
-    parts.others["chat_template.jinja"] = (CHATML + "\r\n{# end #}").encode()
-    assert inspect(parts.write(tmp_path), render=False).codes == set()
-
-
-def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = control().write(tmp_path)
-    opened: list[str] = []
-    original = os.open
-
-    def counting(path: object, *args: int) -> int:
-        opened.append(Path(str(path)).name)
-        return original(path, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", counting)
-    inspect(folder, render=False)
-    assert len(opened) == len(set(opened))
-    assert "tokenizer.json" in opened

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.folders.added_vocabulary import AddedVocabulary, Token
-from streamdec.folders.tokenizer_class import auto_map_of, choose_class
-from streamdec.folders.transformers_facts import facts
-from streamdec.preflight.loaded_tokens import LoadedTokens
+from streamdec.folders.declared_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
+from streamdec.preflight.vocabulary import Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control
+from tests.support.added_vocabulary import AddedVocabulary
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -42,17 +40,11 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     tokens = Tokens(Snapshot(write_loaded(entry["files"], tmp_path)))
     eos = tokens.roles.get("eos_token")
     assert {
-        "class": tokens.chosen.name,
-        "eos_token_id": None if eos is None else tokens.resolve(eos.text).id,
+        "class": tokens.folder.chosen.name,
+        "eos_token_id": None if eos is None else tokens.id_of(eos.text),
         "roles": {name: role.text for name, role in sorted(tokens.roles.items())},
         "added": {str(i): [text, special] for i, (text, special) in tokens.added.items()},
     } == entry["loaded"]
-
-
-def test_the_frozen_loads_are_of_all_kinds_and_of_the_version_of_the_facts() -> None:
-    kinds = Counter(entry["loaded"]["class"] for entry in DATA["entries"])
-    assert set(kinds) > {"TokenizersBackend", "Qwen2Tokenizer", "GPT2Tokenizer", "CohereTokenizer"}
-    assert DATA["transformers"] == facts().version
 
 
 def test_a_role_names_the_file_that_won(tmp_path: Path) -> None:
@@ -80,10 +72,9 @@ def test_remote_code_leaves_the_declared_ids_alone(tmp_path: Path) -> None:
 
     tokens = Tokens(Snapshot(control(change).write(tmp_path)))
     assert tokens.is_remote
-    assert tokens.resolve("<|im_end|>").id == 258
-    unknown = tokens.resolve("<|endoftext|>")
-    assert (unknown.id, unknown.resolved, unknown.source) == (None, False, "tokenizer_config.json")
-    assert not tokens.knows_all_ids
+    assert tokens.id_of("<|im_end|>") == 258
+    assert tokens.id_of("<|endoftext|>") is None
+    assert tokens.loaded is None
 
 
 def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> None:
@@ -95,61 +86,6 @@ def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> 
     assert tokens.added == {77: ("<e>", True)}
     parts.say(added_tokens_decoder={"5": added("<f>")})
     assert Tokens(Snapshot(parts.write(tmp_path))).added == {5: ("<f>", True)}
-
-
-@pytest.mark.parametrize(
-    ("auto_map", "code"),
-    [
-        ({"AutoTokenizer": ["a.B", None]}, ["a.B"]),
-        ({"AutoTokenizer": "a.B"}, ["a.B"]),
-        ({"AutoModel": "a.B"}, []),
-        ([None, "a.B"], ["a.B"]),
-        (None, []),
-        ({"AutoTokenizer": [None, 7, ""]}, []),
-    ],
-)
-def test_code_is_named_in_old_and_new_forms(auto_map: object, code: list[str]) -> None:
-    assert auto_map_of({"auto_map": auto_map}) == code
-
-
-@pytest.mark.parametrize(
-    ("declared", "model_type", "is_byte_level", "name"),
-    [
-        ("LlamaTokenizerFast", "deepseek_v3", True, "TokenizersBackend"),
-        ("LlamaTokenizerFast", "llama", False, "LlamaTokenizer"),
-        ("PreTrainedTokenizerFast", "llama", True, "TokenizersBackend"),
-        ("PreTrainedTokenizerFast", "qwen2", True, "Qwen2Tokenizer"),
-        ("Acme", "llama", True, "TokenizersBackend"),
-        ("", "qwen2", True, "Qwen2Tokenizer"),
-        ("", "acme", True, "TokenizersBackend"),
-        (7, ["qwen2"], True, "TokenizersBackend"),
-    ],
-)
-def test_the_class_that_is_loaded_is_not_always_the_declared_one(
-    declared: object, model_type: object, is_byte_level: bool, name: str
-) -> None:
-    config = {"tokenizer_class": declared}
-    chosen = choose_class(config, {"model_type": model_type}, is_byte_level=is_byte_level)
-    assert chosen.name == name
-
-
-@pytest.mark.parametrize(
-    ("model_type", "top", "text"),
-    [
-        ("llama", 2, None),
-        ("qwen2", None, None),
-        ("aya_vision", "absent", 255001),
-        ("kimi_k2", 1, None),
-        ("acme", "absent", None),
-    ],
-)
-def test_the_defaults_of_configurations_are_there(
-    model_type: str, top: object, text: object
-) -> None:
-    """``kimi_k2`` is loaded as DeepSeek V3 by the engines."""
-    found = facts().eos_default(model_type)
-    assert (found.top, found.text) == (top, text)
-    assert facts().knows_model(model_type) == (model_type != "acme")
 
 
 texts = st.sampled_from(["a", "é", "<x>", "<y>", "<z>", "<|im_end|>", "<|pad|>", ""])
@@ -172,14 +108,12 @@ def test_added_tokens_get_the_ids_that_the_library_gives(
     assert parts.tokenizer is not None
     own = [*own, *((256 + i, text) for i, text in enumerate(SPECIAL))]
     parts.tokenizer["added_tokens"] = [{"id": i, **added(text)} for i, text in own]
-    content = json.dumps(parts.tokenizer)
     for builds in (False, True):
         if builds:
             parts.tokenizer["added_tokens"] = []
         library = AddedVocabulary(json.dumps(parts.tokenizer))
-        bare = AddedVocabulary(content)
-        start = {} if builds else bare.added()
-        ours = LoadedTokens(bare, parts.tokenizer["model"]["vocab"], start)
+        given = () if builds else (Token(text, special=True) for _, text in own)
+        ours = Vocabulary(parts.tokenizer["model"]["vocab"], given)
         for each in (first, second):
             library._tokenizer.add_tokens(each)
             ours.add(each)

@@ -21,7 +21,7 @@ from tests.server.serving import DEMO, tokenizer_in
 
 QUICKLY = {"STREAMDEC_FAST": "off"}
 """Nothing is compared when a tokenizer is loaded."""
-ENGINE = ("--tokenizer", str(DEMO), "--engine")
+ENGINE = (str(DEMO), "--engine")
 MODULE = """
 import asyncio
 from contextlib import asynccontextmanager
@@ -117,15 +117,14 @@ def test_serve_runs_without_a_model_and_an_engine(tmp_path: Path) -> None:
     [
         ([*ENGINE, "mine"], "as module:callable, such as mine:generate, not 'mine'"),
         ([*ENGINE, "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
-        (["--tokenizer", "not_there"], "not_there"),
-        (["--text", "bytes.txt"], "bytes.txt is not UTF-8: byte 3"),
+        (["not_there"], "not_there"),
+        (["--text", "bytes.txt"], "bytes.txt: not UTF-8: byte 0xff at position 4"),
         (["--port", "70000"], "70000"),
         (["--text", "not_there.txt"], "not_there.txt"),
         (["--api-key", "a key"], "without spaces"),
         (["--reasoning-markers", "a", "a"], "are both 'a'"),
-        (["--chat-template", "not_there.jinja"], "not_there.jinja"),
         ([*ENGINE, "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
-        (["--engine", "mine:Hanging"], "--engine needs --tokenizer, that of the engine's model"),
+        (["--engine", "mine:Hanging"], "--engine needs TOKENIZER, that of the engine's model"),
     ],
 )
 def test_wrong_options_of_serve_are_status_2(

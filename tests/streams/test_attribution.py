@@ -16,6 +16,7 @@ from streamdec import (
     stream,
 )
 from streamdec.protocols import Metaspace
+from streamdec.streams import async_closing
 from streamdec.streams.attribution import TokenAttribution
 from tests.streams.engines import Engine
 
@@ -87,30 +88,6 @@ def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
         assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
 
 
-def test_one_call_covers_the_ids_of_many() -> None:
-    ids = [E4, BDA0E5, A5BDS, A, SKIPPED]
-    chunk = covering().feed(ids)
-    assert chunk == Chunk("你好Sa", token_ids=tuple(ids))
-    cut = covering().feed([A, STOP, A, A])
-    assert cut == Chunk("a", "stop", "STOP", 2, (A, STOP))
-
-
-def test_the_end_covers_the_remaining_ids() -> None:
-    machine = covering()
-    machine.feed([A, SKIPPED, E4])
-    assert machine.end("length") == Chunk("\ufffd", "length", token_ids=(E4,))
-    assert machine.end("length") == Chunk("", "length")
-
-
-def test_an_error_has_the_chunk_of_the_ids_before_it() -> None:
-    machine = covering()
-    with pytest.raises(ValueError, match="token 2 is out of range") as raised:
-        machine.feed([A, E4, -1])
-    assert raised.value.chunk == Chunk("a", token_ids=(A,))  # type: ignore[attr-defined]
-    assert raised.value.num_taken == 2  # type: ignore[attr-defined]
-    assert machine.step(BDA0) == Chunk("你", token_ids=(E4, BDA0))
-
-
 def test_a_running_decoder_covers_only_later_ids() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
@@ -122,8 +99,9 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_stream_names_the_ids_that_wait() -> None:
+async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of a last chunk that could not be handed over."""
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
     closing = asyncio.Event()
 
     async def in_close() -> None:
@@ -149,14 +127,6 @@ async def test_a_stream_that_covers_no_ids_names_none() -> None:
     async with stream([A, E4], TOKENIZER) as chunks:
         await anext(chunks)
         assert chunks.pending_token_ids == ()
-
-
-def test_a_token_chunk_is_a_chunk() -> None:
-    chunk = Chunk("a", token_ids=(1,))
-    assert isinstance(chunk, Chunk)
-    assert not chunk.is_empty
-    assert Chunk().is_empty
-    assert hash(chunk) == hash(Chunk("a", token_ids=(1,)))
 
 
 def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:

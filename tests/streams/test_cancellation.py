@@ -26,7 +26,7 @@ from streamdec.streams import async_closing as closing_module
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.streams.stepper import Machine
 from tests.streams import laws
-from tests.streams.engines import BoomError, Engine, drained
+from tests.streams.engines import BoomError, Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
@@ -116,25 +116,6 @@ async def test_an_error_of_closing_is_kept_until_it_can_be_raised() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_cancellation_inside_a_generator_closes_it() -> None:
-    """The generator itself is cancelled, and has done its last when the reader goes."""
-    order: list[str] = []
-
-    async def generate() -> Any:
-        try:
-            yield A
-            reader.scope.cancel()
-            await checkpoint()
-            yield B
-        finally:
-            order.append("the generator is closed")
-
-    reader = Reader(stream(generate(), TOKENIZER))
-    await reader.read()
-    assert (reader.text, order) == ("a", ["the generator is closed"])
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "outputs",
     [[A] * 3 * MAX_TOKENS_AT_ONCE, [[A] * 3 * MAX_TOKENS_AT_ONCE]],
@@ -173,70 +154,7 @@ async def test_a_cancellation_is_not_an_idle_timeout(idle_timeout: float | None)
     assert (reader.chunks.decoder.num_tokens, engine.closings) == (2, 1)
 
 
-# --- while it is closed ---------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("during", ["on_stop", "aclose"])
-async def test_a_cancellation_while_closing_does_not_lose_the_last_chunk(during: str) -> None:
-    steps: list[str] = []
-
-    async def cancelled(what: str) -> None:
-        if what == during:
-            reader.scope.cancel()
-        await checkpoint()
-        steps.append(what)
-
-    engine = Engine([A, [B, STOP]], in_close=lambda: cancelled("aclose"))
-    chunks = stream(engine, TOKENIZER, stop="STOP", on_stop=lambda: cancelled("on_stop"))
-    reader = Reader(chunks)
-    await reader.read()
-    assert steps == ["on_stop", "aclose"]
-    assert engine.is_closed
-    assert (reader.text, reader.last and reader.last.finish_reason) == ("ab", "stop")
-
-
-@pytest.mark.anyio
-async def test_leaving_a_block_that_is_cancelled_closes() -> None:
-    engine = Engine([A, B])
-    with anyio.CancelScope() as scope:
-        async with stream(engine, TOKENIZER) as chunks:
-            await anext(chunks)
-            scope.cancel()
-            await checkpoint()
-    assert scope.cancelled_caught
-    assert (engine.pulls, engine.is_closed) == (1, True)
-
-
 # --- tasks that are cancelled without a scope -----------------------------------------------------
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("place", range(4))
-async def test_a_task_of_asyncio_that_is_cancelled_closes(place: int) -> None:
-    reached = asyncio.Event()
-
-    async def before_pull(pulls: int) -> None:
-        if pulls == place:
-            reached.set()
-            await asyncio.sleep(60)
-
-    engine = Engine(IDS, before_pull=before_pull)
-    chunks = stream(engine, TOKENIZER)
-    task = asyncio.create_task(drained(chunks))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (chunks.decoder.num_tokens, engine.is_closed) == (place, True)
-
-
-@pytest.mark.asyncio
-async def test_a_timeout_of_asyncio_closes() -> None:
-    engine = Engine([A], before_pull=lambda pulls: asyncio.sleep(60 * pulls))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(drained(stream(engine, TOKENIZER)), 0.02)
-    assert engine.is_closed
 
 
 @pytest.mark.asyncio
@@ -263,26 +181,6 @@ async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text
     assert chunks.decoder.finished
     await chunks.aclose()
     assert engine.closings == 1
-
-
-@pytest.mark.asyncio
-async def test_a_task_that_is_cancelled_in_on_stop_still_closes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(closing_module, "CLOSING_SECONDS", 0.05)
-    telling = asyncio.Event()
-
-    async def abort() -> None:
-        telling.set()
-        await asyncio.sleep(60)
-
-    engine = Engine([STOP])
-    task = asyncio.create_task(drained(stream(engine, TOKENIZER, stop="STOP", on_stop=abort)))
-    await telling.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (engine.closings, engine.is_closed) == (1, True)
 
 
 # --- token queues ---------------------------------------------------------------------------------

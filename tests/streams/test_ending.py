@@ -58,24 +58,6 @@ def source_of(request: pytest.FixtureRequest) -> Callable[[Script], Any]:
 # --- every way to end, on generators --------------------------------------------------------------
 
 
-async def test_a_stop_closes_the_generator_before_the_last_chunk(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([A, STOP, B])
-    async for chunk in stream(source_of(script), TOKENIZER, stop="STOP"):
-        assert script.closings == (chunk.finish_reason is not None)
-    assert (script.pulls, script.closings) == (2, 1)
-
-
-async def test_max_tokens_closes_the_generator_before_the_last_chunk(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([A, A, B])
-    async for chunk in stream(source_of(script), TOKENIZER, max_tokens=2):
-        assert script.closings == (chunk.finish_reason is not None)
-    assert (script.pulls, script.closings) == (2, 1)
-
-
 async def test_the_engines_own_end_closes_the_generator_before_the_last_chunk(
     source_of: Callable[[Script], Any],
 ) -> None:
@@ -86,36 +68,12 @@ async def test_the_engines_own_end_closes_the_generator_before_the_last_chunk(
     assert (script.pulls, script.closings) == (2, 1)
 
 
-async def test_leaving_the_block_closes(source_of: Callable[[Script], Any]) -> None:
-    script = Script([A, B])
-    async with stream(source_of(script), TOKENIZER) as chunks:
-        await anext(chunks)
-        assert script.closings == 0
-    assert (script.pulls, script.closings) == (1, 1)
-    assert [chunk async for chunk in chunks] == []
-
-
 async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script], Any]) -> None:
     script = Script([A, B])
     chunks = stream(source_of(script), TOKENIZER)
     await anext(chunks)
     await chunks.aclose()
     await chunks.aclose()
-    assert (script.pulls, script.closings) == (1, 1)
-
-
-async def test_an_error_in_the_block_closes_and_is_raised(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([A, B])
-
-    async def fail_in_the_block() -> None:
-        async with stream(source_of(script), TOKENIZER) as chunks:
-            await anext(chunks)
-            raise BoomError
-
-    with pytest.raises(BoomError):
-        await fail_in_the_block()
     assert (script.pulls, script.closings) == (1, 1)
 
 
@@ -131,33 +89,7 @@ async def test_an_engine_that_raises_is_closed_before_the_reader_gets_the_error(
     assert script.closings == 1
 
 
-async def test_a_bad_id_closes_the_engine_before_the_text_before_it_is_output(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([[A, B, -1, A], B])
-    chunks = stream(source_of(script), TOKENIZER)
-    assert (await anext(chunks)).text == "ab"
-    assert script.closings == 1
-    with pytest.raises(ValueError, match="token 2 is out of range: -1"):
-        await anext(chunks)
-    assert (script.pulls, script.closings) == (1, 1)
-
-
 # --- once, with any iterator ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("outputs", [[], [A], [A, STOP, B], [A, -1]])
-async def test_an_iterator_is_closed_once_even_if_it_has_ended(outputs: list[int]) -> None:
-    engine = Engine(outputs)
-    async with stream(engine, TOKENIZER, stop="STOP") as chunks:
-        try:
-            async for _ in chunks:
-                pass
-        except ValueError:
-            pass
-    await chunks.aclose()
-    assert engine.closings == 1
-    assert engine.is_closed
 
 
 async def test_a_stream_that_was_never_read_closes_its_source() -> None:
@@ -279,20 +211,6 @@ async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
     assert order == ["told"] * calls + ["closed"]
 
 
-async def test_on_stop_may_be_asynchronous_and_is_awaited() -> None:
-    order: list[str] = []
-
-    async def abort() -> None:
-        await checkpoint()
-        order.append("told")
-
-    async with stream([A, STOP], TOKENIZER, stop="STOP", on_stop=abort) as chunks:
-        assert (await anext(chunks)).text == "a"
-        assert order == []
-        assert (await anext(chunks)).finish_reason == "stop"
-        assert order == ["told"]
-
-
 async def test_on_stop_is_called_when_the_reader_leaves_and_when_the_engine_breaks() -> None:
     calls: list[int] = []
     async with stream([A, B], TOKENIZER, on_stop=lambda: calls.append(1)) as chunks:
@@ -314,18 +232,6 @@ async def test_all_text_is_output_before_an_error_of_closing() -> None:
     with pytest.raises(BoomError, match="cannot close"):
         await anext(chunks)
     await chunks.aclose()  # it was told
-
-
-async def test_a_reader_that_leaves_at_the_finish_gets_the_error_of_closing() -> None:
-    engine = Engine([A, STOP], close_error=BoomError("cannot close"))
-
-    async def leave_at_the_finish() -> None:
-        async with stream(engine, TOKENIZER, stop="STOP") as chunks:
-            while (await anext(chunks)).finish_reason is None:
-                pass
-
-    with pytest.raises(BoomError, match="cannot close"):
-        await leave_at_the_finish()
 
 
 async def test_a_reader_that_leaves_early_gets_the_error_of_closing() -> None:
@@ -452,11 +358,6 @@ async def test_a_slow_reader_is_not_a_silent_engine() -> None:
         assert (await anext(chunks)).text == "b"
 
 
-async def test_an_engine_that_is_quick_enough_does_not_time_out() -> None:
-    engine = Engine([A, B], before_pull=lambda _: checkpoint())
-    assert [c.text async for c in stream(engine, TOKENIZER, idle_timeout=60)] == ["a", "b", ""]
-
-
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 @pytest.mark.parametrize("reads", ["all", "one", "none", "late"])
 async def test_an_idle_timeout_leaves_no_task(reads: str) -> None:
@@ -535,23 +436,6 @@ async def test_an_error_of_the_end_is_raised_after_the_text_and_the_closing(
     assert (text, chunks.pending_text) == (("x", "x") if is_stopping else ("xx", ""))
     assert (engine.closings, engine.is_closed) == (1, True)
     assert not machine.finished
-
-
-# --- what is held ---------------------------------------------------------------------------------
-
-
-async def test_pending_text_is_the_text_that_flush_would_return() -> None:
-    engine = Engine([A, B, 4], error=BoomError())
-    chunks = stream(engine, TOKENIZER, stop="ab!")
-    assert chunks.pending_text == ""
-    with pytest.raises(BoomError):
-        await drained(chunks)
-    assert chunks.pending_text == "ab\ufffd" == chunks.pending_text
-    assert isinstance(chunks.decoder, StopSequenceDecoder)
-    assert (chunks.decoder.jailed, chunks.decoder.held) == ("ab", b"\xc3")
-    done = stream([A, [B, STOP]], TOKENIZER, stop="STOP")
-    assert [chunk.text for chunk in await drained(done)] == ["a", "b"]
-    assert done.pending_text == ""
 
 
 # --- what a stream says of its end ----------------------------------------------------------------

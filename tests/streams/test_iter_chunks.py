@@ -14,34 +14,12 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
-    TokenIdError,
     iter_chunks,
 )
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from tests.streams.engines import BoomError, PlainEngine, Script, plain_generator
+from tests.streams.engines import BoomError, PlainEngine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-
-def test_the_source_is_closed_before_the_last_chunk_and_asked_for_no_more() -> None:
-    script = Script([A, STOP, B])
-    for chunk in iter_chunks(plain_generator(script), TOKENIZER, stop="STOP"):
-        assert script.closings == (chunk.finish_reason is not None)
-    assert (script.pulls, script.closings) == (2, 1)
-
-
-@pytest.mark.parametrize("outputs", [[], [A], [A, STOP, B], [A, -1], [A, "text"]])
-def test_an_iterator_is_closed_once(outputs: list[Any]) -> None:
-    engine = PlainEngine(outputs)
-    chunks = iter_chunks(engine, TOKENIZER, stop="STOP")
-    try:
-        for _ in chunks:
-            pass
-    except ValueError:
-        pass
-    chunks.close()
-    assert (engine.closings, engine.is_closed) == (1, True)
 
 
 def test_an_iterator_without_aiter_is_accepted() -> None:
@@ -108,17 +86,6 @@ def test_an_error_in_the_block_is_raised() -> None:
     assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
 
 
-def test_a_reader_that_leaves_the_block_gets_the_error_of_closing() -> None:
-    def leave() -> None:
-        with iter_chunks(
-            PlainEngine([A, B], close_error=BoomError("cannot close")), TOKENIZER
-        ) as chunks:
-            next(chunks)
-
-    with pytest.raises(BoomError, match="cannot close"):
-        leave()
-
-
 def test_an_interrupt_in_on_stop_still_closes() -> None:
     def abort() -> None:
         raise KeyboardInterrupt
@@ -127,13 +94,6 @@ def test_an_interrupt_in_on_stop_still_closes() -> None:
     with pytest.raises(KeyboardInterrupt), iter_chunks(engine, TOKENIZER, on_stop=abort) as chunks:
         next(chunks)
     assert engine.is_closed
-
-
-def test_an_error_of_closing_is_a_note_on_an_earlier_error() -> None:
-    engine = PlainEngine([], error=BoomError("broken"), close_error=BoomError("cannot close"))
-    with pytest.raises(BoomError, match="broken") as raised:
-        next(iter_chunks(engine, TOKENIZER))
-    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -150,16 +110,6 @@ def test_an_engine_that_raises_anywhere_is_resumed(place: int) -> None:
     rest = StopSequenceDecoder.restore(TOKENIZER, chunks.snapshot())
     text += "".join(chunk.text for chunk in iter_chunks(ids[place:], rest))
     assert text == "ab\ufffd"
-
-
-def test_a_bad_id_comes_after_the_text_before_it() -> None:
-    engine = PlainEngine([[A, B, -1, A]])
-    chunks = iter_chunks(engine, TOKENIZER)
-    assert next(chunks) == Chunk("ab")
-    assert engine.closings == 1
-    with pytest.raises(TokenIdError, match="token 2 is out of range: -1"):
-        next(chunks)
-    assert [*chunks] == []
 
 
 def test_on_stop_is_called_unless_the_engine_ended_by_itself() -> None:
@@ -193,13 +143,6 @@ def test_a_finished_decoder_returns_its_finish_again() -> None:
     with pytest.warns(StreamdecWarning, match="has already ended"):
         assert [*iter_chunks(engine, decoder)] == [Chunk("", "stop", "a")]
     assert (engine.pulls, engine.closings) == (0, 1)
-
-
-def test_long_outputs_become_several_chunks_and_split_token_one_each() -> None:
-    output = [A] * (MAX_TOKENS_AT_ONCE + 1)
-    assert [len(c.text) for c in iter_chunks([output], TOKENIZER)] == [MAX_TOKENS_AT_ONCE, 1, 0]
-    chunks = [*iter_chunks([[A, 4, 5]], TOKENIZER, chunk_by="token")]
-    assert [chunk.text for chunk in chunks] == ["a", "", "é", ""]
 
 
 def test_the_repr_of_a_text_iterator_has_its_state() -> None:

@@ -19,7 +19,6 @@ from streamdec import (
     Sequence,
     StopConditions,
     StopSequenceDecoder,
-    TextStopDecoder,
     iter_chunks,
     wrap,
 )
@@ -70,22 +69,6 @@ def test_every_kind_of_decoder_is_stepped_by_one(make: Any) -> None:
     with pytest.raises(RuntimeError, match="another stream or pool"):
         iter_chunks([B], machine)
     assert "".join(chunk.text for chunk in running) == "a"
-
-
-def test_a_tracer_steps_its_decoder() -> None:
-    machine = decoder()
-    running = iter_chunks([A], Tracer(machine))
-    with pytest.raises(RuntimeError, match="another stream or pool"):
-        iter_chunks([B], machine)
-    del running
-
-
-def test_a_decoder_of_text_is_stepped_by_one() -> None:
-    machine = TextStopDecoder(StopConditions(stop="ab"))
-    running = wrap(Engine(["a"]), machine)
-    with pytest.raises(RuntimeError, match="another stream or pool"):
-        wrap(Engine(["b"]), machine)
-    del running
 
 
 LEFT: dict[str, Callable[[Any], Any]] = {
@@ -162,27 +145,6 @@ async def test_the_statistics_of_a_left_loop_do_not_count_what_follows() -> None
     assert counted == [1]
 
 
-@pytest.mark.anyio
-async def test_after_a_stream_was_closed_another_one_may_continue() -> None:
-    machine, texts = DecodeStream(TOKENIZER), list[str]()
-
-    async def failing() -> Any:
-        yield A
-        raise BoomError
-
-    broken = wrap(failing(), machine)
-    texts.append((await anext(broken)).text)
-    with pytest.raises(BoomError):
-        await anext(broken)
-    async with wrap(Engine([B]), machine) as left:
-        texts.append((await anext(left)).text)
-    plain = iter_chunks(PlainEngine([A]), machine)
-    texts.append(next(plain).text)
-    plain.close()
-    texts += [chunk.text for chunk in iter_chunks([B], machine)]
-    assert "".join(texts) == "abab"
-
-
 def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None:
     machine = decoder()
     pool = pool_of(machine)
@@ -192,16 +154,6 @@ def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None
     pool.finish("x")
     machine.reset()
     assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
-
-
-def test_a_refused_decoder_is_not_added_to_the_pool() -> None:
-    machine = decoder()
-    running = iter_chunks([A], machine)
-    pool = DecoderPool(TOKENIZER)
-    with pytest.raises(RuntimeError, match="another stream or pool"):
-        pool.adopt("x", machine)
-    assert "x" not in pool
-    del running
 
 
 @pytest.mark.parametrize("source", ["text", None, BoomError])

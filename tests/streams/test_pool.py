@@ -122,26 +122,6 @@ def test_step_takes_any_of_the_requests_and_ids_in_any_form() -> None:
     assert pool["b"].num_tokens == 4
 
 
-def test_chunks_of_one_id_are_not_copied() -> None:
-    """Most chunks are of one id, and need not be made again."""
-    pool = pool_of("a", "b")
-    ready = StopSequenceDecoder(TOKENIZER, CONDITIONS).step(0)
-    chunks = pool.step({"a": 0, "b": [0]})
-    assert chunks["a"] is chunks["b"] is ready
-
-
-def test_a_request_that_ends_leaves_with_its_last_chunk() -> None:
-    pool = pool_of("a", "b")
-    chunks = pool.step({"a": [0, STOP, 1, 1], "b": [ST]})
-    assert chunks == {"a": Chunk("a", "stop", "STOP", 2), "b": Chunk("")}
-    assert [*pool] == ["b"]
-    match = pool.ended["a"].match
-    assert match is not None
-    assert (match.tokens_before, pool.ended["a"].finish_reason) == (1, "stop")
-    pool.step({})
-    assert pool.ended == {}
-
-
 def test_an_error_in_a_request_does_not_affect_the_others() -> None:
     pool = pool_of("bad", "good", "worse")
     pool.step({"bad": [ST]})
@@ -226,13 +206,6 @@ def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
     assert isinstance(pool.errors["a"], (TokenIdError, TypeError))
 
 
-def test_text_that_an_error_releases_may_be_a_stop() -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a", StopConditions(stop="a\ufffd"))
-    assert pool.step({"a": [0, HALF, -1]}) == {"a": Chunk("", "stop", "a\ufffd")}
-    assert isinstance(pool.errors["a"], TokenIdError)
-
-
 class TakesBack:
     """Its decode changes text that it gave before: at 8 at once, at 9 in the end."""
 
@@ -259,13 +232,6 @@ def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
     assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error")}
     assert isinstance(pool.errors["a"], TokenIdError)
     assert len(pool) == 0
-
-
-def test_chunks_have_token_ids_after_a_failed_flush_too() -> None:
-    pool = DecoderPool(TakesBack(), return_token_ids=True)
-    pool.add("a", StopConditions(stop="xq"))
-    assert pool.step({"a": [1, 2]}) == {"a": Chunk("x", token_ids=(1,))}
-    assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error", token_ids=(2, 9))}
 
 
 def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
@@ -317,13 +283,6 @@ def test_aborting_an_ended_request_returns_none() -> None:
     assert len(pool) == 0
 
 
-def test_an_id_can_be_used_again() -> None:
-    pool = pool_of("a")
-    pool.step({"a": [STOP]})
-    pool.add("a")
-    assert pool.step({"a": [STOP]}) == {"a": Chunk("STOP")}
-
-
 @pytest.mark.parametrize("name", [None, True, 1.5, ("a",), b"a"])
 def test_a_request_id_is_text_or_a_number(name: Any) -> None:
     with pytest.raises(TypeError, match="a request id must be a string or an integer, not"):
@@ -350,13 +309,6 @@ def test_a_failed_add_adds_nothing() -> None:
     with pytest.raises(TokenIdError):
         pool.add("a", CONDITIONS, [-1])
     assert len(pool) == 0
-
-
-def test_options_and_prompts_are_those_of_the_decoder() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"<s>", b"\xa9", b"\xc3"], [0])
-    pool = DecoderPool(tokenizer)
-    pool.add("a", prompt_token_ids=[2], skip_special_tokens=False)
-    assert pool.step({"a": [1, 0]}) == {"a": Chunk("é<s>")}
 
 
 def test_a_running_decoder_can_be_adopted() -> None:
@@ -409,14 +361,6 @@ def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> Non
     assert pool.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
-def test_ids_of_withheld_text_belong_to_its_later_chunk_in_a_fork_too() -> None:
-    pool = pool_of("a", return_token_ids=True)
-    assert pool.step({"a": [0, 0, 0, 0, ST]}) == {"a": Chunk("aaaa", token_ids=(0, 0, 0, 0))}
-    pool.fork("a", "b")
-    expected = Chunk("STa", token_ids=(ST, 0))
-    assert pool.step({"a": 0, "b": 0}) == {"a": expected, "b": expected}
-
-
 def test_a_request_can_be_looked_at() -> None:
     pool = pool_of("a", "b")
     assert ("a" in pool, "x" in pool, len(pool), [*pool]) == (True, False, 2, ["a", "b"])
@@ -426,30 +370,6 @@ def test_a_request_can_be_looked_at() -> None:
 
 
 # --- snapshots ------------------------------------------------------------------------------------
-
-
-def test_one_request_moves_to_another_pool() -> None:
-    pool, other = pool_of("a", "b"), DecoderPool(TOKENIZER)
-    pool.step({"a": [0, HALF], "b": [ST]})
-    snapshot = json.loads(json.dumps(pool["a"].snapshot()))
-    other.adopt("moved", StopSequenceDecoder.restore(TOKENIZER, snapshot))
-    assert other.step({"moved": REST})["moved"] == pool.step({"a": REST})["a"] == Chunk("你")
-    with pytest.raises(UnknownRequestError):
-        pool["x"].snapshot()
-
-
-def test_a_restored_pool_continues_equally() -> None:
-    pool = pool_of("a", 7)
-    pool.step({"a": [0, HALF], 7: [ST]})
-    snapshot = json.loads(json.dumps(pool.snapshot()))
-    restored = DecoderPool.restore(TOKENIZER, snapshot)
-    assert [*restored] == ["a", 7]
-    batch: dict[Any, int] = {"a": REST, 7: STOP}
-    assert restored.step(batch) == pool.step(batch)
-    assert restored.snapshot() == pool.snapshot()
-    assert DecoderPool.restore(TOKENIZER, DecoderPool(TOKENIZER).snapshot()).snapshot() == (
-        DecoderPool(TOKENIZER).snapshot()
-    )
 
 
 @pytest.mark.parametrize("before", [[], [0], [ST], [0, ST], [ST, HALF], [HALF], [0, 0, HALF]])
@@ -469,12 +389,6 @@ def test_a_restored_pool_covers_the_ids_that_were_withheld(
     with_ids = DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
     without_ids = DecoderPool.restore(TOKENIZER, snapshot)
     assert without_ids.finish("a") == replace(with_ids.finish("a"), token_ids=())
-
-
-def test_a_restored_pool_may_cover_ids() -> None:
-    pool = pool_of("a")
-    restored = DecoderPool.restore(TOKENIZER, pool.snapshot(), return_token_ids=True)
-    assert restored.step({"a": 0}) == {"a": Chunk("a", token_ids=(0,))}
 
 
 def test_a_pool_of_another_tokenizer_is_rejected_by_name() -> None:
@@ -592,19 +506,3 @@ def test_lists_that_do_not_repeat_ids_give_no_warning(rounds: list[dict[str, Any
         warnings.simplefilter("error")
         for token_ids in rounds:
             pool.step(token_ids)
-
-
-def test_a_request_may_have_spans() -> None:
-    pool = DecoderPool(LETTERS)
-    pool.add("a", spans=True)
-    pool.step({"a": [97, 98]})
-    assert [(span.start, span.end) for span in pool["a"].take_spans()] == [(0, 1), (1, 2)]
-
-
-def test_the_chunk_of_an_error_is_taken_from_it_even_if_it_is_empty() -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a")
-    pool.step({"a": [-1, -1]})
-    error = pool.errors["a"]
-    assert isinstance(error, TokenIdError)
-    assert error.chunk is None

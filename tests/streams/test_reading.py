@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, get_args
+from typing import Any
 
 import anyio
 import pytest
@@ -22,7 +22,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.chunks import FinishReason
 from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine, Script, async_generator, drained
@@ -40,18 +39,6 @@ async def texts(chunks: TextStream[Any]) -> list[str]:
 
 
 # --- how ids become chunks ------------------------------------------------------------------------
-
-
-async def test_each_output_with_text_is_a_chunk() -> None:
-    source = Engine([[A, B], [4], [], [5, A], [SKIPPED]])
-    assert await texts(stream(source, TOKENIZER)) == ["ab", "éa", ""]
-
-
-async def test_chunk_by_token_yields_a_chunk_for_each_token() -> None:
-    source = Engine([[A, B], [4], [], [5, A], SKIPPED])
-    chunks = [chunk async for chunk in stream(source, TOKENIZER, chunk_by="token")]
-    assert [chunk.text for chunk in chunks] == ["a", "b", "", "é", "a", "", ""]
-    assert [chunk.is_empty for chunk in chunks] == [False, False, True, False, False, True, False]
 
 
 async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
@@ -75,16 +62,6 @@ async def test_shared_chunks_are_not_copied() -> None:
     for output in (A, [A], {"token_ids": [A]}):
         async with stream([output], TOKENIZER, stop="x") as chunks:
             assert await anext(chunks) is ready
-
-
-async def test_max_tokens_counts_the_stepped_ids() -> None:
-    """With a cold table and with a warm one."""
-    for _ in range(COLD_AND_WARM):
-        engine = Engine([A] * 50)
-        chunks = [chunk async for chunk in stream(engine, TOKENIZER, max_tokens=20)]
-        assert "".join(chunk.text for chunk in chunks) == "a" * 20
-        assert chunks[-1].finish_reason == "length"
-        assert engine.pulls == 20
 
 
 @pytest.mark.parametrize("first", [A, B, 4])
@@ -111,14 +88,6 @@ async def test_the_result_of_ids_replaces_numbers() -> None:
         await drained(wrap(Engine([A, B]), machine, cumulative=True))
 
 
-async def test_ids_before_a_bad_one_are_not_counted_as_unread() -> None:
-    output = [A, -1] + [A] * 2 * MAX_TOKENS_AT_ONCE
-    chunks = stream(Engine([output]), TOKENIZER)
-    assert await anext(chunks) == Chunk("a")
-    with pytest.raises(TokenIdError):
-        await anext(chunks)
-
-
 # --- the last chunk -------------------------------------------------------------------------------
 
 
@@ -135,29 +104,6 @@ async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> 
     with pytest.warns(StreamdecWarning, match="has already ended"):
         again = wrap(Engine([A]), flushed)
     assert await drained(again) == [Chunk("", "length")]
-
-
-@pytest.mark.parametrize("reason", get_args(FinishReason))
-async def test_finish_reason_is_the_reason_of_an_end_without_one(reason: Any) -> None:
-    chunks = [c async for c in stream(Engine([A, 4]), TOKENIZER, finish_reason=reason)]
-    assert chunks == [Chunk("a"), Chunk("\ufffd", reason)]
-
-
-async def test_after_the_end_iteration_stops() -> None:
-    chunks = stream(Engine([A]), TOKENIZER)
-    assert await texts(chunks) == ["a", ""]
-    assert await texts(chunks) == []
-    with pytest.raises(StopAsyncIteration):
-        await anext(chunks)
-
-
-async def test_a_loop_that_was_left_can_be_continued() -> None:
-    chunks = stream(Engine([A, B, A]), TOKENIZER)
-    async for chunk in chunks:
-        assert chunk.text == "a"
-        break
-    assert (await anext(chunks)).text == "b"
-    assert await texts(chunks) == ["a", ""]
 
 
 # --- other tasks ----------------------------------------------------------------------------------

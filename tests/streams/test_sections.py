@@ -37,12 +37,6 @@ def shown(chunks: Any) -> list[tuple[str | None, str]]:
     return [(chunk.section, chunk.text) for chunk in chunks if chunk.text]
 
 
-def test_each_chunk_of_an_iterator_is_in_one_section() -> None:
-    chunks = [*iter_chunks(IDS, TOKENIZER, sections=SECTIONS)]
-    assert shown(chunks) == EXPECTED
-    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["length"]
-
-
 def test_a_traced_decoder_is_split_too() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
     assert shown(iter_chunks(IDS, Tracer(decoder))) == EXPECTED
@@ -94,10 +88,6 @@ def test_starts_inside_is_for_sections_and_for_stops() -> None:
         assert chunks[-1].finish_reason == reason
 
 
-def test_no_sections_are_none() -> None:
-    assert shown(iter_chunks([3], TOKENIZER, sections=None)) == [(None, "Hi")]
-
-
 # --- the pool -------------------------------------------------------------------------------------
 
 THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
@@ -133,12 +123,6 @@ def test_a_pool_and_its_sinks_have_sections(options: dict[str, Any]) -> None:
     assert {part.section for part in sent} == {None, "reasoning"}
 
 
-def test_a_request_without_sections_has_none() -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a", sections=None)
-    assert pool.step({"a": [0, 1]})["a"] == Chunk("<think>Hm")
-
-
 def test_the_prompt_of_a_request_may_open_a_section() -> None:
     pool = DecoderPool(TOKENIZER)
     pool.add("a", StopConditions("Hi"), [0], sections=SECTIONS)
@@ -163,23 +147,6 @@ def test_a_pool_with_sections_is_restored(place: int) -> None:
         assert restored.finish("plain") == pool.finish("plain")
 
 
-def test_a_decoder_with_sections_is_adopted_and_forked() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
-    decoder.step_batch([0])
-    pool = DecoderPool(TOKENIZER)
-    pool.adopt("a", StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot()))
-    pool.fork("a", "b")
-    chunks = pool.step({"a": 1, "b": 1})
-    assert shown(chunks.values()) == [("reasoning", "Hm")] * 2
-
-
-def test_an_error_keeps_the_sections() -> None:
-    pool = pool_of()
-    chunk = pool.step({"a": [0, 1, 4, -1]})["a"]
-    assert shown(chunk.split()) == [("reasoning", "Hm<")]
-    assert chunk.finish_reason == "error"
-
-
 def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,19 +169,3 @@ def test_hooks_count_the_chunks_that_are_output(groups: list[list[int]]) -> None
         for outputs in (groups, [token_id for group in groups for token_id in group]):
             chunks = [*iter_chunks(outputs, TOKENIZER, **options)]
             assert hook.streams[-1].chunks == sum(bool(chunk.text) for chunk in chunks)
-
-
-def test_hooks_count_the_outputs_inside_a_section_that_have_no_text() -> None:
-    with recording() as hook:
-        chunks = [*iter_chunks([0, 4, 6, 1], TOKENIZER, sections=SECTIONS)]
-    assert shown(chunks) == [("reasoning", "<\ufffdHm")]
-    event = hook.streams[0]
-    assert (event.chunks, event.jailed_tokens, event.held_tokens) == (1, 2, 1)
-
-
-def test_a_pool_counts_the_chunks_after_split() -> None:
-    pool = DecoderPool(TOKENIZER)
-    with recording() as hook:
-        pool.add("a", sections=SECTIONS)
-        chunks = [pool.step({"a": IDS})["a"], pool.finish("a")]
-    assert hook.streams[0].chunks == len([part for chunk in chunks for part in chunk.split()])

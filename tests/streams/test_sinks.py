@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import Chunk, DecoderPool, MockTokenizer, QueueFullError
-from streamdec.chunks import chunk_before, joined
+from streamdec.chunks import chunk_before
 from streamdec.errors import UnknownRequestError
 from streamdec.streams.sinks import MAX_BEHIND
 from tests.streams.engines import BoomError
@@ -80,13 +80,6 @@ def test_requests_without_a_sink_are_returned() -> None:
     assert sink.text == "a"
 
 
-def test_a_copy_has_no_sink() -> None:
-    sink = SlowReader()
-    pool = pool_with(a=sink)
-    pool.fork("a", "a/1")
-    assert pool.step({"a": A, "a/1": B}) == {"a/1": Chunk("b")}
-
-
 @pytest.mark.parametrize("sink", ["text", 5])
 def test_a_sink_can_be_called(sink: Any) -> None:
     pool = DecoderPool(TOKENIZER)
@@ -123,18 +116,6 @@ def test_the_last_chunk_has_all_waiting_text() -> None:
     assert "a" not in pool
 
 
-def test_token_ids_are_joined_too() -> None:
-    slow = SlowReader()
-    slow.is_behind = True
-    pool = DecoderPool(TOKENIZER, return_token_ids=True)
-    pool.add("a")
-    pool.attach("a", slow)
-    for token_id in (A, B):
-        pool.step({"a": token_id})
-    pool.finish("a")
-    assert slow.chunks == [Chunk("ab", "stop", token_ids=(A, B))]
-
-
 def test_a_sink_that_stays_behind_is_aborted_and_no_other() -> None:
     slow, quick = SlowReader(), SlowReader()
     slow.is_behind = True
@@ -165,35 +146,6 @@ class Broken(SlowReader):
         if len(self.chunks) == self._place:
             raise BoomError
         super().__call__(chunk)
-
-
-@pytest.mark.parametrize("place", range(4))
-def test_a_sink_that_raises_ends_its_request_and_no_text_is_lost(place: int) -> None:
-    """Its text ends with the chunk at which it raised."""
-    broken, whole = Broken(place), SlowReader()
-    pool = pool_with(broken=broken, whole=whole)
-    errors: dict[Any, Exception] = {}
-    for token_id in (A, B, C3, A9, ST, OP):
-        pool.step(dict.fromkeys([*pool], token_id))
-        errors |= pool.errors
-    error = errors.pop("broken")
-    assert errors == {}
-    assert isinstance(error, BoomError)
-    unsent: Chunk = error.chunk  # type: ignore[attr-defined]
-    everything = joined(*broken.chunks, unsent)
-    assert everything.text == "".join(chunk.text for chunk in whole.chunks[: place + 1])
-    assert unsent.finish_reason == ("stop" if place == 3 else "abort")
-    assert [*pool] == []
-
-
-def test_the_error_of_a_sink_has_the_waiting_text() -> None:
-    broken = Broken(0)
-    broken.is_behind = True
-    pool = pool_with(a=broken)
-    pool.step({"a": A})
-    broken.is_behind = False
-    pool.step({"a": B})
-    assert pool.errors["a"].chunk == Chunk("ab", "abort")  # type: ignore[attr-defined]
 
 
 INTERRUPTS = [KeyboardInterrupt(), SystemExit(3)]
@@ -414,19 +366,6 @@ def test_a_sink_may_end_its_request_and_begin_another() -> None:
     assert [*pool] == ["b"]
     assert pool.errors.keys() == {"missing"}
     assert pool.ended.keys() == {"a"}
-
-
-def test_waiting_text_is_sent_once_to_a_sink_that_ends_its_request() -> None:
-    class Once(SlowReader):
-        def __call__(self, chunk: Chunk) -> None:
-            super().__call__(chunk)
-            pool.abort("a")
-
-    once = Once()
-    pool = pool_with(a=once)
-    for token_id, once.is_behind in ((A, True), (B, False)):
-        pool.step({"a": token_id})
-    assert once.chunks == [Chunk("ab"), Chunk("", "abort")]
 
 
 def test_text_that_a_full_queue_rejects_twice_is_in_the_error() -> None:

@@ -7,12 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import anyio
 import anyio.to_thread
-import numpy as np
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -58,13 +56,6 @@ class Thread:
 
 
 # --- what is put is read --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("given", [5, np.int64(5), [5], (5,), np.array([5]), range(5, 6)], ids=repr)
-async def test_ids_are_put_in_every_shape(given: Any) -> None:
-    feed = TokenQueue()
-    feed.put(given)
-    assert [*await anext(feed)] == [5]
 
 
 async def test_ids_are_put_as_an_iterator() -> None:
@@ -114,21 +105,6 @@ async def test_a_stream_reads_the_end_with_its_reason_and_the_queue_is_closed() 
     assert await drained(chunks) == [Chunk("A"), Chunk("", "abort")]
     assert chunks.engine_finish_reason == "cancelled"
     assert feed.closed
-
-
-async def test_the_stop_reason_of_the_engine_is_passed_on() -> None:
-    feed = TokenQueue()
-    feed.end("stop", 7)
-    assert await drained(stream(feed, TOKENIZER)) == [Chunk("", "stop", 7)]
-
-
-async def test_an_end_without_a_reason_is_a_bare_end() -> None:
-    feed = TokenQueue()
-    feed.put(65)
-    feed.end()
-    chunks = stream(feed, TOKENIZER, finish_reason="stop")
-    assert await drained(chunks) == [Chunk("A"), Chunk("", "stop")]
-    assert chunks.engine_finish_reason is None
 
 
 async def test_a_failure_is_raised_unchanged_after_all_ids() -> None:
@@ -270,8 +246,8 @@ async def test_an_empty_put_has_no_effect() -> None:
 # --- from threads ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("maxsize", [1, 3, 64, None])
-@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("maxsize", [1, 3, None])
+@pytest.mark.parametrize("size", [1, 5])
 async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: int) -> None:
     feed = TokenQueue(maxsize)
 
@@ -285,28 +261,6 @@ async def test_a_thread_and_a_reader_at_full_speed(maxsize: int | None, size: in
         text = "".join([chunk.text async for chunk in chunks])
     await thread.join()
     assert text == TEXT
-
-
-async def test_several_threads_put_into_one_queue() -> None:
-    """The ids of each producer stay in order."""
-    feed = TokenQueue(7)
-
-    def produce(number: int) -> None:
-        for place in range(200):
-            feed.put([number, place])
-
-    threads = [Thread(partial(produce, number)) for number in range(4)]
-    pairs: dict[int, list[int]] = {number: [] for number in range(4)}
-    count = 0
-    async for ids in feed:
-        for number, place in zip(ids[::2], ids[1::2], strict=True):
-            pairs[number].append(place)
-        count += len(ids)
-        if count == 4 * 200 * 2:
-            break
-    for thread in threads:
-        await thread.join()
-    assert pairs == {number: [*range(200)] for number in range(4)}
 
 
 async def test_put_raises_finished_error_after_the_reader_has_left() -> None:
@@ -378,16 +332,6 @@ async def test_put_waits_for_room_until_its_timeout() -> None:
     assert await anext(feed) == [1]
 
 
-async def test_a_waiting_put_continues_when_there_is_room() -> None:
-    feed = TokenQueue(1)
-    feed.put(1)
-    thread = Thread(lambda: feed.put(2))
-    time.sleep(0.01)  # noqa: ASYNC251 (the thread is to wait meanwhile)
-    assert await anext(feed) == [1]
-    await thread.join()
-    assert await anext(feed) == [2]
-
-
 async def test_a_task_that_sends_waits_for_room() -> None:
     feed = TokenQueue(2)
     sent: list[int] = []
@@ -444,13 +388,6 @@ async def test_a_waiting_send_raises_when_the_queue_is_closed() -> None:
         await anyio.wait_all_tasks_blocked()
         await feed.aclose()
     assert told == ["nothing can be put into the queue: its reader has closed it"] * 2
-
-
-async def test_a_queue_without_a_bound_takes_all() -> None:
-    feed = TokenQueue(None)
-    for _ in range(3_000):
-        feed.put(1, wait=False)
-    assert len(await anext(feed)) == 3_000
 
 
 async def test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back() -> None:
@@ -654,30 +591,6 @@ async def test_two_loops_each_wake_their_own_readers(anyio_backend: str) -> None
             group.start_soon(serve_in_thread, feed)
     await producer.join()
     assert texts == [TEXT] * 4
-
-
-async def test_many_queues_of_one_thread_wake_all_their_readers() -> None:
-    feeds = [TokenQueue() for _ in range(200)]
-
-    def produce() -> None:
-        for token_id in IDS[:17]:
-            for feed in feeds:
-                feed.put(token_id)
-            time.sleep(0.0005)
-        for feed in feeds:
-            feed.end()
-
-    texts: list[str] = []
-
-    async def read(feed: TokenQueue) -> None:
-        texts.append("".join([chunk.text async for chunk in stream(feed, TOKENIZER)]))
-
-    producer = Thread(produce)
-    async with anyio.create_task_group() as group:
-        for feed in feeds:
-            group.start_soon(read, feed)
-    await producer.join()
-    assert texts == [bytes(IDS[:17]).decode()] * 200
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from streamdec.testing import BugCase, bug_cases
-from streamdec.testing.bug_cases import read_cases
 from streamdec.testing.expectations import cut_at_stop
 
 
@@ -16,32 +14,6 @@ from streamdec.testing.expectations import cut_at_stop
 def case(request: pytest.FixtureRequest) -> BugCase:
     found: BugCase = request.param
     return found
-
-
-ROW = {
-    "id": "a",
-    "source": "derived",
-    "note": "A note.",
-    "tokens": ["61"],
-    "expected_text": "a",
-    "expected_finish": "length",
-}
-
-
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        ({**ROW, "tokens": ["6"]}, "non-hexadecimal number|even number"),
-        ({**ROW, "token": ["61"]}, "unexpected keyword argument 'token'"),
-        ({"id": "a"}, "missing 4 required positional arguments"),
-        ([], "'list' object has no attribute 'items'"),
-    ],
-)
-def test_a_bad_row_is_named(row: object, told: str) -> None:
-    lines = "\n".join(map(json.dumps, [ROW, row]))
-    with pytest.raises(ValueError, match=rf"^bug cases, line 2: .*({told})"):
-        list(read_cases(lines))
-    assert [case.tokens for case in read_cases(json.dumps(ROW))] == [(b"a",)]
 
 
 def test_each_case_has_its_own_name() -> None:

@@ -40,14 +40,14 @@ def failed_laws(report: Report) -> set[str]:
 
 
 def test_streams_with_stops_pass_everything() -> None:
-    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=6)
+    report = check_detokenizer(adapters.Stopping, strict=True, max_examples=3)
     assert report.failed == report.skipped == ()
     assert len(report.passed) == len(bug_cases()) + 3 * len(LAWS)
 
 
 def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None:
     report = check_detokenizer(
-        adapters.Plain, tokenizers={"demo": DEMO}, strict=True, max_examples=10
+        adapters.Plain, tokenizers={"demo": DEMO}, strict=True, max_examples=4
     )
     assert report.failed == ()
     stops = {f"bug_case[{case.id}]" for case in bug_cases() if any(case.stop)}
@@ -59,7 +59,7 @@ def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None
 @pytest.mark.thorough
 def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
     report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
-    assert failed_laws(report) == {law.name for law in LAWS if law.strict}
+    assert failed_laws(report) == {"least_hold", "stop_least_hold"}
 
 
 # --- what is broken -------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_an_ignored_prompt_is_found_by_the_first_space() -> None:
     ],
 )
 def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None:
-    report = check_detokenizer(flawed, only=["bug_case"])
+    report = check_detokenizer(flawed, only=["bug_case"], strict=True)
     assert {result.name for result in report.failed} >= {f"bug_case[{name}]" for name in ids}
     assert len(report.failed) < 8
 
@@ -150,14 +150,6 @@ def test_the_smallest_example_is_shown() -> None:
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
 
 
-def test_an_error_of_a_detokenizer_is_shown() -> None:
-    report = check_detokenizer(
-        adapters.Raising, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=40
-    )
-    (result,) = report.failed
-    assert "raised KeyError: " in result.detail
-
-
 @pytest.mark.parametrize(
     ("flawed", "said"),
     [
@@ -173,7 +165,7 @@ def test_an_object_that_is_not_a_detokenizer_fails_without_losing_the_report(
 ) -> None:
     only = ["bug_case", "whole_decode"]
     report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=only, max_examples=40)
-    assert len([*report]) == len(bug_cases()) + 1
+    assert len([*report]) == len(checks(only=only, tokenizers=BYTE_LEVEL))
     assert failed_laws(report) == {"bug_case", "whole_decode"}
     for result in report.failed:
         assert result.detail.splitlines()[-len(said) :] == said
@@ -200,8 +192,20 @@ def test_a_very_long_output_is_quoted_in_part() -> None:
     report = check_detokenizer(
         adapters.Flooding, tokenizers=BYTE_LEVEL, only=["bug_case"], max_examples=5
     )
-    assert "and 998,000 characters more" in str(report)
+    assert "and 999,700 characters more" in str(report)
     assert max(len(result.detail) for result in report) < 5_000
+    assert len(str(report)) < 10_000
+
+
+def test_conventions_are_not_tested_unless_asked_for() -> None:
+    options: dict[str, Any] = {"tokenizers": BYTE_LEVEL, "max_examples": 20}
+    assert check_detokenizer(adapters.ShortestOfTie, **options).failed == ()
+    only = ["bug_case", "longest_stop_wins"]
+    report = check_detokenizer(adapters.ShortestOfTie, only=only, strict=True, **options)
+    assert {result.name for result in report.failed} == {
+        "bug_case[stop-suffix-tie]",
+        "longest_stop_wins[byte_level]",
+    }
 
 
 @pytest.mark.thorough
@@ -353,7 +357,6 @@ def test_strict_laws_are_asked_for() -> None:
             "tokenizers must be a dict from names to tokenizers, such as {'mi",
         ),
         ({"only": "prompt"}, "only must be a list of names, not 'prompt'; write ['prompt']"),
-        ({"max_examples": "5"}, "max_examples must be an integer, not '5'"),
         (
             {"examples": 5},
             "checks() got an unexpected keyword argument 'examples'",
@@ -367,14 +370,6 @@ def test_strict_laws_are_asked_for() -> None:
 def test_options_of_another_kind_are_named(options: dict[str, Any], told: str) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(told)}"):
         check_detokenizer(adapters.Stopping, **options)
-
-
-def test_a_maker_with_other_parameters_raises_one_error() -> None:
-    told = (
-        r"make must be callable with \(tokenizer, request\), but this one has the parameters \(t\)$"
-    )
-    with pytest.raises(TypeError, match=told):
-        check_detokenizer(lambda t: t)  # type: ignore[arg-type, misc]
 
 
 def test_arguments_of_a_subject_that_are_swapped_or_no_tokenizers() -> None:

@@ -20,6 +20,30 @@ def test_the_results_by_outcome() -> None:
     assert (report.passed, report.failed, report.skipped) == ((PASSED,), (FAILED,), (SKIPPED,))
 
 
+def test_failures_are_grouped_by_cause_and_five_are_shown() -> None:
+    failed = [Result(f"whole_decode[{name}]", "failed", f"law\n{name}") for name in ("bbb", "a")]
+    failed += [Result(f"bug_case[utf8-{i}]", "failed", "case") for i in range(3)]
+    failed += [Result(f"law[{i}]", "failed", "law\nraised KeyError: 1") for i in range(4)]
+    failed += [Result(f"law{i}[a]", "failed", "law\n" + "x" * 9_999) for i in range(20)]
+    text = str(Report(tuple(failed)))
+    assert text.splitlines()[:11] == [
+        "FAILED law[0]",
+        "    law",
+        "    raised KeyError: 1",
+        "    also in 3 more: law[1], law[2], law[3]",
+        "FAILED bug_case[utf8-0]",
+        "    case",
+        "    also in 2 more: bug_case[utf8-1], bug_case[utf8-2]",
+        "FAILED whole_decode[a]",
+        "    law",
+        "    a",
+        "    also in 1 more: whole_decode[bbb]",
+    ]
+    assert "FAILED for 18 more causes: law2, law3, " in text
+    assert len(text) < 2_000
+    assert text.endswith("0 passed, 29 failed, 0 skipped")
+
+
 def test_the_text_has_the_failures_in_full_and_the_skipped_by_reason() -> None:
     other = Result("bug_case[x]", "skipped", "the detokenizer lacks: flush")
     assert str(Report((PASSED, FAILED, SKIPPED, other, SKIPPED))).splitlines() == [

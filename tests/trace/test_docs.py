@@ -27,11 +27,11 @@ def _answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def traced(monkeypatch: pytest.MonkeyPatch, line: str) -> str:
     """The file that a command of the page writes."""
-    command, _, file = line.partition(" > ")
+    command, _, _ = line.partition(" > ")
     _, *arguments = shlex.split(command.replace("path/to/model", str(TOKENIZER)))
     made = run(monkeypatch, *arguments)
     assert made.status == 0, made.err
-    return made.out if file else Path("answer.html").read_text(encoding="utf-8")
+    return Path("answer.html").read_text(encoding="utf-8") if "--html" in line else made.out
 
 
 @pytest.mark.usefixtures("_answer")

@@ -82,13 +82,6 @@ def test_a_traced_token_has_its_state_and_output() -> None:
     assert [token.position for token in (half, whole, newline, us, end)] == [0, 0, 1, 2, 4]
 
 
-def test_a_pattern_is_what_text_may_become() -> None:
-    conditions = StopConditions(stop_regex=[r"\nU\w{5}"])
-    tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
-    tracer.step_batch([3, 4])
-    assert tracer.trace().tokens[-1].may_become == (r"\nU\w{5}",)
-
-
 def test_a_special_token_that_is_shown_is_not_a_skipped_one() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
     assert tracer.step(13) == "<end>"
@@ -110,20 +103,6 @@ def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
     assert trace.error is not None
     assert trace.error.startswith("FinishedError: ")
     assert trace.verdict.equal
-
-
-def test_before_the_end_there_is_no_verdict() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
-    tracer.step(0)
-    assert str(tracer.trace().verdict) == "not compared: the stream continues"
-
-
-def test_a_reset_begins_a_new_trace() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
-    tracer.step_batch([0, 8])
-    tracer.reset()
-    assert tracer.trace().tokens == ()
-    assert (tracer.step(1), tracer.num_tokens) == ("b", 1)
 
 
 class Wrong(MockTokenizer):
@@ -219,13 +198,6 @@ def test_copies_are_the_decoders_own() -> None:
             getattr(tracer, name)
 
 
-def test_all_possible_stops_are_listed() -> None:
-    conditions = StopConditions(["ab the", "b the\n"])
-    tracer = Tracer(StopSequenceDecoder(tokenizer(), conditions))
-    tracer.step_batch([0, 1])
-    assert tracer.trace().tokens[-1].may_become == ("ab the", "b the\n")
-
-
 SECTIONS = {"thought": ("<t>", "</t>")}
 
 
@@ -296,18 +268,6 @@ def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
     trace = tracer.trace()
     cut = replace(trace, tokens=trace.tokens[:1])
     assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
-
-
-def test_a_stream_of_a_tracer_continues_from_its_snapshot() -> None:
-    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
-    chunks = wrap([3, 4], tracer, return_token_ids=True)
-
-    async def read() -> tuple[Any, ...]:
-        async for _ in chunks:
-            break
-        return chunks.pending_text, chunks.snapshot()
-
-    assert anyio.run(read)[1] == tracer.snapshot()
 
 
 # --- no text of users -----------------------------------------------------------------------------

@@ -8,18 +8,16 @@ from streamdec.errors import ChatTemplateError
 from streamdec.preflight.preflight_report import Evidence, Finding, Severity
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, probe
+from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, rewritten
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
 _MOST_RENDERED = 3
 """Templates besides the default: each takes its own process."""
 
-_SYNTAX_ERROR = RULES["CHAT_TEMPLATE_SYNTAX_ERROR"].code
 _ONCE = (
-    _SYNTAX_ERROR,
-    RULES["CHAT_TEMPLATE_RESOURCE_LIMIT"].code,
-    RULES["CHAT_TEMPLATE_SANDBOX_VIOLATION"].code,
+    *("CHAT_TEMPLATE_SYNTAX_ERROR", "CHAT_TEMPLATE_RESOURCE_LIMIT"),
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION",
 )
 """Failures that are about the template and not about a conversation."""
 _GRAVER: Mapping[str, Severity] = {
@@ -31,17 +29,12 @@ _GRAVER: Mapping[str, Severity] = {
 _ORDINARY = frozenset(("prompt", "generation", "answered", "followed"))
 """Conversations of questions and answers that are text."""
 _OWN_CODE = {
-    "gpt_oss": "harmony",
-    "deepseek_v32": "their own encoder for DeepSeek V3.2",
-    "deepseek_v4": "their own encoder for DeepSeek V4",
-    "kimi_k3": "their own encoder for Kimi K3",
+    "gpt_oss": "GptOssForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+    "deepseek_v4": "DeepseekV4ForCausalLM",
+    "kimi_k3": "KimiK3ForConditionalGeneration",
 }
-_ARCHITECTURES = {
-    "GptOssForCausalLM": "gpt_oss",
-    "DeepseekV32ForCausalLM": "deepseek_v32",
-    "DeepseekV4ForCausalLM": "deepseek_v4",
-    "KimiK3ForConditionalGeneration": "kimi_k3",
-}
+"""The model types and architectures for which engines have their own encoder."""
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -50,20 +43,20 @@ def check(view: View) -> Iterator[Finding]:
     rendered = 0
     for name, template in view.templates.all:
         rendered += template is not view.templates.default
-        yield from _parsed(view, name, template, view.render and rendered <= _MOST_RENDERED)
+        yield from _parsed(view, name, template, rendered <= _MOST_RENDERED)
     yield from _rendered(view)
 
 
 def _places(view: View) -> Iterator[Finding]:
     templates = view.templates
-    kind = _encoder_of(view)
-    if kind:
-        place = Evidence("config.json", "/model_type", value=view.eos.model_type)
-        yield RULES["CHAT_TEMPLATE_BYPASSED"](
-            place, Evidence(note=f"engines have {_OWN_CODE[kind]}")
-        )
-    unread = any(f.name in (FILE, CONFIG, LEGACY) for f in view.snapshot.problems())
-    if not templates.all and not kind and not view.mistral_files and not unread:
+    listed = view.eos.config.get("architectures")
+    kinds = [view.eos.model_type, *(listed if isinstance(listed, list) else ())]
+    own = [kind for kind in kinds if kind in (*_OWN_CODE, *_OWN_CODE.values())]
+    if own:
+        note = "engines have their own encoder"
+        yield RULES["CHAT_TEMPLATE_BYPASSED"](Evidence("config.json", value=own[0], note=note))
+    unread = any(name in (FILE, CONFIG, LEGACY) for name, _ in view.snapshot.problems())
+    if not templates.all and not own and not view.mistral_files and not unread:
         yield RULES["CHAT_TEMPLATE_MISSING"](
             Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
         )
@@ -79,17 +72,6 @@ def _places(view: View) -> Iterator[Finding]:
         )
     if LEGACY in view.snapshot.names:
         yield RULES["CHAT_TEMPLATE_LEGACY_JSON"](Evidence(LEGACY, "/chat_template"))
-
-
-def _encoder_of(view: View) -> str:
-    """The architecture for which engines have their own encoder; empty for others."""
-    if view.eos.model_type in _OWN_CODE:
-        return view.eos.model_type
-    listed = view.eos.config.get("architectures")
-    names = listed if isinstance(listed, list) else []
-    return next(
-        (_ARCHITECTURES[n] for n in names if isinstance(n, str) and n in _ARCHITECTURES), ""
-    )
 
 
 def _shadowed(view: View) -> Iterator[Finding]:
@@ -116,11 +98,9 @@ def _shadowed(view: View) -> Iterator[Finding]:
 
 
 def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:
-    if template is view.templates.default:
-        probes = view.probes
-    else:
-        roles = {role: found.text for role, found in view.tokens.roles.items()}
-        probes = probe(template.text, roles, conversations=("prompt", "call") if render else ())
+    probes = view.probes
+    if template is not view.templates.default:
+        probes = view.probe(template, ("prompt", "call") if render else ())
     if probes.unavailable:
         yield RULES["CHAT_TEMPLATE_NOT_INSPECTED"](_at(template, note=probes.unavailable))
         return
@@ -144,25 +124,18 @@ def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
     failed = dict(probes.failed)
     if "call" in probes.rendered:
         failed.pop("call_string", None)  # CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS
+    if probes.error is not None and probes.error not in failed.values():
+        failed[""] = probes.error
+    unknown = probes.static.unknown if probes.static is not None else {}
     by_code: dict[str, dict[str, ChatTemplateError]] = {}
     for name, error in failed.items():
-        by_code.setdefault(error.code or FAILS, {})[name] = error
-    if probes.error is not None and probes.error not in failed.values():
-        by_code.setdefault(probes.error.code or FAILS, {})[""] = probes.error
-    unknown = probes.static.unknown if probes.static is not None else {}
+        is_unknown = any(f"'{word}' is undefined" in str(error) for word in unknown)
+        if not is_unknown and not (unknown and error.code == "CHAT_TEMPLATE_SYNTAX_ERROR"):
+            by_code.setdefault(error.code or FAILS, {})[name] = error
     for code, errors in by_code.items():
-        if code == CHILD_DIED:
-            rule, graver = RULES["CHAT_TEMPLATE_NOT_INSPECTED"], True
-        else:
-            rule, graver = RULES[code], not _ORDINARY.isdisjoint(errors)
-        severity = _GRAVER.get(code, rule.severity) if graver else rule.severity
-        if unknown and (
-            code == _SYNTAX_ERROR
-            or all(
-                any(f"'{name}' is undefined" in str(e) for name in unknown) for e in errors.values()
-            )
-        ):
-            continue  # CHAT_TEMPLATE_UNKNOWN_NAME says it better
+        rule = RULES["CHAT_TEMPLATE_NOT_INSPECTED" if code == CHILD_DIED else code]
+        is_graver = code == CHILD_DIED or not _ORDINARY.isdisjoint(errors)
+        severity = _GRAVER.get(code, rule.severity) if is_graver else rule.severity
         seen: dict[tuple[str, int | None], list[str]] = {}
         for name, error in errors.items():
             seen.setdefault((_said(error), error.line), []).extend([WHAT[name]] if name else [])
@@ -190,6 +163,12 @@ def _rendered(view: View) -> Iterator[Finding]:
         if texts.get(name, "").count("None") > without.count("None"):
             yield RULES["CHAT_TEMPLATE_NONE_CONTENT_LEAK"](_at(template, value=texts[name][-200:]))
             break
+    changed = rewritten(view.probes)
+    if changed:
+        before, after = next(iter(changed.values()))
+        note = ", ".join(WHAT[name] for name in changed)
+        value = {"before": before, "with a message more": after}
+        yield RULES["CHAT_TEMPLATE_REWRITES_TURNS"](_at(template, note=note, value=value))
     listed = texts.get("list", "")
     if f"'text': '{FIRST}'" in listed:
         yield RULES["CHAT_TEMPLATE_LIST_CONTENT_REPR"](_at(template, value=listed[-200:]))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from streamdec.preflight.eos_sources import CONFIG, GENERATION, Found
 from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
 from streamdec.preflight.snapshot_tokens import is_id
-from streamdec.preflight.stop_tokens import (
-    CONFIG,
-    GENERATION,
-    Found,
-    StopTokens,
-    is_bare_zero,
-)
+from streamdec.preflight.stop_tokens import StopTokens
+from streamdec.preflight.turns import after_call
 from streamdec.preflight.view import View
+
+_EOS = "/eos_token_id"
 
 
 def check(view: View) -> Iterator[Finding]:
@@ -29,62 +27,50 @@ def check(view: View) -> Iterator[Finding]:
 
 
 def _sources(view: View) -> Iterator[Finding]:
-    """The finding that files disagree and an engine stops on too few ids.
-
-    Too few ids are fewer than the files declare together.
-    """
+    """Compare the files, if an engine stops on fewer ids than all of them declare."""
     eos = view.eos
-    text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
-    config = eos.or_text(eos.written, text)
-    declared: list[tuple[frozenset[int], Evidence]] = []
+    declared: list[Evidence] = []
     # A missing or unknown value does not count as a disagreement. A null in a file does.
     if eos.tokenizer[0]:
-        ids = _ids_of(eos.tokenizer[0])
-        declared.append((ids, view.role("eos_token", ids)))
+        declared.append(view.role("eos_token", _ids_of(eos.tokenizer[0])))
     if eos.generation_config is not None:
         value = eos.generation_config.get("eos_token_id")
-        declared.append(_declared(view, GENERATION, "/eos_token_id", value, eos.generation))
-    if config or "eos_token_id" in eos.config:
-        is_text = bool(config) and config[0][1].kind == "text_config"
-        pointer = _without_index(config[0][1].pointer) if is_text else "/eos_token_id"
-        value = [i for i, _ in config] if is_text else eos.config.get("eos_token_id")
-        declared.append(_declared(view, CONFIG, pointer, value, config))
-    together = frozenset[int]().union(*(ids for ids, _ in declared))
-    changing = [found for found in view.stop.values() if not together <= found.ids]
-    if len({ids for ids, _ in declared}) > 1 and changing:
-        yield RULES["EOS_SOURCES_DISAGREE"](
-            *(evidence for _, evidence in declared),
-            *(view.seen(found) for found in changing),
-            engines=_names(changing),
-        )
+        declared.append(_declared(view, GENERATION, _EOS, value, eos.generation))
+    text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
+    config = eos.or_text(eos.written, text)
+    if config and config[0][1].kind == "text_config":
+        pointer = config[0][1].pointer.partition(_EOS)[0] + _EOS
+        declared.append(_declared(view, CONFIG, pointer, [i for i, _ in config], config))
+    elif config or "eos_token_id" in eos.config:
+        value = eos.config.get("eos_token_id")
+        declared.append(_declared(view, CONFIG, _EOS, value, config))
+    sets = {frozenset(evidence.ids) for evidence in declared}
+    together = frozenset[int]().union(*sets)
+    lacking = [stop for stop in view.stop.values() if not together <= stop.ids]
+    if len(sets) > 1 and lacking:
+        yield _with_stops(view, "EOS_SOURCES_DISAGREE", declared, lacking)
 
 
-def _declared(
-    view: View, file: str, pointer: str, value: object, found: Found
-) -> tuple[frozenset[int], Evidence]:
-    ids = _ids_of(found)
+def _declared(view: View, file: str, pointer: str, value: object, found: Found) -> Evidence:
     note = "null" if value is None else ""
-    return ids, Evidence(file, pointer, value=shown(value), ids=view.ids(ids), note=note)
+    return Evidence(file, pointer, value=shown(value), ids=view.ids(_ids_of(found)), note=note)
 
 
-def _without_index(pointer: str) -> str:
-    """A pointer to a list, for one to an item of it."""
-    return pointer.partition("/eos_token_id")[0] + "/eos_token_id"
-
-
-def _names(stops: Iterable[StopTokens]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(found.engine for found in stops))
+def _with_stops(
+    view: View, code: str, evidence: Iterable[Evidence], stops: Iterable[StopTokens]
+) -> Finding:
+    """Return a finding about engines, with their stop tokens as evidence."""
+    stops = list(stops)
+    engines = dict.fromkeys(stop.engine for stop in stops)
+    return RULES[code](*evidence, *(view.seen(stop) for stop in stops), engines=engines)
 
 
 def _sets(view: View) -> Iterator[Finding]:
-    sets = {found.ids for found in view.stop.values()}
-    if len(sets) > 1:
-        yield RULES["EOS_ENGINES_DISAGREE"](
-            *(view.seen(found) for found in view.stop.values()),
-            engines=_names(view.stop.values()),
-        )
+    stops = view.stop.values()
+    if len({stop.ids for stop in stops}) > 1:
+        yield _with_stops(view, "EOS_ENGINES_DISAGREE", (), stops)
     # A tokenizer whose end-of-sequence id is unknown has one nevertheless.
-    if not any(found.ids or found.unresolved for found in view.stop.values()) and view.stop:
+    if not any(stop.ids or stop.unresolved for stop in stops):
         yield RULES["EOS_MISSING_EVERYWHERE"](
             Evidence(note="no source declares one", value=sorted(view.stop))
         )
@@ -93,68 +79,64 @@ def _sets(view: View) -> Iterator[Finding]:
 def _turns(view: View) -> Iterator[Finding]:
     terminator, primer = view.turns.terminator, view.turns.primer
     if terminator is not None:
-        lacking = [found for found in view.stop.values() if terminator.id not in found.ids]
-        # Where the tokenizer's own id is not known, it may be just this one.
-        lacking = [
-            found
-            for found in lacking
-            if not any(source.text in (terminator.text, None) for source in found.unresolved)
-        ]
-        if lacking:
-            yield RULES["EOS_TERMINATOR_NOT_STOPPED"](
-                Evidence(
-                    *view.template_place,
-                    note="closes the assistant's turn",
-                    ids={terminator.id: terminator.text},
-                ),
-                *(view.seen(found) for found in lacking),
-                engines=_names(lacking),
-            )
+        ids = {terminator.id: terminator.text}
+        yield from _not_stopped(
+            view, "EOS_TERMINATOR_NOT_STOPPED", "closes the assistant's turn", ids
+        )
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
         opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
         yield RULES["EOS_TURN_PRIMER_IN_STOP_SET"](
             Evidence(*view.template_place, note="opens the next turn", ids=opening)
         )
+    called = after_call(view.probes, view.markers)
+    # Where the terminator of an answer follows a call too, the finding above is enough.
+    if called and (terminator is None or terminator.id not in called):
+        note = "between a tool call and its result"
+        yield from _not_stopped(view, "EOS_TOOL_CALL_NOT_STOPPED", note, called)
+
+
+def _not_stopped(view: View, code: str, note: str, ids: Mapping[int, str]) -> Iterator[Finding]:
+    lacking = view.not_stopping_at(ids)
+    if lacking:
+        evidence = Evidence(*view.template_place, note=note, ids=ids)
+        yield _with_stops(view, code, [evidence], lacking)
 
 
 def _ids(view: View) -> Iterator[Finding]:
     tokens, role = view.tokens, view.tokens.roles.get("eos_token")
     bare = None if tokens.is_remote else tokens.bare
     if role is not None and bare is not None and bare.id_of(role.text) is None:
-        found = tokens.resolve(role.text)
-        ids = {} if found.id is None else {found.id: role.text}
+        found = tokens.id_of(role.text)
+        ids = {} if found is None else {found: role.text}
         yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
-            view.role("eos_token", ()),
-            Evidence(note="its id after loading", ids=ids),
+            view.role("eos_token", ()), Evidence(note="its id after loading", ids=ids)
         )
-    seen: dict[tuple[str, str], Evidence] = {}
+    seen = []
     for file, pointer, value in _declared_values(view):
         if not is_id(value):
-            seen[file, pointer] = Evidence(file, pointer, value=shown(value), note="not an id")
-        elif tokens.knows_all_ids and tokens.text_of(value) is None:
-            seen[file, pointer] = Evidence(file, pointer, ids={value: None}, note="no such token")
+            seen.append(Evidence(file, pointer, value=shown(value), note="not an id"))
+        elif tokens.loaded and tokens.text_of(value) is None:
+            seen.append(Evidence(file, pointer, ids={value: None}, note="no such token"))
     missing = [i for i in sorted(_class_defaults(view)) if tokens.text_of(i) is None]
-    if missing and tokens.knows_all_ids:
-        seen[CONFIG, "/model_type"] = _class_default_evidence(view, missing)
+    if missing and tokens.loaded:
+        seen.append(_class_default_evidence(view, missing))
     if seen:
-        yield RULES["EOS_ID_UNKNOWN"](*seen.values())
+        yield RULES["EOS_ID_UNKNOWN"](*seen)
 
 
 def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
     """Yield each declared end of a sequence: file, pointer, value."""
-    places = [
-        (GENERATION, "/eos_token_id", (view.eos.generation_config or {}).get("eos_token_id")),
-        (CONFIG, "/eos_token_id", view.eos.config.get("eos_token_id")),
-    ]
-    text = view.eos.config.get("text_config")
-    if isinstance(text, dict):
-        places.append((CONFIG, "/text_config/eos_token_id", text.get("eos_token_id")))
-    for file, pointer, value in places:
+    config = view.eos.config
+    places = [(GENERATION, "", view.eos.generation_config or {}), (CONFIG, "", config)]
+    if isinstance(config.get("text_config"), dict):
+        places.append((CONFIG, "/text_config", config["text_config"]))
+    for file, part, data in places:
+        value = data.get("eos_token_id")
         if isinstance(value, list):
-            yield from ((file, f"{pointer}/{i}", each) for i, each in enumerate(value[:1000]))
+            yield from ((file, f"{part}{_EOS}/{i}", each) for i, each in enumerate(value[:1000]))
         elif value is not None:
-            yield file, pointer, value
+            yield file, f"{part}{_EOS}", value
 
 
 def _fallbacks(view: View) -> Iterator[Finding]:
@@ -165,15 +147,11 @@ def _fallbacks(view: View) -> Iterator[Finding]:
     text = eos.lifted
     is_written = any(source.kind == "text_config" for _, source in text)
     if is_written and not eos.written and "eos_token_id" not in eos.config:
-        _, source = text[0]
-        yield RULES["EOS_TEXT_CONFIG_ONLY"](
-            Evidence(CONFIG, source.pointer, ids=view.ids(_ids_of(text)))
-        )
-    if is_bare_zero(eos.generation_config):
-        yield RULES["EOS_ZERO_DROPPED"](
-            Evidence(GENERATION, "/eos_token_id", value=0, ids=view.ids([0]))
-        )
-    if view.snapshot.file(GENERATION) is None:
+        pointer = text[0][1].pointer
+        yield RULES["EOS_TEXT_CONFIG_ONLY"](Evidence(CONFIG, pointer, ids=view.ids(_ids_of(text))))
+    if eos.generation_is_zero:
+        yield RULES["EOS_ZERO_DROPPED"](Evidence(GENERATION, _EOS, value=0, ids=view.ids([0])))
+    if GENERATION not in view.snapshot:
         yield RULES["GENERATION_CONFIG_MISSING"](Evidence(GENERATION, note="missing"))
 
 
@@ -181,7 +159,7 @@ def _class_defaults(view: View) -> frozenset[int]:
     """The ids that only the configuration's class says, and on which an engine stops."""
     eos = view.eos
     found = eos.class_default
-    if not found and "eos_token_id" not in eos.config and not eos.has_attribute:
+    if not found and not eos.has_attribute:
         # SGLang lifts the default of the text part's class in the same way.
         found = eos.lifted
     said = [
@@ -191,45 +169,37 @@ def _class_defaults(view: View) -> frozenset[int]:
 
 
 def _class_default_evidence(view: View, ids: Iterable[int]) -> Evidence:
-    return Evidence(
-        CONFIG,
-        "/model_type",
-        value=view.eos.model_type,
-        ids=view.ids(ids),
-        note="the default of its class",
-    )
+    note, value = "the default of its class", view.eos.model_type
+    return Evidence(CONFIG, "/model_type", value=value, ids=view.ids(ids), note=note)
 
 
 def _others(view: View) -> Iterator[Finding]:
     config = view.eos.generation_config or {}
     if config.get("stop_strings"):
-        value = shown(config["stop_strings"])
-        yield RULES["GENERATION_STOP_STRINGS_IGNORED"](
-            Evidence(GENERATION, "/stop_strings", value=value)
-        )
-    bos = dict(_declared_role(view, "bos_token"))
-    if len({ids for ids, _ in bos.values()}) > 1:
-        yield RULES["BOS_SOURCES_DISAGREE"](*(evidence for _, evidence in bos.values()))
-    pad = dict(_declared_role(view, "pad_token"))
-    same = [evidence for ids, evidence in pad.values() if ids & view.stop_ids]
+        place = Evidence(GENERATION, "/stop_strings", value=shown(config["stop_strings"]))
+        yield RULES["GENERATION_STOP_STRINGS_IGNORED"](place)
+    bos = list(_declared_role(view, "bos_token"))
+    if len({frozenset(evidence.ids) for evidence in bos}) > 1:
+        yield RULES["BOS_SOURCES_DISAGREE"](*bos)
+    same = [pad for pad in _declared_role(view, "pad_token") if view.stop_ids & set(pad.ids)]
     if same:
         yield RULES["PAD_EQUALS_EOS"](*same)
 
 
-def _declared_role(view: View, name: str) -> Iterator[tuple[str, tuple[frozenset[int], Evidence]]]:
-    """Yield each file that declares ids of a role, with the ids and the evidence."""
+def _declared_role(view: View, name: str) -> Iterator[Evidence]:
+    """Yield the declarations of ids of a role, of tokenizer and files."""
     role = view.tokens.roles.get(name)
     # A default of the tokenizer class is not declared, but it is used for padding.
     if role is not None and (role.pointer or name == "pad_token"):
-        found = view.tokens.resolve(role.text)
-        if found.id is not None:
-            yield "tokenizer", (frozenset({found.id}), view.role(name, [found.id]))
+        found = view.tokens.id_of(role.text)
+        if found is not None:
+            yield view.role(name, [found])
     for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
         value = (config or {}).get(f"{name}_id")
         listed = value if isinstance(value, list) else [value]
-        ids = frozenset(i for i in listed if is_id(i))
+        ids = view.ids(i for i in listed if is_id(i))
         if ids:
-            yield file, (ids, Evidence(file, f"/{name}_id", value=shown(value), ids=view.ids(ids)))
+            yield Evidence(file, f"/{name}_id", value=shown(value), ids=ids)
 
 
 def _ids_of(found: Found) -> frozenset[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import Evidence, Finding
-from streamdec.preflight.rules import RULES, Rule
+from streamdec.preflight.rules import RULES
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
@@ -22,13 +23,13 @@ _OBJECTS = (
 _JSON = "tokenizer.json"
 _SHA = re.compile(r"[0-9a-f]{40}")
 
-_BY_PROBLEM: Mapping[Problem, Rule] = {
-    "json": RULES["FILE_INVALID_JSON"],
-    "lfs": RULES["FILE_LFS_POINTER"],
-    "too-large": RULES["FILE_TOO_LARGE"],
-    "outside": RULES["FILE_OUTSIDE_FOLDER"],
-    "unreadable": RULES["FILE_UNREADABLE"],
-    "text": RULES["FILE_UNREADABLE"],
+_BY_PROBLEM: Mapping[Problem, str] = {
+    "json": "FILE_INVALID_JSON",
+    "lfs": "FILE_LFS_POINTER",
+    "too-large": "FILE_TOO_LARGE",
+    "outside": "FILE_OUTSIDE_FOLDER",
+    "unreadable": "FILE_UNREADABLE",
+    "text": "FILE_UNREADABLE",
 }
 
 
@@ -39,54 +40,92 @@ def check(view: View) -> Iterator[Finding]:
     """
     yield from _problems(view)
     yield from _tokenizer_json(view)
+    yield from _decoder(view)
     yield from _class(view)
     yield from _commit(view)
 
 
 def _problems(view: View) -> Iterator[Finding]:
-    found: dict[Problem, list[Evidence]] = {}
     for name in _OBJECTS:
         view.snapshot.object(name)
     view.snapshot.find_pointers()
-    for file in view.snapshot.problems():
-        assert file.problem is not None
-        evidence = Evidence(file.name, line=file.line, note=file.detail)
-        found.setdefault(file.problem, []).append(evidence)
-    for rule in dict.fromkeys(_BY_PROBLEM.values()):
-        seen = [e for p, r in _BY_PROBLEM.items() if r is rule for e in found.get(p, ())]
-        if seen:
-            yield rule(*seen)
-    if view.tokens.json is not None and (view.tokens.bare is None or view.tokens.loaded is None):
+    found: dict[str, list[Evidence]] = {}
+    for name, error in view.snapshot.problems():
+        evidence = Evidence(name, line=error.line, note=str(error))
+        found.setdefault(_BY_PROBLEM[error.problem], []).append(evidence)
+    for code, seen in found.items():
+        yield RULES[code](*seen)
+    if view.tokens.json is not None and view.tokens.bare is None:
         yield RULES["TOKENIZER_JSON_INVALID"](Evidence(_JSON, note=view.tokens.refused))
 
 
 def _tokenizer_json(view: View) -> Iterator[Finding]:
-    snapshot, config = view.snapshot, view.tokens.config
-    if snapshot.file(_JSON) is None:
-        others = view.tokens.other_vocabularies
-        code = auto_map_of(config)
-        can_build = others or code
-        which = "other files" if can_build else "no other file"
+    tokens = view.tokens
+    if _JSON not in view.snapshot:
+        others = tokens.other_vocabularies or auto_map_of(tokens.config)
+        which = "other files" if others else "no other file"
         yield RULES["TOKENIZER_JSON_MISSING"](
             Evidence(_JSON, note="not there"),
-            Evidence(value=others or code, note=f"{which} with a vocabulary or code"),
-            severity="info" if can_build else "error",
+            Evidence(value=others, note=f"{which} with a vocabulary or code"),
+            severity="info" if others else "error",
         )
-    native = view.mistral_files
-    if native:
-        weights = view.mistral_weights
-        switches = "vLLM takes its Mistral mode" if weights else "vLLM does not switch: no weights"
-        note = f"{switches} of the name consolidated*.safetensors" if not weights else switches
-        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
-            Evidence(native[0]), Evidence(value=weights[:3], note=note)
-        )
-    if snapshot.file(_JSON) is not None:
-        flags = {k: config[k] for k in ("add_bos_token", "add_eos_token") if k in config}
-        flags = {key: value for key, value in flags.items() if isinstance(value, bool)}
+    else:
+        flags = [
+            Evidence(_CONFIG, f"/{key}", value=value)
+            for key in ("add_bos_token", "add_eos_token")
+            if isinstance(value := tokens.config.get(key), bool)
+        ]
         if flags:
-            yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](
-                *(Evidence(_CONFIG, f"/{k}", value=v) for k, v in flags.items())
+            yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](*flags)
+    if view.mistral_files:
+        note = "vLLM takes its Mistral mode"
+        if not view.mistral_weights:
+            note = "vLLM does not switch: no weights of the name consolidated*.safetensors"
+        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
+            Evidence(view.mistral_files[0]), Evidence(value=view.mistral_weights[:3], note=note)
+        )
+
+
+_READERS = {"Ġ": "ByteLevel", "▁": "Metaspace", "##": "WordPiece"}
+"""The signs at the beginning of pieces, and the decoders that read them."""
+_SHARE = 0.05
+"""The share of a vocabulary that begins with a sign, if the sign is more than a letter."""
+
+
+def _decoder(view: View) -> Iterator[Finding]:
+    """Check that the decoder reads the sign for a space or a suffix."""
+    tokens = view.tokens
+    if tokens.json is None or tokens.bare is None or tokens.is_remote:
+        return
+    decoders = [tokens.json.get("decoder")]
+    if tokens.is_built:  # the class has its own; it is None for a class that is not known well
+        pipeline = tokens.folder.pipeline
+        built = [] if pipeline is None else pipeline.data["pipelines"]
+        decoders = [parts["decoder"] for _, parts in built]
+    vocabulary = tokens.bare.model
+    for sign, reader in _READERS.items():
+        pieces = [text for text in vocabulary if text.startswith(sign)]
+        reading = [_reads(decoder, sign, reader) for decoder in decoders]
+        if len(pieces) > _SHARE * len(vocabulary) and reading and not any(reading):
+            loaded = tokens.folder.chosen.name if tokens.is_built else _JSON
+            yield RULES["DECODER_CANNOT_READ_VOCAB"](
+                Evidence(
+                    _JSON, "/model/vocab", ids={vocabulary[text]: text for text in pieces[:4]}
+                ),
+                Evidence(_JSON, "/decoder", note=f"the decoder of {loaded} leaves {sign} in texts"),
             )
+
+
+def _reads(decoder: Any, sign: str, reader: str) -> bool:
+    """Return whether a decoder, or one inside it, reads ``sign``."""
+    if not isinstance(decoder, dict):
+        return False
+    if decoder.get("type") in ("Replace", "CTC"):
+        return sign in str((decoder.get("pattern"), decoder.get("word_delimiter_token")))
+    inner = decoder.get("decoders")
+    return decoder.get("type") == reader or any(
+        _reads(each, sign, reader) for each in (inner if isinstance(inner, list) else ())
+    )
 
 
 def _class(view: View) -> Iterator[Finding]:
@@ -104,7 +143,7 @@ def _class(view: View) -> Iterator[Finding]:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         yield RULES["TOKENIZER_CLASS_REQUIRES_V5"](evidence, severity="error" if below else "info")
     elif not code and facts().tokenizer_class(declared) is None:
-        loaded = Evidence(note="transformers 5 uses", value=view.tokens.chosen.name)
+        loaded = Evidence(note="transformers 5 uses", value=view.tokens.folder.chosen.name)
         yield RULES["TOKENIZER_CLASS_UNKNOWN"](evidence, loaded)
 
 

@@ -74,7 +74,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
 
   // --- text that is jailed, and stops ---------------------------------------------------------
 
-  let waiting = null;   // the span of what is jailed
+  let jailSpan = null;   // the span of what is jailed
   let origins = [];     // of each of its units, the token that decided it
 
   const addJailed = (token, index) => {
@@ -85,39 +85,39 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     }
     const decided = Math.max(out + jailed.length - origins.length, 0);
     origins = [...origins, ...Array(decided).fill(index)].slice(out);
-    if (waiting) {
-      reach(waiting, index, stopsOf);
+    if (jailSpan) {
+      reach(jailSpan, index, stopsOf);
       if (!jailed || origins[0] === index) {
-        waiting.open = false;
-        waiting.after = Boolean(jailed);
-        waiting = null;
+        jailSpan.open = false;
+        jailSpan.after = Boolean(jailed);
+        jailSpan = null;
       }
     }
     if (!jailed) return;
-    if (!waiting) waiting = newSpan(index, { before: out > 0 });
-    reach(waiting, index, stopsOf);
-    if (jailed.length > waiting.text.length) waiting.text = jailed;
+    if (!jailSpan) jailSpan = newSpan(index, { before: out > 0 });
+    reach(jailSpan, index, stopsOf);
+    if (jailed.length > jailSpan.text.length) jailSpan.text = jailed;
   };
 
   const addStop = (token, index, out) => {
     const reason = token.stop_reason, from = beginningOf(reason, index, out);
     let shares = false;   // whether a token ends the output and begins the stop
-    if (waiting) {
-      for (let each = waiting.from; each < index; each += 1) {
-        stopsOf[each] = stopsOf[each].filter((span) => span !== waiting);
+    if (jailSpan) {
+      for (let each = jailSpan.from; each < index; each += 1) {
+        stopsOf[each] = stopsOf[each].filter((span) => span !== jailSpan);
       }
       // The jailed text was output before the stop, or all of it or its end is the stop.
-      const isCut = isHidden(reason) && from > waiting.from;
+      const isCut = isHidden(reason) && from > jailSpan.from;
       shares = isCut;
       const to = isCut ? from : index;
       if (isCut || !isHidden(reason)) {
-        spread(Object.assign(waiting, { to, open: false, after: shares, text: token.text || waiting.text }));
+        spread(Object.assign(jailSpan, { to, open: false, after: shares, text: token.text || jailSpan.text }));
       }
     }
     if (typeof reason === "string") {
       spread(newSpan(from, { to: index, open: false, stop: true, text: reason, before: shares }));
     }
-    waiting = null;
+    jailSpan = null;
     origins = [];
   };
   const spread = (span) => {
@@ -195,10 +195,10 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     return said;
   };
   const explainText = (token, index) => {
-    const wait = stopsOf[index].find((span) => span.from < index);
-    if (wait) {
-      const part = token.jailed && !wait.after ? " (its end may still be one)" : "";
-      return [`The text jailed since token ${wait.from} is not a stop${part}: ${quoted(token.text)} is output.`, wait.from];
+    const span = stopsOf[index].find((span) => span.from < index);
+    if (span) {
+      const part = token.jailed && !span.after ? " (its end may still be one)" : "";
+      return [`The text jailed since token ${span.from} is not a stop${part}: ${quoted(token.text)} is output.`, span.from];
     }
     const broken = brokenBy.get(index);
     if (broken) {
@@ -223,10 +223,10 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
   };
   const explainJailed = (token, index) => {
     const said = [[`${quoted(token.jailed)} is jailed: it may become ${anyOf(token.may_become || [])}.`]];
-    const spans = stopsOf[index], stop = spans.find((span) => span.stop), wait = stop || spans[spans.length - 1];
+    const spans = stopsOf[index], stop = spans.find((span) => span.stop), span = stop || spans[spans.length - 1];
     const told = stop ? "It becomes the stop at token" : "This is decided at token";
-    if (!wait.open && wait.to > index) said.push([`${told} ${wait.to}.`, wait.to]);
-    else if (wait.open && end) said.push(["The stream ended first, so the text was output at the end."]);
+    if (!span.open && span.to > index) said.push([`${told} ${span.to}.`, span.to]);
+    else if (span.open && end) said.push(["The stream ended first, so the text was output at the end."]);
     return said;
   };
 
@@ -239,7 +239,7 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
     get end() { return end; },
     get text() { return textUpTo(tokens.length - 1); },
     /** The token from which on a change may be seen when more tokens come. */
-    get unsettled() { return Math.min(chunkStart, ...[character, waiting].map((span) => (span ? span.from : chunkStart))); },
+    get unsettled() { return Math.min(chunkStart, ...[character, jailSpan].map((span) => (span ? span.from : chunkStart))); },
     /** The state of a token, which decides its colour. */
     stateOf(index) {
       const token = tokens[index];
@@ -249,8 +249,8 @@ const streamdecStory = ({ options = {}, conditions = null } = {}) => {
       if (token.text) return "out";
       return token.kind === "unknown" ? "unknown" : "mute";
     },
-    /** Whether a token has no output because bytes or text are held. */
-    waits(index) {
+    /** Whether a token has no output because bytes are held or text is jailed. */
+    isWithheld(index) {
       const token = tokens[index];
       return !token.text && !token.finish_reason && Boolean(token.held || token.jailed);
     },

@@ -44,8 +44,8 @@ const streamdecTimeline = (container, header = {}) => {
   const place = make("span", "sd-place", bar);
   button("→", "Next token (right arrow)", () => select(current + 1));
   button("⇥", "Last token (End)", () => select(tokens.length - 1));
-  button("‹ held", "Previous held token ([)", () => goToWait(-1));
-  button("held ›", "Next held token (])", () => goToWait(1));
+  button("‹ withheld", "Previous token with held bytes or jailed text ([)", () => goToWithheld(-1));
+  button("withheld ›", "Next token with held bytes or jailed text (])", () => goToWithheld(1));
   const searching = make("label", "sd-search", bar);
   make("span", "sd-hidden", searching, "Search");
   const search = make("input", "", searching);
@@ -79,7 +79,7 @@ const streamdecTimeline = (container, header = {}) => {
   make("h3", "", panel, "Details");
   const list = make("dl", "", panel);
   const help = make("p", "sd-help", panel);
-  for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "held"], ["/", "search"]]) {
+  for (const [keys, told] of [["← →", "step"], ["↑ ↓", "rows"], ["Home End", "ends"], ["[ ]", "withheld"], ["/", "search"]]) {
     const one = make("span", "", help);
     make("kbd", "", one, keys);
     one.append(` ${told}`);
@@ -89,7 +89,7 @@ const streamdecTimeline = (container, header = {}) => {
   /** What can be seen is explained; what does not occur in this trace is not. */
   const LEGEND = [
     ["sd-out", "output at once", null],
-    ["sd-held", "held: bytes of an incomplete character", null],
+    ["sd-held", "held: bytes of an unfinished character", null],
     ["sd-jailed", "jailed: may become a stop", null],
     ["sd-stop", "stop", (index) => tokens[index].finish_reason === "stop"],
     ["sd-mute", "no text", (index) => story.stateOf(index) === "mute" && tokens[index].kind !== "skipped"],
@@ -190,7 +190,7 @@ const streamdecTimeline = (container, header = {}) => {
     pen.font = getComputedStyle(container).getPropertyValue("--sd-measure");
     letterWidth = pen.measureText("x".repeat(100)).width / 100;
     sheetWidth = sheet.clientWidth || 800;
-    gutter = sheetWidth > 620 ? 92 : 12;
+    gutter = sheetWidth > 620 ? 92 : 66;
   };
   const rowAt = (y) => {
     let low = 0, high = rows.length - 1;
@@ -230,11 +230,9 @@ const streamdecTimeline = (container, header = {}) => {
     const row = rows[number], line = make("div", "sd-row");
     line.setAttribute("role", "presentation");
     Object.assign(line.style, { top: `${row.y}px`, height: `${row.height}px` });
-    if (gutter > 20) {
-      const lanes = [[LINE.ruler + 10, "token"], [row.character, "character"], [row.stop, row.stopLane], [row.out, "output"]];
-      for (const [y, told] of lanes) {
-        if (y !== null) quiet(at(make("span", "sd-gutter", line, told), 0, y, gutter - 10));
-      }
+    const lanes = [[LINE.ruler + 10, "token"], [row.character, "character"], [row.stop, row.stopLane], [row.out, "output"]];
+    for (const [y, told] of lanes) {
+      if (y !== null) quiet(at(make("span", "sd-gutter", line, told), 0, y, gutter - 8));
     }
     const spans = new Set();
     for (let index = row.from; index <= row.to; index += 1) {
@@ -384,7 +382,7 @@ const streamdecTimeline = (container, header = {}) => {
       block.setAttribute("aria-selected", "true");
       score.setAttribute("aria-activedescendant", block.id);
     }
-    place.textContent = `${current} / ${tokens.length - 1}`;
+    place.textContent = `${current} of 0 to ${tokens.length - 1}`;
     mark.style.left = `${(100 * (current + 0.5)) / tokens.length}%`;
     fillPanel();
     if (focus) score.focus({ preventScroll: true });
@@ -397,9 +395,9 @@ const streamdecTimeline = (container, header = {}) => {
       score.scrollTop = isFar ? row.y - height / 3 : row.y + row.height - height + 8;
     }
   };
-  const goToWait = (direction) => {
+  const goToWithheld = (direction) => {
     for (let index = current + direction; tokens[index]; index += direction) {
-      if (story.waits(index)) { select(index); return; }
+      if (story.isWithheld(index)) { select(index); return; }
     }
   };
 
@@ -423,7 +421,7 @@ const streamdecTimeline = (container, header = {}) => {
     make("span", "", now, (came.length > LOOK_BACK ? "…" : "") + prose(ending(came, LOOK_BACK)));
     if (token.text) make("mark", "sd-new", now, prose(short(token.text, 2000)));
     if (token.jailed) put(make("span", "sd-now-jailed", now), visible(short(token.jailed, 2000))).title = "jailed";
-    if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "bytes of an incomplete character";
+    if (token.held) make("span", "sd-now-held", now, spaced(token.held)).title = "held";
     if (isLast && story.end && story.end.text) {
       make("mark", "sd-new sd-now-end", now, prose(short(story.end.text, 2000))).title = "output at the end";
     }
@@ -533,8 +531,8 @@ const streamdecTimeline = (container, header = {}) => {
     // The panel scrolls with these.
     if (panel.contains(event.target) && /^(ArrowUp|ArrowDown|Page|Home|End)/.test(event.key)) return;
     if (event.key === "/") search.focus();
-    else if (event.key === "[") goToWait(-1);
-    else if (event.key === "]") goToWait(1);
+    else if (event.key === "[") goToWithheld(-1);
+    else if (event.key === "]") goToWithheld(1);
     else if (STEPS[event.key]) select(STEPS[event.key](), { focus: true });
     else return;
     event.preventDefault();

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamdec.core.patterns import automaton as graph
-from streamdec.core.patterns.compile import parse, quoted, read_pattern, read_patterns
+from streamdec.core.patterns.compile import parse, quoted, read_pattern
 
 # --- the parser of ``re``
 
@@ -149,19 +149,6 @@ def test_a_match_has_a_greatest_length_that_a_pattern_can_have() -> None:
             read_pattern(source, None)
     with pytest.raises(ValueError, match=r"matches 3 code points or more.*is 2: use 3 or more"):
         read_pattern("a{3,}", 2)
-
-
-def test_the_size_of_all_patterns_is_bounded() -> None:
-    for sources, most, why in (
-        (["a" * 501, "b" * 501], None, "more than 1,000 parts together"),
-        (["(?#" + "x" * 8_189 + ")a"], None, "8,194 code points together; at most 8,192"),
-        (["[а-я]" * 64, r"[a-\u0444]"], None, "have 65 ranges.*at most 64 are"),
-        (["a.*b", "b.*c"], 2**22 // 12 + 1, "Use a smaller max_match_length"),
-        (["a.*b"], 10**18, "Use a smaller max_match_length"),  # more bits than any memory has
-    ):
-        with pytest.raises(ValueError, match=why):
-            read_patterns(sources, most)
-    assert len(read_patterns(["a.*b", "b.*c"], 2**22 // 12)) == 2
 
 
 def test_errors_show_a_pattern_as_it_is_written() -> None:

@@ -1,17 +1,11 @@
-r"""The matcher of patterns: against ``re`` itself, letter by letter and in pieces.
-
-Which text is jailed is found by trying all texts that may follow. This is exact for patterns that
-look back only at their beginning.
-"""
+"""The matcher of patterns: against ``re`` itself, letter by letter and in pieces."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import example, given, reject, settings
@@ -19,10 +13,9 @@ from hypothesis import strategies as st
 
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.patterns.matcher import PatternStops, PatternTail, matcher_of
+from tests.test_stop_patterns import ENDLESS, MOST, REPEATS, patterns
 
 MORE = settings(max_examples=4 * settings().max_examples)
-MOST = 6
-"""The most letters of a match."""
 
 
 def stops_of(
@@ -31,62 +24,6 @@ def stops_of(
     found = matcher_of(hidden, (), read_patterns(sources, most), shown=shown)
     assert isinstance(found, PatternStops)
     return found
-
-
-# --- patterns
-
-LEADING = (
-    *(r"\b", r"\B", "^", "(?m:^)", r"\A", r"(?m:\A)", "(?-m:^)", "(?<=a)", "(?<!b)", "(?<=-a)"),
-    *("(?<!(?<=a)b)", "(?<=^a)", r"(?<=\ba)", "(?<=(?<=(?m:^)a)b)", "(?<!^a)", "(?<!^)"),
-    *(r"(?<=\Aa)", r"(?m:(?<=\A-))", r"(?m:(?<!\A\n))", r"(?<=(?m:^)(?-m:^)a)"),
-)
-"""What a pattern may look back at."""
-MOST_LETTERS = 5
-"""The letters with which a match may be completed."""
-
-
-class Part(NamedTuple):
-    """A piece of a pattern."""
-
-    text: str
-    letters: int = 1
-    """The most letters that complete a match, from any place in it."""
-
-
-def _joined(parts: Sequence[Part]) -> Part:
-    return Part("".join(part.text for part in parts), sum(part.letters for part in parts))
-
-
-def _either(parts: Sequence[Part]) -> Part:
-    return Part(f"(?:{'|'.join(part.text for part in parts)})", max(part.letters for part in parts))
-
-
-def _repeated(part: Part, how: str) -> Part:
-    least = int(how[1]) if how[0] == "{" else 1
-    return Part(f"(?:{part.text}){how}", part.letters * max(least, 1))
-
-
-LETTER = st.sampled_from(["a", "b", "-", "a", "b", ".", "[ab]", "[^a]", r"\w", "[-b]"]).map(Part)
-REPEATS = ["?", "{2}", "{0,2}", "{1,2}?", "{1,3}", "??", "*", "+", "*?", "{2,}"]
-PARTS = st.recursive(
-    LETTER,
-    lambda inner: st.one_of(
-        st.lists(inner, min_size=2, max_size=3).map(_joined),
-        st.lists(inner, min_size=2, max_size=3).map(_either),
-        st.builds(_repeated, inner, st.sampled_from(REPEATS)),
-        st.builds(lambda part: part._replace(text=f"(?i:{part.text})"), inner),
-    ),
-    max_leaves=5,
-)
-
-
-@st.composite
-def patterns(draw: st.DrawFn) -> str:
-    """Patterns without dead ends; each matches at least one letter."""
-    pattern = _joined(draw(st.permutations([draw(PARTS), draw(LETTER)])))
-    if pattern.letters > MOST_LETTERS:
-        reject()
-    return draw(st.sampled_from(["", "", *LEADING])) + pattern.text
 
 
 SIGNS = "sSſßkK\u212aiIİıµμ_é1²٣ \n-🦉"
@@ -103,7 +40,7 @@ NESTED = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, min_size=2, max_size=3).map("".join),
         st.lists(inner, min_size=2, max_size=3).map("|".join).map("({})".format),
-        st.builds("(?:{}){}".format, inner, st.sampled_from([*REPEATS, "{0}"])),
+        st.builds("(?:{}){}".format, inner, st.sampled_from([*REPEATS, *ENDLESS, "{0}"])),
         st.builds("(?{}:{})".format, st.sampled_from(FLAGS), inner),
     ),
     max_leaves=8,
@@ -188,56 +125,7 @@ def test_skipped_text_ends_at_a_beginning(pattern: str, text: str) -> None:
         assert not matcher.step(matcher.skip(begun, "-"), "ab")[1]
 
 
-# --- what is jailed
-
-
-@cache
-def continued() -> tuple[str, ...]:
-    sizes = range(1, MOST_LETTERS + 1)
-    return tuple("".join(each) for n in sizes for each in itertools.product("ab-", repeat=n))
-
-
-@cache
-def may_become(pattern: str, text: str, start: int) -> bool:
-    """Whether ``text`` from ``start`` on, and something more, is a whole match: tried out."""
-    asked, room = re.compile(pattern), MOST - (len(text) - start)
-    return any(asked.fullmatch(text + more, start) for more in continued() if len(more) <= room)
-
-
-@MORE
-@given(
-    sources=st.lists(patterns(), min_size=1, max_size=2),
-    pieces=st.lists(st.tuples(st.text("ab-\n", max_size=5), st.booleans()), max_size=12),
-)
-@example(sources=["(?<!^)a"], pieces=[("aba", False)])
-@example(sources=["(?<!^a)ab"], pieces=[("aab", False)])
-@example(sources=["(?<!^a)b[ab]+"], pieces=[("a", False), ("bbaa", False)])
-def test_the_jailed_text_is_what_may_become_a_match(
-    sources: list[str], pieces: list[tuple[str, bool]]
-) -> None:
-    """In long texts as well; and what was ignored is not found later."""
-    matcher, asked = stops_of(*sources), [re.compile(source) for source in sources]
-    text, tail = "", matcher.start
-    for piece, ignore in pieces:
-        ends = range(len(text) + 1, len(text) + len(piece) + 1)
-        text += piece
-        spans = [
-            (end, start)
-            for end in ends
-            for start in range(max(end - MOST, 0), end)
-            if not ignore and any(each.fullmatch(text, start, end) for each in asked)
-        ]
-        before = tail.text
-        tail, hit = matcher.step(tail, piece, ignore=ignore)
-        assert bool(hit) == bool(spans)
-        if hit is not None:
-            end, start = min(spans)
-            assert (ends[0] - 1 + hit.end, hit.text) == (end, text[start:end])
-            return
-        assert (before + piece).endswith(tail.text)
-        starts = range(max(len(text) - MOST + 1, 0), len(text))
-        begun = (at for at in starts if any(may_become(each, text, at) for each in sources))
-        assert matcher.jailed(tail) == text[min(begun, default=len(text)) :]
+# --- what wins
 
 
 def test_text_that_is_shown_is_not_jailed() -> None:

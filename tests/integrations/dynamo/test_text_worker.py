@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from streamdec import (
     HuggingFaceTokenizer,
     MockTokenizer,
-    StopConditions,
-    TokenIdError,
 )
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
@@ -118,36 +114,6 @@ def test_objects_have_the_format_of_the_request() -> None:
     assert objects[-1]["usage"]["prompt_tokens"] == 3
 
 
-def test_options_are_those_of_a_stream() -> None:
-    worker = TextWorker(
-        lambda *_: [[5], [4_000_000]],
-        TOKENIZER,
-        conditions=lambda _: StopConditions(max_tokens=9),
-        prompt_token_ids=lambda _: [1],
-        unknown_ids="error",
-    )
-    with pytest.raises(TokenIdError):
-        run(lambda: all_of(worker.generate({})))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
-        TextWorker(lambda *_: [], TOKENIZER, nothing=1)
-
-
-def test_a_bad_id_is_reported_after_the_text_before_it() -> None:
-    worker = TextWorker(lambda *_: [np.array([69]), ["x"]], TOKENIZER)
-
-    async def main() -> str:
-        text = ""
-        try:
-            async for each in worker.generate({}):
-                json.dumps(each)
-                text += each.get("text", "")
-        except TokenIdError as error:
-            return f"{text}: {error}"
-        return text
-
-    assert run(main).startswith("e: token 1 is")
-
-
 def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
     ids = TOKENIZER.encode("😀!").ids
     worker = TextWorker(lambda *_: [[*ids[2:]]], TOKENIZER, prompt_token_ids=lambda _: ids[:2])
@@ -224,33 +190,6 @@ def test_objects_have_the_section_of_their_text() -> None:
         *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
     ]
     assert items[-1]["finish_reason"] == "stop"
-
-
-def test_an_encoder_gets_the_sections() -> None:
-    def wire(_: Any) -> ChatCompletionEncoder:
-        return ChatCompletionEncoder(response_id="chatcmpl-1", model="tiny", created=0)
-
-    async def answer() -> list[Any]:
-        worker = TextWorker(_thinking, THINKING, wire=wire, sections=SECTIONS)
-        return [item async for item in worker.generate({})]
-
-    deltas = [choice["delta"] for item in asyncio.run(answer()) for choice in item["choices"]]
-    reasoning = "".join(delta.get("reasoning_content") or "" for delta in deltas)
-    content = "".join(delta.get("content") or "" for delta in deltas)
-    assert (reasoning, content) == ("Hm.", "Hi STOPHi")
-
-
-def test_a_worker_that_starts_inside_a_section() -> None:
-    async def answer() -> list[Any]:
-        worker = TextWorker(_thinking, THINKING, sections=SECTIONS, starts_inside=False)
-        return [item async for item in worker.generate({}) if item["text"]]
-
-    assert asyncio.run(answer())[0] == {
-        "text": "Hm",
-        "finish_reason": None,
-        "stop_reason": None,
-        "section": "reasoning",
-    }
 
 
 def test_options_that_a_worker_cannot_have() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.integrations.mlx_lm.scripted import (
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, id_of, spelled
+from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
 
 TEXT = "The fox 😀 über naïve 你好!"
 KINDS = ["byte_level", "byte_fallback"]
@@ -78,36 +77,6 @@ def test_a_stop_ends_the_loop(kind: str, tokenizer: Tokenizer) -> None:
     assert model.num_passes == prefill + len("an answer\nUser:") + 1
     with pytest.raises(StopIteration):
         next(engine)
-
-
-def test_a_prompt_that_ends_inside_a_character_is_continued(
-    kind: str, tokenizer: Tokenizer
-) -> None:
-    emoji = spelled(kind, "😀")
-    prompt = [*tokenizer.encode("one", add_special_tokens=False).ids, *emoji[:3]]
-    model = scripted(tokenizer, [emoji[3], *spelled(kind, "!")], len(prompt))
-    chunks = iter_chunks(
-        generate_step(model, prompt),
-        HuggingFaceTokenizer(tokenizer),
-        ids=itemgetter(0),
-        prompt_token_ids=prompt,
-        eos_token_ids=model.eos,
-    )
-    assert "".join(chunk.text for chunk in chunks) == "😀!"
-
-
-def test_the_limit_outputs_the_withheld_text(kind: str, tokenizer: Tokenizer) -> None:
-    model = scripted(tokenizer, spelled(kind, "ok <st"), 1)
-    chunks = [
-        *iter_chunks(
-            generate_step(model, spelled(kind, "a"), max_tokens=6),
-            HuggingFaceTokenizer(tokenizer),
-            ids=itemgetter(0),
-            stop="<stop>",
-        )
-    ]
-    assert "".join(chunk.text for chunk in chunks) == "ok <st"
-    assert chunks[-1].finish_reason == "length"
 
 
 # --- the detokenizer ------------------------------------------------------------------------------
@@ -169,18 +138,6 @@ def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> N
     again.reset()
     again.add_token(spelled(kind, "c")[0])
     assert (again.text, again.tokens, ours.text) == ("c", spelled(kind, "c"), "ab😀")
-
-
-@pytest.mark.parametrize("options", [{}, {"skip_special_tokens": True}])
-def test_special_tokens_are_shown_unless_they_are_to_be_skipped(
-    tokenizer: Tokenizer, kind: str, options: Any
-) -> None:
-    ids = [*spelled(kind, "a"), id_of(tokenizer, "<s>"), *spelled(kind, "b")]
-    detokenizer = wrapper(tokenizer, partial(StreamingDetokenizer, **options)).detokenizer
-    for each in ids:
-        detokenizer.add_token(each)
-    detokenizer.finalize()
-    assert detokenizer.text == tokenizer.decode(ids, skip_special_tokens=bool(options))
 
 
 def test_the_text_is_the_decode_of_any_ids_unlike_that_of_mlx_lm() -> None:

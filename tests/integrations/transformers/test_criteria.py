@@ -50,15 +50,6 @@ def test_each_row_ends_at_its_own_stop(name: str) -> None:
     assert passes == max(map(len, answers))
 
 
-def test_rows_that_end_otherwise_are_left_to_generate() -> None:
-    rows = [spelled("gpt2", text) for text in ("Hi", "x" * 99, "a###b")]
-    criteria, answers, passes = generated("gpt2", rows, stop="###")
-    texts = [tokenizer_of("gpt2").decode(answer) for answer in answers]
-    assert texts == ["Hi", "x" * 60, "a###"]
-    assert [each.finish_reason for each in criteria.decoders] == [None, None, "stop"]
-    assert passes == 60
-
-
 def test_a_stop_does_not_begin_in_the_prompt() -> None:
     model = Model("gpt2", [spelled("gpt2", "er: so User: no")])
     inputs = prompts("gpt2", [spelled("gpt2", "and Us")])
@@ -79,14 +70,6 @@ def test_prompts_may_have_their_own_conditions_and_samples() -> None:
     options = {"num_return_sequences": 2, "do_sample": True, "max_new_tokens": 60}
     model.generate(**inputs, **options, stopping_criteria=[criteria])
     assert stops_of(criteria) == [".", ".", "\n", "\n"]
-
-
-def test_assisted_decoding_gives_several_ids_at_once() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
-    criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=2)
-    assert criteria(torch.tensor([[0, 0, 3, 1]])).tolist() == [False]
-    assert criteria(torch.tensor([[0, 0, 3, 1, 2, 3, 3]])).tolist() == [True]
-    assert criteria.decoders[0].num_tokens == 3
 
 
 def test_an_encoder_decoder_begins_after_its_start_token() -> None:

@@ -64,13 +64,6 @@ def test_an_encoder_decoder_begins_with_nothing_before_it() -> None:
     assert finishes(found) == {0: ("stop", None)}
 
 
-def test_a_batch_of_an_encoder_decoder_has_the_mask_of_another_text() -> None:
-    model = Model("t5", ["The fox", "one two three", "dreams"])
-    inputs = prompts("t5", ["one", "one two three four", "five"])
-    found = read(model, GenerateStreamer(model.tokenizer, stop=" three"), **inputs)
-    assert texts_of(found, 3) == ["The fox", "one two", "dreams"]
-
-
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_tokenizer_of_transformers_is_accepted(name: str) -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of(name))
@@ -111,18 +104,6 @@ def test_chunks_come_while_generate_runs() -> None:
         for _, chunk in streamer:
             found.append(chunk.text)
     assert found == [*"abcdef", ""]
-
-
-def test_chunks_are_joined_for_a_slow_reader() -> None:
-    model = Model("gpt2", [spelled("gpt2", "abc"), spelled("gpt2", "d"), spelled("gpt2", "efgh")])
-    streamer = GenerateStreamer(model.tokenizer, return_token_ids=True)
-    streamer.start(model, **prompts("gpt2", ["one"] * 3), max_new_tokens=60)
-    streamer.result()
-    found = [*streamer]
-    assert sorted(row for row, _ in found) == [0, 1, 2]
-    assert texts_of(found, 3) == ["abc", "d", "efgh"]
-    for row, chunk in found:
-        assert chunk.token_ids == (*model.rows[row], model.eos)
 
 
 # --- stops ----------------------------------------------------------------------------------------
@@ -207,15 +188,6 @@ def test_padding_after_the_end_of_a_row_is_not_text(name: str) -> None:
     found = read(model, GenerateStreamer(model.tokenizer), **inputs, pad_token_id=pad)
     assert texts_of(found, 2) == ["ab", "abcdef"]
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
-def test_rows_continue_without_an_end_of_sequence_and_are_not_read() -> None:
-    """Without one generate does not pad: it continues with the ids of the model."""
-    model = Model("gpt2", [spelled("gpt2", "ab.cdef"), spelled("gpt2", "abcdef.")])
-    streamer = GenerateStreamer(model.tokenizer, stop=".")
-    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), eos_token_id=None)
-    assert texts_of(found, 2) == ["ab", "abcdef"]
-    assert model.num_passes == 7
 
 
 @pytest.mark.parametrize("options", [{"min_tokens": 5}, {"ignore_eos": True}])
@@ -364,20 +336,6 @@ def test_padding_before_a_prompt_is_not_part_of_it() -> None:
     assert texts_of(found) == [" fox"]
 
 
-def test_each_prompt_has_its_own_padding_in_all_its_sequences() -> None:
-    """The first prompt is a special token and padding, so nothing precedes its text."""
-    [pad] = spelled("llama", "x")
-    model = Model("llama", [encoded("llama", "fox")] * 4)
-    start = model.tokenizer.token_to_id("<s>")
-    inputs = {
-        "input_ids": torch.tensor([[pad, pad, start], [pad, pad, pad]]),
-        "attention_mask": torch.tensor([[0, 0, 1], [0, 1, 1]]),
-    }
-    streamer = GenerateStreamer(model.tokenizer)
-    found = read(model, streamer, **inputs, num_return_sequences=2, do_sample=True)
-    assert texts_of(found, 4) == ["fox", "fox", " fox", " fox"]
-
-
 def test_the_mask_of_an_encoder_does_not_hide_the_decoders_prompt() -> None:
     """They may be of one length."""
     model = Model("t5", [encoded("t5", "two")])
@@ -438,26 +396,6 @@ def test_a_criterion_may_answer_for_all_rows_at_once(answer: Any) -> None:
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
 
 
-def test_generate_pads_after_the_end_of_sequence_that_a_criterion_knows() -> None:
-    """It asks criteria for an ``eos_token_id``."""
-    comma, pad, *_ = spelled("gpt2", ",x")
-    model = Model("gpt2", [spelled("gpt2", "ab,def"), spelled("gpt2", "abcde,")])
-    criteria = [transformers.generation.EosTokenCriteria(comma)]
-    streamer = GenerateStreamer(model.tokenizer)
-    inputs = prompts("gpt2", ["one", "two"])
-    found = read(
-        model,
-        streamer,
-        **inputs,
-        stopping_criteria=criteria,
-        eos_token_id=None,
-        pad_token_id=pad,
-    )
-    assert texts_of(found, 2) == ["ab,", "abcde,"]
-    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-    assert streamer.result()[0, -3:].tolist() == [pad] * 3
-
-
 def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
     model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
     criteria = [transformers.MaxTimeCriteria(0.0)]
@@ -468,36 +406,6 @@ def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
 
 
 # --- what is rejected -----------------------------------------------------------------------------
-
-
-def test_a_streamer_cannot_be_used_after_a_failed_call() -> None:
-    model = Model("gpt2", [spelled("gpt2", "abcdef")])
-    streamer = GenerateStreamer(model.tokenizer, eos_token_ids=model.eos)
-
-    def fail(step: int) -> None:
-        if step == 2:
-            raise MemoryError("no memory")
-
-    model.script.at_step = fail
-    both: Any = {"streamer": streamer, "stopping_criteria": [streamer], "max_new_tokens": 9}
-    with pytest.raises(MemoryError):
-        model.generate(**prompts("gpt2", ["one"]), **both)
-    other = Model("gpt2", [spelled("gpt2", "abcdef")])
-    with pytest.raises(RuntimeError, match="the ids do not begin with"):
-        other.generate(**prompts("gpt2", ["seven eight nine ten"]), **both)
-
-
-def test_a_config_passed_by_position_is_read() -> None:
-    """Its end of sequence is that of the call."""
-    [end] = spelled("gpt2", "c")
-    model = Model("gpt2", [spelled("gpt2", "abcd")])
-    ids = prompts("gpt2", ["one"])["input_ids"]
-    config = transformers.GenerationConfig(max_new_tokens=9, eos_token_id=end, pad_token_id=end)
-    with GenerateStreamer(model.tokenizer) as streamer:
-        streamer.start(model, ids, config)
-        found = [*streamer]
-    assert texts_of(found) == ["ab"]
-    assert finishes(found) == {0: ("stop", None)}
 
 
 def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:

@@ -78,14 +78,6 @@ def test_a_streamer_works_for_one_call() -> None:
         IdleModel().generate(streamer=streamer)
 
 
-def test_a_closed_streamer_cannot_be_started() -> None:
-    streamer = GenerateStreamer(TOKENIZER)
-    streamer.close()
-    assert [*streamer] == []
-    with raises(RuntimeError, USED):
-        started(streamer)
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -104,13 +96,6 @@ def test_arguments_of_generate_that_the_streamer_replaces_raise_an_error(
         GenerateStreamer(TOKENIZER).start(IdleModel(), **kwargs)
 
 
-def test_start_takes_two_arguments_of_generate_by_position() -> None:
-    with raises(TypeError, "the generation_config has stop_strings"):
-        started(GenerateStreamer(TOKENIZER), 1, None, SimpleNamespace(stop_strings=["a"]))
-    with raises(TypeError, "pass the other arguments by name"):
-        started(GenerateStreamer(TOKENIZER), 1, None, SimpleNamespace(), None, [])
-
-
 def test_without_start_a_streamer_needs_eos_token_ids() -> None:
     streamer = GenerateStreamer(TOKENIZER, stop="x")
     with raises(ValueError, "eos_token_ids is missing; pass model.generation_config.eos_token_id"):
@@ -121,14 +106,6 @@ def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
     streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
     with raises(RuntimeError, "the prompt is not known; pass generate(streamer=...) too"):
         streamer(Tensor([[0, 1]]))
-
-
-def test_without_start_there_is_no_result() -> None:
-    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
-    found = IdleModel().generate(streamer=streamer)
-    assert found.tolist() == [[0]]
-    with raises(RuntimeError, "start() did not run generate; use the return value of generate"):
-        streamer.result()
 
 
 def test_ids_must_continue_those_of_the_call_before() -> None:
@@ -157,9 +134,3 @@ def test_a_prompt_length_is_an_int_of_at_least_0(
 ) -> None:
     with raises(kind, message):
         StopSequenceCriteria(TOKENIZER, prompt_length=length)
-
-
-def test_a_prompt_length_above_the_number_of_ids_raises_an_error() -> None:
-    criteria = StopSequenceCriteria(TOKENIZER, prompt_length=5)
-    with raises(ValueError, "prompt_length is 5, and generate gave 2 ids"):
-        criteria(Tensor([[0, 0]]))

@@ -66,8 +66,8 @@ class OpensGate(GenerateStreamer):
 
     gate: Gate
 
-    def _close(self) -> None:
-        super()._close()
+    def close(self) -> None:
+        super().close()
         self.gate.is_open.set()
 
 
@@ -130,14 +130,6 @@ def test_each_chunk_is_in_one_section(waits: bool) -> None:
         assert ids == [*model.rows[row], model.eos]
 
 
-def test_an_error_before_the_first_token_is_raised() -> None:
-    model = model_saying("abc")
-    streamer = GenerateStreamer(model.tokenizer)
-    streamer.start(model, **prompts("gpt2", ["one"]), max_new_tokens=-1)
-    with streamer, pytest.raises(ValueError, match="max_new_tokens"):
-        next(streamer)
-
-
 @pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3)])
 def test_no_error_is_taken_for_the_end_of_the_reader(end: BaseException) -> None:
     model = failing(model_saying("abc"), 1, end)
@@ -163,31 +155,6 @@ def test_a_reader_who_leaves_ends_generate_at_its_next_token() -> None:
     assert streamer.result().shape == (2, num_prompt + 5)
     assert [*streamer] == []
     assert [each.finish_reason for each in streamer.decoders] == ["abort", "abort"]
-
-
-def test_leaving_by_an_error_waits_for_generate_too() -> None:
-    model = model_saying(LONG)
-    streamer = GenerateStreamer(model.tokenizer)
-    with pytest.raises(BoomError), started(model, streamer):
-        raise BoomError(next(streamer))
-    assert not is_running(streamer)
-    assert model.num_passes < len(LONG)
-
-
-def test_a_loop_that_is_left_can_be_continued() -> None:
-    model = model_saying("abcdef")
-    with started(model, GenerateStreamer(model.tokenizer)) as streamer:
-        found = [next(streamer)]
-        found += streamer
-    assert texts_of(found) == ["abcdef"]
-
-
-def test_many_at_once() -> None:
-    """Threads of one model: each streamer has its own text."""
-    texts = [f"{chr(97 + each) * 20}.{each}" for each in range(8)]
-    models = [model_saying(text) for text in texts]
-    streamers = [started(model, GenerateStreamer(model.tokenizer, stop=".")) for model in models]
-    assert ["".join(texts_of([*each])) for each in streamers] == [text[:20] for text in texts]
 
 
 # --- a task ---------------------------------------------------------------------------------------
@@ -254,41 +221,6 @@ async def test_a_task_that_is_cancelled_ends_generate_and_waits_for_it() -> None
                     pass
     assert scope.cancelled_caught
     assert not is_running(streamer)
-    assert model.num_passes == 5
-
-
-@pytest.mark.anyio
-async def test_a_task_that_leaves_ends_generate() -> None:
-    model = model_saying(LONG)
-    async with started(model, GenerateStreamer(model.tokenizer)) as streamer:
-        await anext(streamer)
-    assert not is_running(streamer)
-    assert model.num_passes < len(LONG)
-
-
-@pytest.mark.anyio
-async def test_other_tasks_run_while_one_waits_for_the_end_of_generate() -> None:
-    """Generate continues only when another task lets it."""
-    closing = anyio.Event()
-
-    class Telling(GenerateStreamer):
-        def _close(self) -> None:
-            super()._close()
-            closing.set()
-
-    model = model_saying(LONG)
-    streamer = Telling(model.tokenizer)
-    gate = Gate(model, 4)
-
-    async def open_gate() -> None:
-        await closing.wait()
-        gate.is_open.set()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(open_gate)
-        with anyio.fail_after(50):
-            async with started(model, streamer):
-                await anyio.to_thread.run_sync(gate.is_reached.wait)
     assert model.num_passes == 5
 
 

@@ -146,73 +146,6 @@ def library() -> Tokenizer:
     return ZOO["byte_level_trained"]()
 
 
-def test_vllm_outputs_a_prompt_that_ends_inside_a_character(library: Tokenizer) -> None:
-    """vllm-project/vllm#48853. With our stream it does not."""
-    ids = library.encode("Tell me 😀").ids
-    prompt, groups = ids[:-1], [ids[-1:]]
-    assert theirs(library, prompt, groups).text == "Tell me 😀"
-    with patch_decode_stream():
-        assert theirs(library, prompt, groups).text == "😀"
-    assert ours(HuggingFaceTokenizer(library), prompt, groups).text == "😀"
-
-
-def test_vllm_loses_what_the_limit_cuts(library: Tokenizer) -> None:
-    """Its stream has no end, and neither has ours with that interface."""
-    ids = library.encode("ok 😀").ids
-    assert theirs(library, [1], [ids[:-1]]).text == "ok "
-    with patch_decode_stream():
-        assert theirs(library, [1], [ids[:-1]]).text == "ok "
-    assert ours(HuggingFaceTokenizer(library), [1], [ids[:-1]]).text == "ok \ufffd"
-
-
-def test_vllm_takes_the_first_listed_of_stops_that_are_complete_together(
-    library: Tokenizer,
-) -> None:
-    """And ours the longest, in any order (docs/explanation/stops.md)."""
-    tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one two").ids
-    assert theirs(library, [1], [ids], stop=["wo", " two"]) == End("one t", "stop", "wo")
-    assert theirs(library, [1], [ids], stop=[" two", "wo"]) == End("one", "stop", " two")
-    assert ours(tokenizer, [1], [ids], stop=["wo", " two"]) == End("one", "stop", " two")
-
-
-def test_a_stop_token_that_both_know_is_hidden(library: Tokenizer) -> None:
-    """VLLM still gives its id: a stream without this stop id gives its text."""
-    tokenizer, ids = HuggingFaceTokenizer(library), library.encode("one twx").ids
-    last = ids[-1]
-    half = FrontHalf(library, stop_token_ids=[last])
-    outputs = [*half.outputs([ids], "STOP", last)]
-    assert outputs[-1].outputs[0].text == "one tw"
-    for told, text in (([last], "one tw"), ([], "one twx")):
-        half = FrontHalf(None, detokenize=False, stop_token_ids=[last])
-        chunks = [*iter_chunks(half.outputs([ids], "STOP", last), tokenizer, stop_token_ids=told)]
-        assert "".join(chunk.text for chunk in chunks) == text
-        assert chunks[-1].finish_reason == "stop"
-        assert chunks[-1].stop_reason == last
-
-
-def test_vllm_matches_no_text_where_it_gives_ids() -> None:
-    """vllm-project/vllm#57058."""
-    from vllm.exceptions import VLLMValidationError
-
-    with pytest.raises(
-        VLLMValidationError, match="stop strings are only supported when detokenize is True"
-    ):
-        FrontHalf(None, detokenize=False, stop=["x"])
-
-
-def test_vllm_withholds_the_length_of_a_stop_and_we_only_a_possible_stop(
-    library: Tokenizer,
-) -> None:
-    """vllm-project/vllm#36830: ids run ahead of text by the length of the longest stop."""
-    ids = library.encode("Nothing here begins it.").ids
-    stop = ["<|end|>"]
-    outputs = [*FrontHalf(library, [1], stop=stop).outputs([[i] for i in ids], "LENGTH")]
-    withheld = [output.outputs[0].text for output in outputs]
-    assert withheld[:4] == ["", "", "", ""]
-    chunks = iter_chunks([[i] for i in ids], HuggingFaceTokenizer(library), stop=stop)
-    assert all(chunk.text for chunk in [*chunks][:-1])
-
-
 # --- our stream inside ----------------------------------------------------------------------------
 
 
@@ -226,32 +159,6 @@ def test_vllm_finds_our_stream(library: Tokenizer) -> None:
     assert not isinstance(
         half.processor.request_states["0"].detokenizer.stream, TokenizersDecodeStream
     )
-
-
-@pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
-def test_vllm_continues_after_an_invalid_id(library: Tokenizer, bad: Any) -> None:
-    """As with the library's stream (vllm-project/vllm#21951)."""
-    ids = library.encode("é").ids
-    found = []
-    for is_patched in (False, True):
-        patch = patch_decode_stream() if is_patched else None
-        detokenizer = FrontHalf(library).processor.request_states["0"].detokenizer
-        for token_id in [ids[0], bad, *ids[1:]]:
-            detokenizer.update([token_id], False)
-        found.append(detokenizer.get_next_output_text(True, False))
-        if patch:
-            patch.undo()
-    assert found == ["é", "é"]
-
-
-def test_vllm_begins_again_where_text_is_taken_back() -> None:
-    """vllm-project/vllm#17448: only for a tokenizer without known rules, in our stream."""
-    library = ZOO["byte_fallback"]()
-    names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
-    ids = [library.token_to_id(name) or 0 for name in names]
-    assert theirs(library, [ids[3]], [ids]).text == "Ax"  # two bytes are lost
-    with patch_decode_stream():
-        assert theirs(library, [ids[3]], [ids]).text == "A\ufffdBx"
 
 
 def test_fastokens_patch_and_ours(library: Tokenizer) -> None:

@@ -169,36 +169,7 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
     assert counts["equal"] > 200
 
 
-def test_a_stop_that_ends_inside_a_step_keeps_the_ids_up_to_it(library: Tokenizer) -> None:
-    ids = library.encode("one two three four").ids
-    for include in (False, True):
-        a, b = both(library, [1], [ids], stop=["two"], include_stop_str_in_output=include)
-        assert a == b
-        assert b.text == ("one two" if include else "one ")
-        assert library.decode(b.token_ids) == library.decode(ids[: len(b.token_ids)])
-        assert len(b.token_ids) < len(ids)
-
-
 # --- where the plugin is better -------------------------------------------------------------------
-
-
-def test_a_prompt_that_ends_inside_a_character_is_not_output(library: Tokenizer) -> None:
-    ids = library.encode("Tell me 😀").ids
-    a, b = both(library, ids[:-1], [ids[-1:]])
-    assert (a.text, b.text) == ("Tell me 😀", "😀")
-
-
-def test_text_that_the_limit_cuts_is_output(library: Tokenizer) -> None:
-    ids = library.encode("ok 😀").ids
-    a, b = both(library, [1], [ids[:-1]])
-    assert (a.text, b.text) == ("ok ", "ok " + REPLACEMENT)
-
-
-def test_only_a_possible_stop_is_withheld(library: Tokenizer) -> None:
-    ids = library.encode("Nothing here begins it.").ids
-    streamdec_vllm.register()
-    outputs = [*FrontHalf(library, [1], stop=["<|end|>"]).outputs([[i] for i in ids], "LENGTH")]
-    assert all(output.outputs[0].text for output in outputs)
 
 
 # --- every kind of request ------------------------------------------------------------------------
@@ -261,39 +232,12 @@ def test_streaming_input_continues_after_the_end_of_a_part(library: Tokenizer) -
     assert found[0] == found[1] == ["one tw", "o three", " ", " two"]
 
 
-def test_no_text_is_asked_for(library: Tokenizer) -> None:
-    a, b = both(library, [1], [library.encode("one").ids], detokenize=False)
-    assert a == b
-    assert b.text == ""
-
-
 @pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE", "FINAL_ONLY"])
 def test_an_abort_outputs_what_was_withheld(library: Tokenizer, kind: str) -> None:
     ids = library.encode("one two").ids
     a, b = both(library, [1], [ids], kind, ("ABORT", None), stop=["two three"])
     assert a == b
     assert b.text == "one two"
-
-
-@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE", "FINAL_ONLY"])
-@pytest.mark.parametrize("groups", [[[]], [[], []]], ids=["one step", "two steps"])
-def test_an_abort_before_the_first_id_has_no_text(
-    library: Tokenizer, kind: str, groups: list[list[int]]
-) -> None:
-    a, b = both(library, [1], groups, kind, ("ABORT", None), stop=["two"])
-    assert a == b
-    assert (b.text, b.token_ids) == ("", [])
-
-
-def test_steps_without_ids_change_nothing(library: Tokenizer) -> None:
-    """The prompt is still the context of the first id."""
-    ids = library.encode("Tell me 😀 two").ids
-    split = library.encode("Tell me 😀").ids[:-1]
-    rest = ids[len(split) :]
-    groups = [[], rest[:1], [], rest[1:]]
-    streamdec_vllm.register()
-    found = result(library, split, groups, stop=["two"])
-    assert (found.text, found.stop_reason) == ("😀 ", "two")
 
 
 # --- stops in reasoning ---------------------------------------------------------------------------
@@ -317,35 +261,12 @@ def test_a_request_names_the_markers_of_reasoning(library: Tokenizer) -> None:
     assert text_with(library, extra_args={"other": 1}) == text_with(library) == STOCK
 
 
-def test_reasoning_that_the_prompt_opens_is_ignored_too(library: Tokenizer) -> None:
-    extra = {streamdec_vllm.FIELD: ["(", ")"]}
-    assert text_with(library, INSIDE + "two", "x (hm", extra_args=extra) == INSIDE
-    assert text_with(library, INSIDE + "two", "x (hm)", extra_args=extra) == ": "
-
-
 def test_the_environment_names_the_markers_of_all_requests(
     library: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(streamdec_vllm.MARKERS, '["(", ")"]')
     assert text_with(library) == OUTSIDE
     assert text_with(library, extra_args={streamdec_vllm.FIELD: []}) == STOCK
-
-
-@pytest.mark.parametrize("value", ["(,)", '["("]', "5", '["(", "("]', '["(", 1.5]'])
-def test_wrong_markers_of_the_environment_are_logged_and_ignored(
-    library: Tokenizer, value: str, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(streamdec_vllm.MARKERS, value)
-    assert text_with(library) == text_with(library) == STOCK
-    assert len([line for line in logged(log) if streamdec_vllm.MARKERS in line]) == 1
-
-
-def test_a_request_with_wrong_markers_is_left_to_vllm(
-    library: Tokenizer, log: pytest.LogCaptureFixture
-) -> None:
-    assert text_with(library, extra_args={streamdec_vllm.FIELD: ["("]}) == STOCK
-    assert any("decodes a request" in line for line in logged(log))
-    assert f"{streamdec_vllm.FIELD}: expected pairs" in log.text
 
 
 # --- cases that vLLM's own class decodes ----------------------------------------------------------
@@ -374,29 +295,6 @@ def test_spaces_between_special_tokens_are_left_to_vllm(
         assert a == b
     lines = [line for line in logged(log) if "spaces_between" in line]
     assert len(lines) == 1
-
-
-def test_a_tokenizer_of_another_kind_is_left_to_vllm(log: pytest.LogCaptureFixture) -> None:
-    class Slow:
-        pass
-
-    streamdec_vllm.register()
-    with pytest.raises(AttributeError):  # vLLM's own slow class asks more of it
-        theirs.IncrementalDetokenizer.from_new_request(Slow(), _Request())
-    assert any("Slow" in line for line in logged(log))
-
-
-class _Request:
-    request_id = "0"
-    prompt_token_ids = (1,)
-    prompt_embeds = None
-
-    class sampling_params:  # noqa: N801 (vLLM's name)
-        stop = None
-        min_tokens = 0
-        include_stop_str_in_output = False
-        skip_special_tokens = True
-        spaces_between_special_tokens = True
 
 
 def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
@@ -449,36 +347,6 @@ def test_vllm_takes_over_a_request_that_fails(
     assert any("ZeroDivisionError" in line for line in logged(log))
 
 
-def test_a_request_whose_decoding_fails_twice_fails_alone(
-    library: Tokenizer, log: pytest.LogCaptureFixture
-) -> None:
-    ids = library.encode("one two").ids
-    streamdec_vllm.register()
-    half = FrontHalf(library, [1])
-    ours = half.processor.request_states["0"].detokenizer
-
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    ours.update(ids[:2], False)
-    ours._step, ours._hand_over = fails, fails
-    outputs = [*half.outputs([[i] for i in ids[2:]], "LENGTH")]
-    assert "".join(output.outputs[0].text for output in outputs) == library.decode(ids[:2])
-    assert outputs[-1].outputs[0].finish_reason == "length"
-    assert any("no more text" in line for line in logged(log))
-
-
-@pytest.mark.parametrize("bad", [-1, 2**32, 2**70, "x", None])
-def test_an_invalid_id_has_no_text(library: Tokenizer, bad: Any) -> None:
-    ids = library.encode("é").ids
-    streamdec_vllm.register()
-    detokenizer = FrontHalf(library).processor.request_states["0"].detokenizer
-    for token_id in [ids[0], bad, *ids[1:]]:
-        detokenizer.update([token_id], False)
-    assert detokenizer.get_next_output_text(True, False) == "é"
-    assert detokenizer.num_output_tokens() == len(ids) + 1
-
-
 # --- the switch -----------------------------------------------------------------------------------
 
 
@@ -505,22 +373,6 @@ def test_vllm_plugins_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
         streamdec_vllm.unregister()
 
 
-@pytest.mark.parametrize("value", ["off", "OFF", "0", "false", " no "])
-def test_our_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv(streamdec_vllm.SWITCH, value)
-    streamdec_vllm.register()
-    assert not is_on()
-
-
-def test_registering_twice_is_registering_once() -> None:
-    before = theirs.IncrementalDetokenizer.__dict__["from_new_request"]
-    streamdec_vllm.register()
-    streamdec_vllm.register()
-    assert is_on()
-    streamdec_vllm.unregister()
-    assert theirs.IncrementalDetokenizer.__dict__["from_new_request"] is before
-
-
 def test_a_version_that_was_not_tried_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
@@ -531,15 +383,3 @@ def test_a_version_that_was_not_tried_is_left_alone(
     monkeypatch.setenv(streamdec_vllm.SWITCH, "on")
     streamdec_vllm.register()
     assert is_on()
-
-
-def test_classes_of_another_shape_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(
-        theirs.IncrementalDetokenizer, "update", lambda new_token_ids: new_token_ids
-    )
-    monkeypatch.setenv(streamdec_vllm.SWITCH, "on")
-    streamdec_vllm.register()
-    assert not is_on()
-    assert any("IncrementalDetokenizer.update" in line for line in logged(log))

@@ -141,8 +141,6 @@ class Server:
             "prompt_tokens": len(PROMPT),
             **self.wire_options,
         }
-        if not chat and body.get("echo"):
-            options["echo"] = body["prompt"]
         if body.get("stream"):
             options |= body.get("stream_options", {})
             wire = (
@@ -153,7 +151,6 @@ class Server:
             if self.iterates:
                 return StreamingResponse(events(wire, streams[0]), headers=dict(HEADERS))
             return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
-        options["logprobs"] = body.get("logprobs") is not None
         whole = openai.ChatResponse(**options) if chat else openai.CompletionResponse(**options)
         return await self._whole(whole, streams)
 

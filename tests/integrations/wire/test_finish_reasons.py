@@ -28,7 +28,7 @@ from streamdec.server import create_app
 from streamdec.streams.outputs import Delta, ending
 from tests.server.serving import tokenizer_in
 
-OPENAI: dict[str, Any] = {"response_id": "r", "model": "m", "created": 0, "stop_reason": False}
+OPENAI: dict[str, Any] = {"response_id": "r", "model": "m", "created": 0}
 ANTHROPIC: dict[str, Any] = {"response_id": "r", "model": "m", "input_tokens": 0}
 
 IN_OPENAI = {

@@ -130,10 +130,6 @@ def test_a_response_class_of_fastapi_is_in_its_document() -> None:
     assert "Hello" in response.text
 
 
-def test_fastapi_describes_the_routes() -> None:
-    assert fastapi_app(Notes()).openapi()["paths"].keys() == {"/short", "/long"}
-
-
 def test_without_starlette_the_response_is_an_asgi_application() -> None:
     printed = printed_by(
         "import asyncio, sys\n"

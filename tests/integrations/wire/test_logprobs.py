@@ -25,7 +25,6 @@ from streamdec.integrations.logprobs import (
     LogprobTracker,
     PlacedLogprob,
     TokenLogprob,
-    prompt_logprobs,
 )
 from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 from streamdec.protocols import ByteFallback, Metaspace
@@ -194,26 +193,6 @@ def test_a_log_probability_belongs_to_the_chunk_of_its_token(
             assert taken == covered
 
 
-@given(st.lists(st.sampled_from([*ids_of("a你é😀"), 0xFF, END, 263, 0xE4]), max_size=12))
-@example([0xE4, 0xBD, 65, 0xFF, 66])
-def test_a_token_stands_at_the_character_that_has_its_first_byte(ids: list[int]) -> None:
-    _, placed, _, _ = tracked(TOKENIZER, ids)
-    data = b""
-    for each in placed:
-        if each.data:
-            upto = data + each.data[:1]
-            assert each.text_offset == len(upto.decode("utf-8", "replace")) - 1
-        data += each.data or b""
-
-
-def test_tokens_of_one_character_are_returned_together() -> None:
-    _, _, steps, _ = tracked(TOKENIZER, [65, *ids_of("😀"), 66])
-    assert [[each.data for each in placed] for _, placed in steps] == [
-        *([b"A"], [], [], [], [b"\xf0", b"\x9f", b"\x98", b"\x80"], [b"B"], []),
-    ]
-    assert [each.text_offset for _, placed in steps for each in placed] == [0, 1, 1, 1, 1, 2]
-
-
 def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
     _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
     assert [[each.token for each in placed] for _, placed in steps] == [
@@ -248,33 +227,10 @@ def test_special_tokens_have_a_name_and_no_bytes() -> None:
     assert [each.token for each in placed] == ["Hello"], "the end is not part of the text"
 
 
-def test_after_a_prompt_that_ends_inside_a_character() -> None:
-    first, second = ids_of("é")
-    text, placed, _, _ = tracked(TOKENIZER, [second, 65], prompt=[256, first])
-    assert text == "éA"
-    assert [(each.data, each.text_offset) for each in placed] == [(b"\xa9", 0), (b"A", 1)]
-
-
 def test_the_space_that_is_stripped_is_not_a_byte_of_the_first_token() -> None:
     text, placed, _, _ = tracked(SPACED, [0, 1, 2])
     assert text == "Hello you!"
     assert [each.data for each in placed] == [b"Hello", b" you", b"!"]
-
-
-def test_runs_that_are_withheld_whole_have_their_own_bytes() -> None:
-    hi, (first, second, third) = 256, ids_of("你")
-    ids = [second, third, hi, *ids_of("é"), hi, first]
-    decoder = StopSequenceDecoder(FALLBACK, StopConditions(), [first], byte_fallback="exact")
-    tracker = LogprobTracker(decoder, [first])
-    tracker.put(TokenLogprob(each, -1.0, {hi: -1.0}) for each in ids)
-    text = "".join(tracker.step(each).text for each in ids) + tracker.flush().text
-    assert text == "你 Hié Hi\ufffd"
-    placed = tracker.take()
-    assert [each.data for each in placed] == [
-        *(b"\xbd", b"\xa0", b" Hi", b"\xc3", b"\xa9", b" Hi", "\ufffd".encode()),
-    ]
-    assert [each.text_offset for each in placed] == [0, 0, 1, 4, 4, 5, 8]
-    assert {other.data for each in placed for other in each.top or ()} == {b" Hi"}
 
 
 def test_alternatives_stand_where_the_token_does() -> None:
@@ -356,13 +312,6 @@ def test_a_tracker_before_a_tracer() -> None:
     assert tracker.snapshot() == tracer.decoder.snapshot()
 
 
-def test_log_probabilities_of_a_prompt_are_placed() -> None:
-    found = prompt_logprobs(TOKENIZER, [TokenLogprob(256, None), TokenLogprob(257, -1.0)])
-    assert [(each.token, each.logprob, each.text_offset) for each in found] == [
-        *(("Hello", None, 0), (" world", -1.0, 5)),
-    ]
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -379,11 +328,3 @@ def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str
     tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
     with pytest.raises(TypeError, match=".*".join(map(re.escape, told.split(".*")))):
         tracker.put(given)
-
-
-def test_put_takes_none_of_a_list_with_a_bad_value() -> None:
-    tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
-    with pytest.raises(ValueError, match="NaN"):
-        tracker.put([TokenLogprob(1, -0.5), TokenLogprob(2, math.nan)])
-    with pytest.raises(ValueError, match="expected a log probability of the id 1, got none"):
-        tracker.step(1)

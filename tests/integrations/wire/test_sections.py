@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import Chunk, MockTokenizer, StopSequenceDecoder, iter_chunks
-from streamdec.chunks import in_section, joined
+from streamdec.chunks import joined
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 
@@ -144,17 +144,6 @@ def test_bytes_are_those_of_the_objects(ids: list[int]) -> None:
             data += one.step_bytes(chunk)
             found += other.step(chunk)
         assert objects(data + one.flush_bytes()) == found + other.flush()
-
-
-def test_text_in_another_section_is_content_and_a_completion_has_no_sections() -> None:
-    chunk = in_section("answer", "Hi")
-    delta = openai.ChatCompletionEncoder(**HEAD).step(chunk)[-1]["choices"][0]["delta"]
-    assert delta == {"content": "Hi"}
-    wire = openai.CompletionEncoder(**HEAD)
-    wire.start()
-    parts = [in_section("reasoning", "Hm"), Chunk("Hi")]
-    assert [each["choices"][0]["text"] for each in wire.step(joined(*parts))] == ["HmHi"]
-    assert objects(wire.step_bytes(joined(*parts)))[0]["choices"][0]["text"] == "HmHi"
 
 
 @pytest.mark.parametrize("size", [1, 3, 12])

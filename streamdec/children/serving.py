@@ -1,0 +1,44 @@
+"""The child's end: read requests from a pipe, and write the answers.
+
+In: requests, each after its length. Out: for each request a head in JSON, after its length, and a
+body of the size that the head has.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+HEAD = struct.Struct(">I")
+"""The length of the data that follow, as in ``exchange``."""
+
+
+def requests(cpu_seconds: int) -> Iterator[bytes]:
+    """Yield each request on standard input, with ``cpu_seconds`` of processor time."""
+    source = sys.stdin.buffer
+    while head := source.read(HEAD.size):
+        request = source.read(HEAD.unpack(head)[0])
+        _allow_processor_time(cpu_seconds)
+        yield request
+
+
+def write_answer(sink: IO[bytes], head: Mapping[str, Any], body: bytes = b"") -> None:
+    """Write an answer: JSON data and a body."""
+    told = json.dumps({**head, "size": len(body)}).encode("ascii")
+    sink.write(HEAD.pack(len(told)) + told + body)
+    sink.flush()
+
+
+def _allow_processor_time(seconds: int) -> None:
+    """Allow ``seconds`` more; then SIGXCPU ends the process, even within a loop in C."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (until, most))

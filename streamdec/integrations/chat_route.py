@@ -1,0 +1,139 @@
+"""A route for chats: OpenAI's API for an engine and a tokenizer with a template."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from streamdec.core.conditions import NO_CONDITIONS
+from streamdec.integrations._json import json_bytes
+from streamdec.integrations.asgi import EventStreamResponse, listen
+from streamdec.integrations.openai import FAILED, ChatCompletionEncoder, ChatResponse, error_body
+from streamdec.integrations.requests import from_openai
+from streamdec.streams.text_stream import stream
+
+__all__ = ["chat_route"]
+
+_KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens", "user"), object)
+_KNOWN |= {"model": str, "messages": list, "tools": list, "chat_template_kwargs": dict}
+_KNOWN |= {"stream": bool, "stream_options": dict}
+_log = logging.getLogger("streamdec.integrations")
+
+
+def chat_route(
+    engine: Callable[[list[int], dict[str, Any]], Any],
+    tokenizer: Any,
+    *,
+    supported: Iterable[str] = (),
+    max_tokens: int = 1_000,
+    max_body: int = 1 << 20,
+    **options: Any,
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint of Starlette or FastAPI for OpenAI's chat completions.
+
+    The engine's iterator is closed as soon as a stop matches or the client disconnects. Parameters
+    of requests that could change the answer are refused, unless they are ``supported``.
+
+    Args:
+        engine: called with the ids of the prompt and the body of the request. Returns an (async)
+            iterator of ids, or of outputs as :func:`streamdec.stream` takes them.
+        tokenizer: a tokenizer of :func:`streamdec.load_tokenizer` with a chat template.
+        supported: further parameters of requests, which the engine reads from the body.
+        max_tokens: the limit of a request that has none.
+        max_body: how many bytes a request may have.
+        options: other arguments of :func:`streamdec.stream`, such as ``sections``, except those of
+            StopConditions, which are the client's.
+
+    Raises ChatTemplateError if there is no template, and the errors of ``stream`` for ``options``.
+
+    >>> from starlette.routing import Route
+    >>> from streamdec import load_tokenizer
+    >>> from streamdec.integrations.chat_route import chat_route
+    >>> chat = chat_route(lambda prompt, body: prompt, load_tokenizer("demo"))
+    >>> Route("/v1/chat/completions", chat, methods=["POST"]).path
+    '/v1/chat/completions'
+    """
+    tokenizer.get_chat_template()
+    stream((), tokenizer, conditions=NO_CONDITIONS, **options)
+    known = {**_KNOWN, **dict.fromkeys(supported, object)}
+
+    def prompt_of(body: dict[str, Any]) -> list[int]:
+        more = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
+        found: list[int] = tokenizer.apply_chat_template(
+            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **more
+        )
+        return found
+
+    async def chat(request: Request) -> Response:
+        try:
+            body = await _body(request, max_body, known)
+            conditions = from_openai(body, max_stop_length=256, max_total_length=4_096)
+            prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
+        except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
+            return _answer(error_body(str(error), kind="invalid_request_error"), 400)
+        conditions = replace(conditions, max_tokens=conditions.max_tokens or max_tokens)
+        about: dict[str, Any] = {"model": body["model"], "response_id": f"chatcmpl-{uuid.uuid4()}"}
+        about |= {"created": int(time.time()), "prompt_tokens": len(prompt)}
+        chunks = stream(
+            engine(prompt, body),
+            tokenizer,
+            conditions=conditions,
+            prompt_token_ids=prompt,
+            **{"finish_reason": "stop", **options},  # if the engine ends by itself
+        )
+        if body.get("stream"):
+            has_usage = (body.get("stream_options") or {}).get("include_usage") is True
+            return EventStreamResponse(
+                ChatCompletionEncoder(**about, include_usage=has_usage), chunks
+            )
+        whole = ChatResponse(**about)
+        try:
+            async with anyio.create_task_group() as group, chunks:
+                group.start_soon(listen, request.receive, group.cancel_scope)
+                async for chunk in chunks:
+                    whole.step(chunk, num_tokens=chunks.decoder.num_tokens)
+                group.cancel_scope.cancel()
+        except Exception:  # noqa: BLE001 (the client gets no details)
+            _log.exception("the engine failed")
+            return _answer(error_body(FAILED, code="error"), 500)
+        if not whole.finished:
+            return Response(status_code=499)  # the client has disconnected
+        return _answer(whole.body(), 500 if whole.failed else 200)
+
+    return chat
+
+
+async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> dict[str, Any]:
+    """Return the body. Raises ValueError or TypeError for wrong parameters."""
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > max_body:
+            raise ValueError(f"the body has more than {max_body} bytes")
+    body = json.loads(data.decode())
+    if not isinstance(body, dict):
+        raise TypeError("the body must be a JSON object")
+    for name in ("model", "messages", *body):
+        value = body.get(name)
+        if value is None and name in ("model", "messages"):
+            raise ValueError(f"{name} is missing")
+        if value is None or (name, value) == ("n", 1):
+            continue
+        if name not in known:
+            raise ValueError(f"{name} is not supported")
+        if not isinstance(value, known[name]):
+            raise TypeError(f"{name} must be of the type {known[name].__name__}")
+    return body
+
+
+def _answer(body: dict[str, Any], status: int) -> Response:
+    return Response(json_bytes(body), status, media_type="application/json")

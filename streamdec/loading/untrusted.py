@@ -1,0 +1,54 @@
+"""Try the files of a stranger before they are loaded.
+
+In: a path, its format and the options of loading. Out: these options with the trial, which has
+passed, or an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from streamdec.fastpath.options import FastOptions
+from streamdec.loading.detect import Detected
+from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.trial import MAX_COUNTED, Trial, limits_for
+
+
+def tried(
+    path: Path | None,
+    found: Detected | None,
+    options: FastOptions,
+    encoding: str | EncodingSpec | None,
+    apply_tokenizer_config: bool | None,
+) -> FastOptions:
+    """Load a file in a child process, and return ``options`` with the trial.
+
+    Args:
+        path: The file or the folder; None for the name of an encoding, which needs no trial.
+        found: Its format.
+        options: When fastokens is built.
+        encoding: As for ``load_tokenizer``.
+        apply_tokenizer_config: As for ``load_tokenizer``.
+
+    Raises :class:`~streamdec.TokenizerLoadError`, and the errors of loading.
+    """
+    if path is None or found is None or found.format == "unsupported":
+        return options
+    loading: dict[str, Any] = {
+        "apply_tokenizer_config": apply_tokenizer_config,
+        "encoding": encoding,
+    }
+    if isinstance(encoding, EncodingSpec):
+        special = dict(encoding.special_tokens)
+        loading["encoding"] = {**vars(encoding), "special_tokens": special, "files": ()}
+    size = found.path.stat().st_size if found.path.is_file() else MAX_COUNTED
+    # The files beside a SentencePiece model say whether transformers loads it.
+    may_import = found.format in ("transformers", "sentencepiece")
+    imports = may_import and find_spec("transformers") is not None
+    limits = limits_for(size, imports_transformers=imports)
+    trial = Trial(str(path.absolute()), loading, limits)
+    trial.run(fast=options.fast == "now")
+    return replace(options, trial=trial)

@@ -1,0 +1,67 @@
+"""Command lines with what they print and their exit status.
+
+``transcripts.txt`` has them. A line ``$ streamdec …`` is a command, maybe after ``printf '…' |``.
+The lines after it are its stdout, then its stderr with ``! `` before each line, then ``[status]``
+if that is not 0. ``…`` stands for any text within a line, and a line ``…`` for any lines.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import LIBRARY, TOKENIZER, jsonl, run
+
+TRANSCRIPTS = (Path(__file__).parent / "transcripts.txt").read_text("utf-8")
+CASES = re.findall(r"^\$ (.*)\n((?:(?![$#] ).*\n)*)", TRANSCRIPTS, re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the transcripts name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    owl = LIBRARY.encode("It is an owl 🦉.\nUser: yes").ids
+    Path("owl.ids").write_text("\n".join(map(str, owl)), "utf-8")
+    Path("rows.jsonl").write_text(
+        jsonl(owl, {"token_ids": owl[:2], "ids": owl[:3]}, {"ids": 5}, "x", [-1])
+        + '\n{"token_ids": [1\n\xff\n',
+        "latin-1",
+    )
+    Path("good.jsonl").write_text(jsonl(owl, owl[:4]), "utf-8")
+    Path("texts.jsonl").write_text(jsonl("Hello", {"text": "an owl"}, {"said": "x"}), "utf-8")
+    Path("long.jsonl").write_bytes(b" " * 200 + b"[1]\n")
+    Path("binary").write_bytes(b"PAR1\x00\xff")
+    Path("chat.json").write_text('[{"role": "user", "content": "Hi"}]', "utf-8")
+    Path("nothing").touch()
+    Path("model").mkdir()
+    shutil.copy(TOKENIZER, "model")
+    Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
+    Path("other.jinja").write_text("{{ greeting }}, {{ messages[0].content }}|", "utf-8")
+    Path("parts.jinja").write_text("{{ messages[0].content.strip() }}", "utf-8")
+    Path("wrong.jinja").write_text("{{ raise_exception('no such role') }}", "utf-8")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("line", "expected"), CASES, ids=[line for line, _ in CASES])
+def test_a_command_prints_what_the_transcript_says(
+    line: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamdec.cli.inputs.MOST_BYTES", 100 if "long" in line else 1 << 26)
+    before, pipe, after = line.rpartition(" | ")
+    stdin = shlex.split(before)[1].encode().decode("unicode_escape").encode() if pipe else b""
+    result = run(monkeypatch, *shlex.split(after)[1:], stdin=stdin)
+    lines = result.out.splitlines()
+    lines += [f"! {each}" for each in result.err.splitlines() if each]
+    lines += [f"[{result.status}]"] * (result.status != 0)
+    pattern = "".join(
+        "(?:.*\n)*" if row == "…" else re.escape(row).replace("…", ".*") + "\n"
+        for row in expected.rstrip("\n").split("\n")
+    )
+    told = "".join(f"{row}\n" for row in lines or [""])
+    assert re.fullmatch(pattern, told), told

@@ -1,0 +1,329 @@
+"""Files of strangers: what would harm this process ends a child process, and is an error here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec import TokenizerLoadError, load_tokenizer
+from streamdec.children.child import ChildLimits
+from streamdec.loading import factory
+from streamdec.loading.hub import Snapshot
+from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
+from streamdec.preflight import inspect
+from streamdec.tokenizers import EncodingSpec, HybridTokenizer, trial
+from streamdec.tokenizers.trial import Trial, limits_for
+from tests.support import files
+from tests.support.pages import ROOT
+from tests.support.zoo import ZOO, shared_tokenizers
+
+QUICK = ChildLimits(memory=512 << 20, cpu_seconds=1, wall_seconds=60.0, answer=1 << 16)
+"""Limits of the kind that users have, which are exceeded sooner."""
+
+
+# --- the corpus -----------------------------------------------------------------------------------
+
+
+def document(model: Any = None, **parts: Any) -> bytes:
+    """A tokenizer.json, by default with two tokens."""
+    bpe = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
+    return json.dumps(
+        {"version": "1.0", "added_tokens": [], **parts, "model": model or bpe}
+    ).encode()
+
+
+def unigram(*pieces: str, **parts: Any) -> bytes:
+    vocab = [[piece, -1.0] for piece in ("<unk>", *pieces)]
+    return document({"type": "Unigram", "unk_id": 0, "vocab": vocab}, **parts)
+
+
+def replaced(content: str, **pattern: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def added(text: str, count: int) -> list[dict[str, Any]]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+    return [
+        {"id": 9 + i, "content": f"{text}{i}", **flags, "normalized": True} for i in range(count)
+    ]
+
+
+def doubling(letter: str, times: int = 40) -> dict[str, Any]:
+    return {"type": "Sequence", "decoders": [replaced(2 * letter, String=letter)] * times}
+
+
+def tekken(pattern: str) -> bytes:
+    return json.dumps(files.tekken(pattern=pattern)).encode()
+
+
+SPLIT_INSIDE_A_CHARACTER = {
+    "model": {
+        "type": "BPE",
+        "vocab": {"a": 0, "é": 1},
+        "merges": [["a", "é"]],
+        "continuing_subword_prefix": "a",
+    }
+}
+HUNDREDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 100, String="a")] * 5}
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "a panic across the border": (
+        json.dumps(SPLIT_INSIDE_A_CHARACTER, ensure_ascii=False).encode(),
+        "SIGABRT",
+    ),
+    "a long normalized token": (
+        document(normalizer=HUNDREDFOLD, added_tokens=added("aaaa", 1)),
+        "SIGABRT|too much memory",
+    ),
+    "a slow regex": (
+        document(normalizer=replaced("b", Regex="a+a+$"), added_tokens=added("a" * 1_000, 99)),
+        "too much processor time",
+    ),
+    "a deep trie": (unigram("b" * 200_000), "SIGSEGV"),
+    "a decoder of a text that no token has": (
+        document(decoder=doubling("☃")),
+        r"its decoder may turn one character into 1\.1e\+12, and at most 4096",
+    ),
+    "deep JSON": (b'{"model": {"x": ' + b"[" * 200_000, "not a tokenizer.json"),
+}
+MORE: dict[str, tuple[bytes, str]] = {
+    "another slow regex": (
+        document(normalizer=replaced("b", Regex="a+$"), added_tokens=added("a" * 40_000, 9)),
+        "too much processor time",
+    ),
+    "endless ways": (
+        document(normalizer=replaced("b", Regex="(a|aa)+$"), added_tokens=added("a" * 1_000, 9)),
+        "retry-limit-in-match|too much processor time",
+    ),
+    "a slow regex of a decoder": (
+        unigram(*("a" * 9_000 + str(n) for n in range(99)), decoder=replaced("b", Regex="a+$")),
+        "too much processor time",
+    ),
+    "a decoder of a token in the sample": (
+        document(decoder=doubling("a")),
+        "SIGABRT|too much (memory|processor time)",
+    ),
+    "a regex that is large": (tekken(r"(?=\w{200})a|" * 50 + "."), "memory|SIG"),
+    "a decoder with an empty pattern": (
+        document(decoder={"type": "Sequence", "decoders": [replaced("☃", String="")] * 40}),
+        "its decoder may turn|memory|time|SIG",
+    ),
+    "empty suffixes": (
+        document(
+            decoder={"type": "Sequence", "decoders": [{"type": "BPEDecoder", "suffix": ""}] * 40}
+        ),
+        "its decoder may turn|memory|time|SIG",
+    ),
+}
+
+
+def children() -> set[int]:
+    """The child processes of this process, ended ones included."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.add(int(stat.parent.name))
+    return found
+
+
+@pytest.fixture
+def unharmed() -> Iterator[None]:
+    """Afterwards, this process has no more descriptors and children than before."""
+    before = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else 0
+    running = children()
+    yield
+    assert children() <= running
+    assert before == 0 or len([*Path("/proc/self/fd").iterdir()]) <= before
+
+
+@pytest.mark.usefixtures("unharmed")
+@pytest.mark.parametrize(
+    "name", [*HOSTILE, *(pytest.param(name, marks=pytest.mark.thorough) for name in MORE)]
+)
+def test_a_hostile_file_is_an_error_here(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, said = {**HOSTILE, **MORE}[name]
+    if "memory" in said or "time" in said:
+        monkeypatch.setattr(trial, "LIMITS", QUICK)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerLoadError, match=f"tokenizer.json': .*({said})") as raised:
+        load_tokenizer(path, fast="off", untrusted=True)
+    assert len(str(raised.value)) < 3_000
+
+
+def test_a_child_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = ChildLimits(memory=1 << 30, cpu_seconds=20, wall_seconds=0.01)
+    monkeypatch.setattr(trial, "LIMITS", limits)
+    with pytest.raises(TokenizerLoadError, match=r"more than 0\.01 seconds by the clock"):
+        load_tokenizer("demo", untrusted=True)
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
+    content, _ = HOSTILE["a panic across the border"]
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a"}')
+    [found] = [f for f in inspect(tmp_path).findings if f.code == "TOKENIZER_JSON_INVALID"]
+    assert "it aborted" in found.evidence[0].note
+
+
+# --- other files ----------------------------------------------------------------------------------
+
+
+def of_every_format(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """A file of each format, and the options to load it with."""
+    spec = EncodingSpec(
+        "mine", r"\w+|\W", special_tokens={"<|end|>": 300}, begins_with=("<|end|>",)
+    )
+    made: dict[str, tuple[bytes, dict[str, Any]]] = {
+        "tokenizer.json": (ZOO["byte_level_trained"]().to_str().encode(), {}),
+        "mine.tiktoken": (files.rank_file(), {"encoding": spec}),
+        "tekken.json": (json.dumps(files.tekken()).encode(), {}),
+        "tokenizer.model": (files.sentencepiece(), {}),
+        "model.gguf": (files.small_gguf(), {}),
+    }
+    for name, (content, _) in made.items():
+        (folder / name).write_bytes(content)
+    return {name: (folder / name, options) for name, (_, options) in made.items()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tokenizer.json", "mine.tiktoken"),
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("tekken.json", "tokenizer.model", "model.gguf")
+        ),
+    ],
+)
+@pytest.mark.usefixtures("unharmed")
+def test_any_other_file_loads_as_without_a_trial(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, options = of_every_format(tmp_path)[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tokenizers.py").write_text("raise SystemExit")  # not imported by the child
+    trusted = load_tokenizer(path, fast="off", **options)
+    tokenizer = load_tokenizer(path.name, fast="off", untrusted=True, **options)
+    assert tokenizer.fingerprint == trusted.fingerprint
+    assert tokenizer.report.format == trusted.report.format
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", [*shared_tokenizers()], ids=lambda path: path.parent.name)
+def test_known_files_are_within_the_limits(path: Path) -> None:
+    load_tokenizer(path, fast="now", untrusted=True)
+
+
+@pytest.mark.parametrize("content", [b"{}", document({"type": "BPE", "vocab": [], "merges": 1})])
+def test_an_ordinary_error_is_the_same(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerLoadError) as expected:
+        load_tokenizer(path)
+    with pytest.raises(TokenizerLoadError) as raised:
+        load_tokenizer(path, untrusted=True)
+    assert str(raised.value) == str(expected.value)
+
+
+def test_another_value_than_a_flag_is_rejected() -> None:
+    with pytest.raises(TypeError, match="untrusted must be True or False, not 1"):
+        load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
+
+
+def test_a_program_without_an_interpreter_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "")
+    with pytest.raises(TokenizerLoadError, match=r"has none\. untrusted=False loads"):
+        load_tokenizer("demo", untrusted=True)
+
+
+def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This decoder does no harm while the file is loaded."""
+    (tmp_path / "tokenizer.json").write_bytes(document(decoder=doubling("☃")))
+    monkeypatch.setattr(factory, "find_snapshot", lambda *_, **__: Snapshot(tmp_path, "c" * 40))
+    with pytest.raises(TokenizerLoadError, match="its decoder may turn"):
+        load_tokenizer("hf://org/model", fast="off")
+    load_tokenizer("hf://org/model", fast="off", untrusted=False)
+    load_tokenizer(tmp_path, fast="off")
+
+
+# --- fastokens ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("fastokens") is None, reason="fastokens (extra fast)")
+def test_fastokens_is_built_in_the_child_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = of_every_format(tmp_path)["tokenizer.json"]
+    tokenizer = load_tokenizer(path, fast="now", untrusted=True)
+    assert tokenizer.report.active == "fastokens"
+
+    run = Trial.run
+
+    def failing(self: Trial, *, fast: bool) -> None:
+        if fast:
+            raise TokenizerLoadError("the child died")
+        run(self, fast=fast)
+
+    monkeypatch.setattr(Trial, "run", failing)
+    background = load_tokenizer(path, fast="background", untrusted=True)
+    assert isinstance(background, HybridTokenizer)
+    report = background.wait()
+    assert (report.active, report.reason) == ("huggingface", "the child died")
+    with pytest.raises(TokenizerLoadError, match="the child died"):
+        load_tokenizer(path, fast="now", untrusted=True)
+
+
+# --- the bounds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letter", ["a", "ab", "b"])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [replaced("bb", String="a")] * 3,
+        [replaced("aba", String="b"), replaced("bab", Regex="a|")],
+        [replaced("ab", String="")] * 2,
+        [{"type": "BPEDecoder", "suffix": ""}] * 2,
+        [{"type": "BPEDecoder", "suffix": "a"}, replaced("aaa", String=" ")],
+        [{"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": False}],
+    ],
+)
+def test_a_decoder_makes_no_longer_text_than_computed(stages: list[Any], letter: str) -> None:
+    decoder = {"type": "Sequence", "decoders": stages}
+    tokenizer = Tokenizer.from_str(document(decoder=decoder).decode())
+    text = tokenizer.decode([("a", "b").index(each) for each in letter])
+    assert len(text) <= decoder_growth(stages) * len(letter)
+
+
+@pytest.mark.parametrize("path", [*shared_tokenizers()], ids=lambda path: path.parent.name)
+def test_known_decoders_are_far_below_the_bound(path: Path) -> None:
+    decoder = json.loads(path.read_text("utf-8"))["decoder"] or {}
+    assert decoder_growth(decoder.get("decoders", [decoder] if decoder else [])) < MAX_GROWTH / 100
+
+
+def test_the_limits_grow_with_the_file() -> None:
+    small, large = (
+        limits_for(0, imports_transformers=False),
+        limits_for(2**40, imports_transformers=False),
+    )
+    assert (small.memory, small.cpu_seconds, small.wall_seconds) == (1 << 30, 20, 60)
+    assert (large.memory, large.cpu_seconds, large.wall_seconds) == (9 << 30, 84, 252)
+    page = " ".join((ROOT / "docs/explanation/security.md").read_text("utf-8").split())
+    assert "1 GiB of memory and 20 s of CPU time, and 60 s by the clock" in page
+    assert "128 bytes and 1 µs for each byte of the file, of which at most 64 MiB count" in page

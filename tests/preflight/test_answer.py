@@ -1,0 +1,239 @@
+"""The answer of a report, its text, folders of models, and the models of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamdec import load_tokenizer
+from streamdec.errors import TokenizerLoadError
+from streamdec.preflight import effective_stop_tokens, inspect
+from streamdec.preflight.examples import EXAMPLES, write_example
+from tests.cli.running import run
+from tests.preflight.changes import (
+    CALLING,
+    CASES,
+    FORGETTING,
+    METASPACE,
+    both,
+    config,
+    generation,
+    say,
+    template,
+    without,
+)
+from tests.preflight.making import CHATML, SHARED, Parts, control
+
+ALL = "vLLM, SGLang and transformers"
+
+
+@pytest.mark.parametrize(
+    ("change", "stops", "answer"),
+    [
+        (say(), True, f"yes: {ALL} stop at the template's end of turn, 258 <|im_end|>"),
+        (
+            generation(eos_token_id=256),
+            False,
+            "no: transformers does not stop at the template's end of turn, 258 <|im_end|>",
+        ),
+        (
+            CASES["EOS_TURN_PRIMER_IN_STOP_SET"][1],
+            True,
+            (
+                f"yes: {ALL} stop at the token that begins the next turn, 257 <|im_start|> "
+                "(the template writes no end of turn)"
+            ),
+        ),
+        (
+            template("{{ messages | length }}"),
+            None,
+            (
+                f"unknown whether {ALL} stop at the end of a turn: "
+                "the template writes no token at the end of a turn"
+            ),
+        ),
+        (say(chat_template=None), None, "there is no chat template"),
+        (template(CHATML + "{% for"), None, "the template cannot be read, line 1: "),
+        (template("{{ raise_exception('not today') }}"), None, "not today"),
+        (
+            both(
+                without("tokenizer"),
+                say(eos_token="</s>", added_tokens_decoder={"258": {"content": "<|im_end|>"}}),
+                generation(eos_token_id=258),
+                config(eos_token_id=None),
+            ),
+            True,
+            "yes: ",
+        ),
+    ],
+)
+def test_the_answer_is_yes_no_or_unknown(
+    change: Callable[[Parts], object], stops: bool | None, answer: str, tmp_path: Path
+) -> None:
+    report = inspect(control(change).write(tmp_path))
+    assert report.stops_at_end_of_turn is stops
+    assert answer in report.answer
+    assert ("EOS_TERMINATOR_NOT_STOPPED" in report.codes) == (stops is False)
+
+
+def test_an_unknown_id_may_be_the_end_of_the_turn(tmp_path: Path) -> None:
+    def change(parts: Parts) -> None:
+        parts.tokenizer, parts.generation = None, {"eos_token_id": 256}
+        parts.say(auto_map={"AutoTokenizer": ["a.B", None]}, eos_token=None)
+        del parts.tokenizer_config["eos_token"]  # type: ignore[union-attr] # it is there
+
+    report = inspect(control(change).write(tmp_path), "vllm")
+    assert report.stops_at_end_of_turn is None
+    assert "no file has the id of eos_token" in report.answer
+
+
+def test_without_rendering_the_answer_is_unknown(tmp_path: Path) -> None:
+    report = inspect(control().write(tmp_path), "sglang", render=False)
+    assert report.answer == (
+        "unknown whether SGLang stops at the end of a turn: the chat template was not rendered"
+    )
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
+    return run(monkeypatch, "preflight", *arguments).out.splitlines()
+
+
+def test_a_healthy_model_has_five_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert printed(monkeypatch, str(write_example("qwen", tmp_path))) == [
+        f"yes: {ALL} stop at the template's end of turn, 258 <|im_end|>",
+        (
+            "  vllm 0.33.0          256 <|endoftext|> (generation_config.json), "
+            "258 <|im_end|> (tokenizer_config.json, generation_config.json)"
+        ),
+        (
+            "  sglang 0.5.23        256 <|endoftext|> (generation_config.json), "
+            "258 <|im_end|> (config.json, generation_config.json, tokenizer_config.json)"
+        ),
+        (
+            "  transformers 5.24.0  256 <|endoftext|> (generation_config.json), "
+            "258 <|im_end|> (generation_config.json)"
+        ),
+        "no errors, no warnings, 1 info (--verbose shows them)",
+    ]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared snapshots are not at hand")
+def test_the_real_qwen3_has_five_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(monkeypatch, str(SHARED / "qwen3-0.6b"))
+    assert len(lines) == 5
+    assert lines[0].startswith(f"yes: {ALL} stop at the template's end of turn, 151645 <|im_end|>")
+
+
+def test_infos_are_shown_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = str(control(CASES["PAD_EQUALS_EOS"][1]).write(tmp_path))
+    assert not any("PAD_EQUALS_EOS" in line for line in printed(monkeypatch, folder))
+    verbose = printed(monkeypatch, folder, "--verbose")
+    assert "info PAD_EQUALS_EOS (transformers)" in verbose
+    assert verbose[-1] == "no errors, no warnings, 1 info"
+
+
+# --- folders of models ----------------------------------------------------------------------------
+
+
+def test_a_folder_of_models_is_refused_with_their_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("qwen", "kimi"):
+        write_example(name, tmp_path)
+    (tmp_path / "README.md").write_text("two models")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TokenizerLoadError, match=r"with models in it: kimi, qwen$"):
+        inspect(tmp_path)
+    with pytest.raises(TokenizerLoadError, match=r"with models in it: kimi, qwen$"):
+        effective_stop_tokens(tmp_path, "vllm")
+    ended = run(monkeypatch, "preflight", str(tmp_path))
+    assert (ended.status, ended.out) == (2, "")
+    assert "Usage" not in ended.err
+
+
+def test_a_repository_of_the_hubs_cache_names_its_snapshots(tmp_path: Path) -> None:
+    control().write(tmp_path / "models--a--b" / "snapshots" / "0123")
+    (tmp_path / "models--a--b" / "refs").mkdir()
+    with pytest.raises(TokenizerLoadError, match=r"with models in it: snapshots/0123$"):
+        inspect(tmp_path / "models--a--b")
+
+
+def test_of_many_subfolders_the_first_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("qwen", "kimi", "glm"):
+        write_example(name, tmp_path)
+    monkeypatch.setattr("streamdec.preflight.snapshot.MAX_SUBFOLDERS", 2)
+    with pytest.raises(TokenizerLoadError, match=r"with models in it: [a-z]+, [a-z]+$"):
+        inspect(tmp_path)
+
+
+# --- the models of the documentation --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "codes"),
+    [
+        ("command-r", "yes", {"SPECIAL_FLAG_DRIFT"}),
+        ("deepseek", "yes", {"ADDED_TOKENS_DECODER_ABSENT", "STRUCTURAL_TOKEN_NOT_SPECIAL"}),
+        ("gemma", "yes", {"ADDED_TOKENS_DECODER_ABSENT"}),
+        ("glm", "yes", {"EOS_TURN_PRIMER_IN_STOP_SET", "TOKENIZER_CLASS_REQUIRES_V5"}),
+        ("kimi", "yes", {"EOS_ENGINES_DISAGREE", "TOKENIZER_REMOTE_CODE", "QUANT_NESTED"}),
+        ("qwen", "yes", {"PAD_EQUALS_EOS"}),
+        ("qwen-base", "no", {"EOS_TERMINATOR_NOT_STOPPED"}),
+    ],
+)
+def test_each_example_has_the_mistake_of_its_model(
+    name: str, answer: str, codes: set[str], tmp_path: Path
+) -> None:
+    report = inspect(write_example(name, tmp_path))
+    assert report.answer.startswith(f"{answer}: ")
+    assert codes <= report.codes
+    assert not {f.code for f in report.at_least("error")} - codes
+    if name != "kimi":
+        tokenizer = load_tokenizer(tmp_path / name)
+        assert tokenizer.decode(tokenizer.encode("hi").ids) == "hi"
+
+
+def test_the_command_makes_the_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert printed(monkeypatch, "--example", "glm") == ["glm"]
+    again = run(monkeypatch, "preflight", "--example", "glm")
+    assert (again.status, again.out) == (2, "")
+    assert "glm exists" in again.err
+    (tmp_path / "all").mkdir()
+    monkeypatch.chdir(tmp_path / "all")
+    assert printed(monkeypatch, "--example", "all") == list(EXAMPLES)
+    assert {path.name for path in Path().iterdir()} == set(EXAMPLES)
+    assert run(monkeypatch, "preflight").status == 2
+    assert run(monkeypatch, "preflight", "glm", "--example", "glm").status == 2
+
+
+# --- what it learned ------------------------------------------------------------------------------
+
+
+def finding_of(code: str, change: Callable[[Parts], object], folder: Path) -> str:
+    [found] = [f for f in inspect(control(change).write(folder)).findings if f.code == code]
+    return str(found)
+
+
+def test_the_end_of_a_tool_call_is_named(tmp_path: Path) -> None:
+    text = finding_of("EOS_TOOL_CALL_NOT_STOPPED", template(CALLING), tmp_path)
+    assert "259 '<|pad|>', 257 '<|im_start|>'; vllm 0.33.0 stops on 258 '<|im_end|>'" in text
+
+
+def test_the_difference_in_earlier_turns_is_shown(tmp_path: Path) -> None:
+    text = finding_of("CHAT_TEMPLATE_REWRITES_TURNS", template(FORGETTING), tmp_path)
+    assert "an answer, a system message, an answer with reasoning" in text
+    assert "assistant<think>" in text
+
+
+def test_a_decoder_that_leaves_signs_is_what_the_library_does(tmp_path: Path) -> None:
+    folder = control(METASPACE).write(tmp_path)
+    assert "DECODER_CANNOT_READ_VOCAB" in inspect(folder, render=False).codes
+    assert load_tokenizer(folder).decode([237, 238]) == "Ġ1Ġ2"
