@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.model_names import looked_up
 from streamdec.loading.untrusted import tried
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
@@ -83,6 +85,7 @@ def load_tokenizer(
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
     untrusted: bool | None = None,
+    models: Mapping[str, str | os.PathLike[str]] | None = None,
 ) -> LoadedTokenizer:
     """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
@@ -121,6 +124,8 @@ def load_tokenizer(
             process with limited memory and time before they are loaded here, which takes twice as
             long and about 0.3 seconds more. None means True for a repository on the Hub and False
             otherwise. The page on security says what is not bounded.
+        models: names of models, each with the path or name to load for it. None means the table in
+            the JSON file that the environment's ``STREAMDEC_MODELS`` names, if it is set.
 
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
@@ -169,7 +174,8 @@ def load_tokenizer(
     loaded: Loaded | None = None
     failed: str | None = None
     try:
-        source = _source_of(name, encoding, revision, allow_download=allow_download)
+        asked = looked_up(name, models)
+        source = _source_of(asked, encoding, revision, allow_download=allow_download)
         found = None if source.path is None else detect_format(source.path)
         if untrusted or (untrusted is None and source.revision is not None):
             options = tried(source.path, found, options, encoding, apply_tokenizer_config)
@@ -178,7 +184,7 @@ def load_tokenizer(
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         if source.path == _DEMO:
-            loaded.name = name
+            loaded.name = asked
         route_of(loaded)
         warn_of_caveats(loaded)
     except Exception as error:
