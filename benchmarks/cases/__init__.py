@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.cases.answers import ANSWERS, IMPORTS, ROUNDS
 from benchmarks.cases.frontend import FRONTEND
 from benchmarks.cases.peers import PEERS
-from benchmarks.cases.streams import COLD, GROWTH, LONE, MEMORY, STEPS
+from benchmarks.cases.streams import COLD, GROWTH, IDS, LONE, MEMORY, STEPS
 
 __all__ = ["CASES"]
 
@@ -15,6 +15,7 @@ CASES = (
     *IMPORTS,
     *STEPS,
     *COLD,
+    *IDS,
     *GROWTH,
     *LONE,
     *MEMORY,

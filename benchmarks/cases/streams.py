@@ -17,7 +17,7 @@ from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSe
 from streamdec.bench.clock import fresh
 from streamdec.bench.entrants import Entrant, Library, Ours, Stopping
 
-__all__ = ["COLD", "GROWTH", "LONE", "MEMORY", "STEPS", "drawn", "drive"]
+__all__ = ["COLD", "GROWTH", "IDS", "LONE", "MEMORY", "STEPS", "drawn", "drive"]
 
 SEED = 25
 
@@ -113,7 +113,7 @@ def _new_text(subject: Subject, effort: Effort) -> Work:
     text, tokenizer = texts.code(4_000_000), HuggingFaceTokenizer(subject.library)
     starts = count(1_000_000, 4 * size)
     step = DecodeStream(tokenizer).step
-    for token_id in subject.texts["code"]:
+    for token_id in subject.encode(text[: effort.long]):  # usual pieces are known
         step(token_id)
 
     def setup() -> Callable[[], object]:
@@ -143,6 +143,63 @@ COLD = [
     Case("cold", "4 new hard stops", _new_stops(stops.HARD, 4), LIBRARY, 1.1),
     Case("cold", "64 new hard stops", _new_stops(stops.HARD, 64), LIBRARY, 3.0),
     Case("cold", LIBRARY, _library("code")),
+]
+
+
+# --- one id or several ----------------------------------------------------------------------------
+
+LOOP = "a loop of `step`"
+
+
+def _stepped(change: Callable[[Subject, list[int]], list[int]] = lambda _, ids: ids) -> Make:
+    """Return a stream that steps each id of a text, after ``change`` of the ids."""
+
+    def make(subject: Subject, effort: Effort) -> Work:
+        token_ids = change(subject, [*subject.piece("code", effort.tokens)])
+
+        def setup() -> Callable[[], object]:
+            step, ids = DecodeStream(subject.tokenizer).step, fresh(token_ids)
+            return lambda: [step(token_id) for token_id in ids]
+
+        return timed(setup, len(token_ids))
+
+    return make
+
+
+def _fed(size: int) -> Make:
+    """Return a stream that is fed ``size`` ids at a time."""
+
+    def make(subject: Subject, effort: Effort) -> Work:
+        token_ids = subject.piece("code", effort.tokens)
+
+        def setup() -> Callable[[], object]:
+            feed, ids = DecodeStream(subject.tokenizer).feed, fresh(token_ids)
+            lists = [ids[start : start + size] for start in range(0, len(ids), size)]
+            return lambda: [feed(each) for each in lists]
+
+        return timed(setup, len(token_ids))
+
+    return make
+
+
+def _with_specials(subject: Subject, token_ids: list[int]) -> list[int]:
+    token_ids[::2] = [subject.eos] * len(token_ids[::2])
+    return token_ids
+
+
+def _unknown(subject: Subject, token_ids: list[int]) -> list[int]:
+    size = subject.tokenizer.vocab_size
+    return [*range(size, size + min(len(token_ids), 1_000))]
+
+
+IDS = [
+    *(
+        Case("ids", f"`feed` of {size}", _fed(size), LOOP, most)
+        for size, most in ((1, 1.5), (2, 1.3), (4, 1.1), (8, 1.0))
+    ),
+    Case("ids", "every second id a skipped special", _stepped(_with_specials), LOOP, 2.5),
+    Case("ids", "unknown ids", _stepped(_unknown), LOOP, 12.0),
+    Case("ids", LOOP, _stepped()),
 ]
 
 

@@ -98,9 +98,12 @@ Decoding = Callable[[Iterator[_Block]], Iterator[_Decoded]]
 
 def format_of(path: Path) -> str | None:
     """Return the format of a file by its suffix; None for another suffix."""
-    is_gzip = path.suffix.lower() == ".gz"
-    found = SUFFIXES.get((path.with_suffix("") if is_gzip else path).suffix.lower())
-    return None if is_gzip and found != "jsonl" else found
+    found = SUFFIXES.get((path.with_suffix("") if _is_gzip(path) else path).suffix.lower())
+    return None if _is_gzip(path) and found != "jsonl" else found
+
+
+def _is_gzip(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
 
 
 def decode_files(
@@ -144,8 +147,9 @@ def _check(source: Path, target: Path, *, overwrite: bool) -> None:
     for path in (source, target):
         if format_of(path) is None:
             raise SourceError(f"{path}: unknown suffix; expected {SUFFIXES_SHOWN}")
-    if format_of(source) != format_of(target):
-        raise SourceError(f"{target}: its format must be that of the input, {format_of(source)}")
+    if (format_of(source), _is_gzip(source)) != (format_of(target), _is_gzip(target)):
+        told = f"{target}: its format and compression must be those of the input"
+        raise SourceError(f"{told}, {source.suffix}")
     if not stat.S_ISREG(source.stat().st_mode):
         raise SourceError(f"{source}: not a file; devices and pipes are not read")
     if not os.path.lexists(target):
@@ -167,7 +171,7 @@ def _named(path: Path) -> Iterator[None]:
         error.args = (f"{path}: {error.args[0]}", *error.args[1:])
         raise
     except BrokenExecutor as error:
-        told = f"{path}: a worker process was killed, perhaps for want of memory"
+        told = f"{path}: a worker process has ended, perhaps for want of memory"
         raise SourceError(f"{told}; use fewer workers") from error
     except (pyarrow().ArrowException, OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -193,6 +197,8 @@ def _part(target: Path) -> Iterator[BinaryIO]:
                 raise SourceError(f"{part}: another process is writing this file") from None
             except OSError:  # no locks here
                 pass
+        if not part.exists() or not os.path.samestat(part.stat(), os.fstat(file.fileno())):
+            raise SourceError(f"{part}: another process has just written this file")
         try:
             file.truncate()
             yield file
@@ -234,7 +240,7 @@ def _opened(
 
     JSONL has no schema.
     """
-    codec = "gzip" if path.suffix.lower() == ".gz" else "snappy"
+    codec = "gzip" if _is_gzip(path) else "snappy"
     batches: Iterator[tuple[Any, int | None]]
     if format_of(path) == "jsonl":
         raw = stack.enter_context(path.open("rb"))

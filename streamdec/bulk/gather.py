@@ -40,6 +40,7 @@ from streamdec.protocols import (
     Metaspace,
     WordPiece,
 )
+from streamdec.tokenizers._common import MAX_ID
 
 MOST_BYTES = 2**31 - 1
 """The most bytes of an Arrow array with 32-bit offsets."""
@@ -91,8 +92,8 @@ class Gather:
         self._table = pa.array(usual + (at_edge if self._edge else ()), pa.binary())
         self._longest = max(map(len, usual + at_edge))
         self._counts = pa.array([each is not None for each in elements])
-        self._sizes = pa.array(map(len, usual), pa.int64())
-        self._edge_sizes = pa.array(map(len, at_edge), pa.int64())
+        self._sizes = pa.array(map(_size, usual), pa.int64())
+        self._edge_sizes = pa.array(map(_size, at_edge), pa.int64())
         known = [table.knows(token_id) for token_id in range(self._size)]
         self._unknown = pa.array([*(not each for each in known), True])
         self._same: Any = None
@@ -356,6 +357,11 @@ def _forms(rule: DecodingRule, element: Any) -> Forms:
     return data, data
 
 
+def _size(form: bytes) -> int:
+    """Return how many bytes of text a form is. NOTHING is no text."""
+    return 0 if form == NOTHING else len(form)
+
+
 def _marked(element: Any, form: bytes) -> bytes:
     """Return the bytes of a token, with a mark if it is a byte token."""
     if not isinstance(element, int):
@@ -391,6 +397,8 @@ def gather_for(tokenizer: Decoder, *, skip_special_tokens: bool) -> Gather | Non
     if skip_special_tokens not in known:
         table = _table(tokenizer, skip_special_tokens)
         if table is None or tokenizer.rules.strip_left[1] > MOST_STRIPPED:  # type: ignore[attr-defined]
+            return None
+        if tokenizer.vocab_size > MAX_ID:  # its table would be too large
             return None
         made = Gather(tokenizer, table, skip_special_tokens=skip_special_tokens)
         known[skip_special_tokens] = made

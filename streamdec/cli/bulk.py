@@ -133,7 +133,12 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
     paths = [*_files(source, target.resolve())]
     if not paths:
         raise SourceError(f"{source}: no files ({SUFFIXES_SHOWN}) in this folder")
-    yield from ((path, target / path.relative_to(source)) for path in paths)
+    for path in paths:
+        output = target / path.relative_to(source)
+        for folder in output.relative_to(target).parents:
+            if (target / folder).is_symlink() and folder != Path():
+                raise SourceError(f"{target / folder} is a link, which is not followed")
+        yield path, output
 
 
 def _files(folder: Path, target: Path) -> Iterator[Path]:

@@ -6,6 +6,7 @@ In: the words of a command line, a file, or stdin. Out: ids as they arrive, or r
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -75,6 +76,8 @@ class Input:
         number = 0
         while line := self._stream.readline(MOST_BYTES + 1):
             number += 1
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             if self._bounded(line, f"line {number}").strip():
                 yield number, line
 
@@ -163,7 +166,7 @@ def _opened(values: dict[str, Any]) -> Input:
         if sys.stdin.isatty():
             click.echo("Reading from the terminal; Ctrl-D on an empty line ends it.", err=True)
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
-    name = click.format_filename(words[0])
+    name, suffix = click.format_filename(words[0]), Path(words[0]).suffix.lower()
     file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it
     stream = click.get_current_context().with_resource(file)
-    return Input(name, stream, is_jsonl=is_jsonl or name.endswith(".jsonl"), field=field)
+    return Input(name, stream, is_jsonl=is_jsonl or suffix in (".jsonl", ".ndjson"), field=field)

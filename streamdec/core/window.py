@@ -29,6 +29,8 @@ MAX_WINDOW = 64
 
 REPEATS = 8
 """An id repeated this often shows its text, even if the decoder strips some spaces first."""
+MAX_INSIDE = 4
+"""A cut is inside a character at most this many ids less one: the bytes of a character."""
 HALF = MAX_WINDOW // 2
 """How far a prompt is looked back into at once, and what a window is cut to."""
 
@@ -74,8 +76,12 @@ class TokenWindow:
                 tail = tuple(dict.fromkeys(reversed(prompt_token_ids[end:])))[::-1][1 - HALF :]
                 # The ids before go back twice as far, because they may begin inside a character.
                 start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
-                ids = (*prompt_token_ids[start:end], *tail)
-                return self._all_given(self._context(ids, self.decode(ids), size))
+                for first in range(start, min(start + MAX_INSIDE, end)):
+                    ids = (*prompt_token_ids[first:end], *tail)
+                    text = self.decode(ids)
+                    if not (start and text.startswith(REPLACEMENT)):
+                        break
+                return self._all_given(self._context(ids, text, size))
         # No text, or only spaces that the first token of a text loses. A token without text may
         # still be the first: one of each is kept.
         silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}

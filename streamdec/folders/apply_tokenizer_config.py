@@ -116,7 +116,7 @@ def apply_config(
         changes,
         built_by=tokens.chosen.name if is_built else "",
         replaced=replaced,
-        not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name}: {reason}",
+        not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name:.60}: {reason}",
     )
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"
     _report(changes, tokens, made, folder, file, refuses=refuses)

@@ -37,6 +37,7 @@ from streamdec.folders.tokenizer_config import (
     read_object,
 )
 from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._reading import read_bounded
 
 _MODEL_CONFIG = "config.json"
 
@@ -200,8 +201,8 @@ def _model_config(folder: Path) -> dict[str, Any]:
 
 def _is_byte_level(path: Path) -> bool:
     try:
-        return path.is_file() and b'"ByteLevel"' in path.read_bytes()
-    except OSError:
+        return path.is_file() and b'"ByteLevel"' in read_bounded(path)
+    except TokenizerLoadError:
         return False
 
 

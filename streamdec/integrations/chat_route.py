@@ -83,13 +83,17 @@ def chat_route(
         conditions = replace(conditions, max_tokens=conditions.max_tokens or max_tokens)
         about: dict[str, Any] = {"model": body["model"], "response_id": f"chatcmpl-{uuid.uuid4()}"}
         about |= {"created": int(time.time()), "prompt_tokens": len(prompt)}
-        chunks = stream(
-            engine(prompt, body),
-            tokenizer,
-            conditions=conditions,
-            prompt_token_ids=prompt,
-            **{"finish_reason": "stop", **options},  # if the engine ends by itself
-        )
+        try:
+            chunks = stream(
+                engine(prompt, body),
+                tokenizer,
+                conditions=conditions,
+                prompt_token_ids=prompt,
+                **{"finish_reason": "stop", **options},  # if the engine ends by itself
+            )
+        except Exception:  # noqa: BLE001 (the client gets no details)
+            _log.exception("the engine failed")
+            return _answer(error_body(FAILED, code="error"), 500)
         if body.get("stream"):
             has_usage = (body.get("stream_options") or {}).get("include_usage") is True
             return EventStreamResponse(
@@ -119,7 +123,10 @@ async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> d
         data += part
         if len(data) > max_body:
             raise ValueError(f"the body has more than {max_body} bytes")
-    body = json.loads(data.decode())
+    try:
+        body = json.loads(data.decode())
+    except ValueError as error:
+        raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")
     for name in ("model", "messages", *body):

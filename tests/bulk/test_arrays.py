@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import re
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from streamdec import (
     DecodeStream,
@@ -651,3 +653,15 @@ def test_tables_go_with_their_tokenizer() -> None:
     del tokenizer
     __import__("gc").collect()
     assert len(gather._gathers) == before - 1
+
+
+def test_a_token_without_text_has_no_size_in_a_row_with_a_stop() -> None:
+    library = json.loads(ZOO["byte_fallback_strip"]().to_str())
+    vocabulary = library["model"]["vocab"]
+    silent = vocabulary[""] = max(vocabulary.values()) + 1
+    tokenizer = HuggingFaceTokenizer(Tokenizer.from_str(json.dumps(library)))
+    letter = tokenizer.token_to_id("<0x4C>")
+    assert letter is not None
+    rows, conditions = [[letter, silent], [silent, letter]], StopConditions("L")
+    found = decode_arrow(pa.array(rows), tokenizer, conditions).to_pylist()
+    assert found == [stopped(tokenizer, row, conditions, True) for row in rows]

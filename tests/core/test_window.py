@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamdec.core.window import MAX_WINDOW, TokenWindow, WindowMemory
 from streamdec.errors import RewriteError
+from tests.support.zoo import ZOO
 
 PIECES = [
     b"a",
@@ -258,3 +259,17 @@ def test_a_state_with_a_wrong_text_is_rejected(change: dict[str, object]) -> Non
     _, memory = window.step(window.prime(()), WORD)
     with pytest.raises(ValueError):
         window.load(window.dump(memory) | change)
+
+
+def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:
+    """The first byte of a character, so many silent ids that it is cut off, and another one."""
+    library = ZOO["byte_fallback_replaces"]()
+
+    def decode(token_ids: Sequence[int]) -> str:
+        return library.decode([*token_ids], skip_special_tokens=False)
+
+    unknown = library.get_vocab_size() + 1
+    for count in range(50, 70):
+        prompt = [204, 178, *[unknown] * count, 249, 168, 161, 137]
+        assert decode(prompt) == "é😀"
+        assert TokenWindow(decode).flush(TokenWindow(decode).prime(prompt)) == ""

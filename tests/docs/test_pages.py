@@ -52,8 +52,8 @@ PARTS = [
 ]
 """Parts of these pages that are run here."""
 
-SLOW = {"docs/how-to/write-a-backend.md"}
-"""Pages that take seconds: they run the laws."""
+SLOW = {"docs/how-to/why-does-my-model-misbehave.md", "docs/how-to/write-a-backend.md"}
+"""Pages that take seconds: they run preflight many times, and the laws."""
 
 NOT_CODE = {"html", "json", "jsonl", "promql", "text", "toml", "yaml", "{toctree}"}
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
