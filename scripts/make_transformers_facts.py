@@ -21,11 +21,14 @@ import pkgutil
 import subprocess
 import sys
 import warnings
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parent.parent / "streamdec" / "folders" / "transformers_facts.json"
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+DECODES = {"_decode", "decode", "convert_tokens_to_string"}
+"""Methods of a class that decodes in its own way."""
 TEXT = ("thinker_config", "llm_config", "language_config", "text_config")
 NAMES = """
 import json, re, transformers
@@ -85,15 +88,23 @@ def name_of(name: str) -> str | None:
     return None if cls is None else str(cls.__name__)
 
 
+def own_classes(cls: type) -> list[type]:
+    """Return the class and its bases up to the one that all fast tokenizers share."""
+    return list(takewhile(lambda one: one.__name__ != "TokenizersBackend", cls.__mro__))
+
+
 def facts_of_class(cls: type, fast: type) -> list[Any]:
     """How it comes by its tokenizer, and its role tokens."""
     if not issubclass(cls, fast):
-        how = "python"
-    else:
-        how = "builds" if cls is not fast and "__init__" in cls.__dict__ else "reads"
-    if how == "builds":
-        source = inspect.getsource(vars(cls)["__init__"])
-        how = "builds-special" if "all_special_tokens" in source or "_post_init" in source else how
+        return ["python", roles_of(cls)]
+    own = own_classes(cls)
+    how = "decodes" if any(DECODES & vars(one).keys() for one in own) else "reads"
+    if any("__init__" in vars(one) for one in own):
+        source = "".join(inspect.getsource(one) for one in own)
+        is_special = "all_special_tokens" in source or "_post_init" in source
+        how = "builds-special" if is_special else "builds"
+        if "__init__" not in vars(cls):  # transformers gives it the whole tokenizer.json
+            how = "inherits"
     return [how, roles_of(cls)]
 
 

@@ -8,7 +8,9 @@ merges of a ``tokenizer.json``; everything else is fixed by the class and by a f
 every combination of those options, and the parts of the tokenizer that it built are written down.
 ``TOKENIZER_JSON`` is any file with a precompiled charsmap, such as T5's.
 
-The classes are those whose tokenizers ``scripts/make_class_goldens.py`` finds to be equal.
+The classes are all that build a tokenizer from such arguments. Then
+``scripts/make_tokenizer_matrix.py`` and ``scripts/make_class_goldens.py`` find those that are not
+equal, which are excluded here.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ import importlib
 import inspect
 import json
 import logging
+import sys
 import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from make_transformers_facts import ROLES, tokenizer_classes
+from make_transformers_facts import DECODES, ROLES, own_classes, tokenizer_classes
+from make_transformers_facts import TARGET as FACTS
 
 TARGET = Path(__file__).parent.parent / "streamdec" / "folders" / "transformers_pipelines.json"
 OPTIONS = (
@@ -38,14 +42,19 @@ MODEL = (
 )
 LETTERS = ("a", "b", "\u2581")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-CLASSES = (
-    *("AlbertTokenizer", "BertTokenizer", "BlenderbotTokenizer", "CLIPTokenizer"),
-    *("CodeGenTokenizer", "CodeLlamaTokenizer", "CohereTokenizer", "DebertaTokenizer"),
-    *("DistilBertTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer"),
-    *("GemmaTokenizer", "LlamaTokenizer", "MPNetTokenizer", "NougatTokenizer"),
-    *("OpenAIGPTTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer", "RobertaTokenizer"),
-    *("T5Tokenizer", "XLMRobertaTokenizer"),
+OTHER = frozenset(
+    ("HerbertTokenizer", "LayoutLMv2Tokenizer", "LayoutLMv3Tokenizer", "LayoutXLMTokenizer")
 )
+"""Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds."""
+OWN_DECODE = ("CLIPTokenizer", "CodeGenTokenizer")
+"""Classes whose own way to decode is imitated; that of CodeGen only has more options."""
+
+
+def class_names() -> list[str]:
+    """Return the names of the classes that build a tokenizer and are tried."""
+    classes = json.loads(FACTS.read_text("utf-8"))["classes"]
+    made = ("builds", "builds-special", "inherits")
+    return [n for n, (how, _) in classes.items() if how in made and n not in OTHER]
 
 
 def placeholder(role: str) -> str:
@@ -122,7 +131,7 @@ class Maker:
 
     def adds_again(self) -> str:
         """Return how special tokens are added again: ``given``, ``plain``, or not (``""``)."""
-        source = inspect.getsource(vars(self.cls)["__init__"])
+        source = "".join(map(inspect.getsource, own_classes(self.cls)))
         plain = "plain" if "all_special_tokens" in source else ""
         return "given" if "_post_init" in source else plain
 
@@ -175,7 +184,16 @@ def main() -> None:
     transformers = importlib.import_module("transformers")
     fast = importlib.import_module("transformers.tokenization_utils_tokenizers").TokenizersBackend
     classes = tokenizer_classes(fast)
-    found = {name: Maker(classes[name], charsmap).facts() for name in CLASSES}
+    found = {}
+    for name in class_names():
+        own = {key for one in own_classes(classes[name]) for key in vars(one)}
+        if own & DECODES and name not in OWN_DECODE:
+            print(f"{name}: it decodes in its own way", file=sys.stderr)
+            continue
+        try:
+            found[name] = Maker(classes[name], charsmap).facts()
+        except Exception as error:  # noqa: BLE001 (a class with other arguments)
+            print(f"{name}: {type(error).__name__}: {error!s:.80}", file=sys.stderr)
     lines = (f"{json.dumps(name)}: {_compact(value)}" for name, value in found.items())
     text = f'{{"transformers": "{transformers.__version__}",\n' + ",\n".join(lines) + "\n}\n"
     TARGET.write_text(text, "utf-8")

@@ -8,7 +8,7 @@ llama.cpp leaves that to its callers.
 A GGUF file does not fully describe how a text is split. So encoding is *best effort*, with one
 warning. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` encodes for
 ``bert``, and for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`). Other
-kinds, such as ``t5`` and ``rwkv``, only decode.
+kinds, such as ``t5``, ``rwkv`` and ``gemma4``, only decode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends.gguf_cutting import CUTTING
+from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
@@ -48,7 +48,7 @@ from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["GGUFTokenizer"]
 
-_KINDS = ("llama", "gpt2", "bert", "t5", "rwkv")
+_KINDS = ("llama", "gpt2", "bert", "t5", "rwkv", "gemma4")
 _UNDEFINED = 0
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _SPACE = "\u2581"
@@ -116,7 +116,12 @@ class GGUFTokenizer(BaseTokenizer):
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
-        self._strips = bool(data.get("add_space_prefix", self._kind not in ("gpt2", "rwkv")))
+        if self._kind == "gpt2" and self._pre in ESCAPED:
+            self._kind = "gemma4"
+        if self._kind == "gpt2" and self._pre not in {*CUTTING, *ONLY_DECODED}:
+            what = "a byte-level vocabulary is assumed, which may be wrong"
+            warn(f"{self.name!r}: {what}: llama.cpp has no pre-tokenizer {self._pre!r:.80}")
+        self._strips = bool(data.get("add_space_prefix", self._kind in ("llama", "bert", "t5")))
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
@@ -257,7 +262,13 @@ class GGUFTokenizer(BaseTokenizer):
     def _sentencepiece(self) -> Any:
         from streamdec.backends.sentencepiece import SentencePieceTokenizer
 
-        kinds = (kind or _NORMAL for kind in self._types)
+        # Padding may have the type of the unknown token, of which a model has one.
+        first = next((i for i, kind in enumerate(self._types) if kind == _UNKNOWN), -1)
+        unknown = self._roles.get("unk_token", first)
+        kinds = (
+            _CONTROL if kind == _UNKNOWN and i != unknown else kind or _NORMAL
+            for i, kind in enumerate(self._types)
+        )
         pieces = zip(self._tokens, self._scores, kinds, strict=True)
         try:
             return SentencePieceTokenizer.from_content(

@@ -101,3 +101,13 @@ def _named() -> Iterator[tuple[str, Cutting]]:
 
 CUTTING: Mapping[str, Cutting] = MappingProxyType(dict(_named()))
 """How a text is split, by the value of ``tokenizer.ggml.pre``."""
+
+ESCAPED = frozenset(("gemma4", "granite-embed-multi-311m"))
+"""Names of files whose tokens are not byte-level, but spelled as in SentencePiece."""
+ONLY_DECODED = frozenset(
+    (
+        *("deepseek-llm", "youtu", "jais-2", "exaone-moe", "chameleon", "superbpe", "afmoe"),
+        *("granite-embed-multi-97m", "tiny_aya", "cohere2moe", "laguna", "k2-horizon", "minicpm5"),
+    )
+)
+"""Other names of llama.cpp for byte-level vocabularies, whose regexes are not known here."""

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.folders.declared_tokens import DECLARED
-from streamdec.folders.folder_tokens import FolderTokens
+from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG, content_of, read_object
+from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers._reading import read_bounded
 
@@ -87,6 +88,29 @@ def warn_of(found: list[Contradiction], folder: Path, file: str) -> None:
     if found:
         what = f"the ids here are those of {file}, and {len(found):,} in other files contradict it"
         warn(f"{str(folder)!r}: {what}: {listed(found)}")
+
+
+def compare(tokenizer: Tokenizer, path: Path, *, is_error: bool) -> None:
+    """Warn if other files in the folder contradict the ids of ``tokenizer``.
+
+    ``path`` is its file or folder, which has no ``tokenizer.json``. With ``is_error``, which is for
+    rank files, raise :class:`~streamdec.TokenizerLoadError`: the code that belongs to such a file
+    would use the declared ids.
+    """
+    folder, file = (path, "transformers") if path.is_dir() else (path.parent, path.name)
+    ids = map(tokenizer.token_to_id, tokenizer.special_tokens.all)
+    special = {i for i in ids if i is not None}
+    table = Table(file, tokenizer.token_to_id, tokenizer.id_to_token, special, False)
+    try:
+        found = contradictions(folder, read_folder(folder), table)
+    except TokenizerLoadError as error:
+        if is_error:
+            raise
+        warn(f"{error}; its tokens were not compared")
+        return
+    if found and is_error:
+        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(found)}")
+    warn_of(found, folder, file)
 
 
 def _declared(config: Mapping[str, Any]) -> dict[str, int]:

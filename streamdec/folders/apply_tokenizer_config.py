@@ -106,7 +106,7 @@ def apply_config(
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
-    pipeline = tokens.pipeline if is_built else None
+    pipeline = tokens.pipeline if is_built or tokens.is_inherited else None
     if not reason and set_post_processor(
         made, pipeline, tokens.config, tokens.roles, has_file=assembled is None
     ):
@@ -175,11 +175,13 @@ def _built(
         return tokenizer, (), f"transformers {facts().version} has no such class"
     if _is_python(tokens):
         return tokenizer, (), "the class does not read a tokenizer.json"
-    if not tokens.is_built:
-        return tokenizer, (), ""
+    if tokens.chosen.cls is not None and tokens.chosen.cls.how == "decodes":
+        return tokenizer, (), "the class decodes in its own way"
     pipeline = tokens.pipeline
-    if pipeline is None:
+    if pipeline is None and (tokens.is_built or tokens.is_inherited):
         return tokenizer, (), "the class builds its tokenizer in its own way"
+    if pipeline is None or tokens.is_inherited:
+        return tokenizer, (), ""
     declared = {token.content for token in tokens.to_add(())}
     if not declared.issuperset(pipeline.data["added"]):
         return tokenizer, (), "the class adds tokens that the files do not declare"

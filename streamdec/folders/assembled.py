@@ -93,9 +93,11 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
     cls, pipeline = tokens.chosen.cls, tokens.pipeline
-    if cls is not None and cls.how in ("python", "unknown"):
-        return f"the class {cls.name} makes its tokenizer in Python"
-    if tokens.is_built and (pipeline is None or pipeline.data["converts"]):
+    if cls is not None and cls.how in ("python", "inherits", "decodes", "unknown"):
+        return f"the class {cls.name} has its own code"
+    if tokens.is_built and (
+        pipeline is None or not pipeline.takes_pieces(proto.pieces, tokens.roles)
+    ):
         return f"the class {tokens.chosen.name} builds its tokenizer in its own way"
     sha256 = hashlib.sha256(content).digest()
     # Extra tokens in the files replace these.

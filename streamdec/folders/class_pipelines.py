@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -21,6 +21,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
+from streamdec.folders.sentencepiece_proto import Piece
 from streamdec.tokenizers._common import guarded
 
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
@@ -53,6 +54,14 @@ class Pipeline:
         """The kind of the model, such as ``"BPE"``."""
         kind: str = self.data["pipelines"][0][1]["model"]["type"]
         return kind
+
+    def takes_pieces(self, pieces: Iterable[Piece], roles: Mapping[str, str]) -> bool:
+        """Whether it takes the pieces of a SentencePiece model as they are."""
+        if self.data["converts"] or self.data["adds_again"]:
+            return False
+        if not self.data["pipelines"][0][1]["model"].get("end_of_word_suffix"):
+            return True
+        return roles.get("unk_token") in {piece.text for piece in pieces}
 
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]

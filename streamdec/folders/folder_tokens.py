@@ -65,6 +65,11 @@ class FolderTokens:
         return self.chosen.cls is not None and self.chosen.cls.builds
 
     @property
+    def is_inherited(self) -> bool:
+        """Whether the class only gives a ``tokenizer.json`` another post-processor."""
+        return self.chosen.cls is not None and self.chosen.cls.how == "inherits"
+
+    @property
     def code(self) -> str:
         """The module and class that ``auto_map`` names."""
         return " ".join(auto_map_of(self.config))
@@ -85,7 +90,8 @@ class FolderTokens:
     @property
     def pipeline(self) -> Pipeline | None:
         """What the class builds; None if it builds nothing or cannot be followed."""
-        return pipeline_of(self.chosen.name) if self.is_built else None
+        is_made = self.is_built or self.is_inherited
+        return pipeline_of(self.chosen.name) if is_made else None
 
     def by_id(self) -> dict[int, AddedToken]:
         """Return the tokens with a declared id, special if they have a name."""

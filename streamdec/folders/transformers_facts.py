@@ -28,10 +28,17 @@ class TokenizerClass:
     """A tokenizer class of transformers 5."""
 
     name: str
-    how: Literal["reads", "builds", "builds-special", "python", "unknown"]
-    """``reads``: uses all of tokenizer.json. ``builds``: makes a tokenizer from the vocabulary of
-    tokenizer.json and the declared added tokens (``-special``: and marks all named tokens as
-    special). ``python``: does not use the library tokenizers."""
+    how: Literal["reads", "inherits", "decodes", "builds", "builds-special", "python", "unknown"]
+    """How it makes its tokenizer:
+
+    - ``reads``: it uses all of ``tokenizer.json``.
+    - ``inherits``: the same, with the post-processor of the class that it extends.
+    - ``decodes``: the same, with a decode of its own.
+    - ``builds``: it uses the vocabulary of ``tokenizer.json`` and the declared added tokens;
+      ``builds-special`` marks all named tokens as special.
+    - ``python``: it does not use the library tokenizers.
+    - ``unknown``: it could not be imported.
+    """
     roles: Mapping[str, str]
     """The default role tokens of the class."""
 
@@ -58,6 +65,7 @@ class Facts:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
         self.version: str = data["transformers"]
+        self.classes: Mapping[str, tuple[Any, Mapping[str, str]]] = data["classes"]
         self.class_of_model: Mapping[str, str] = data["class_of_model"]
         self.wrong_class = frozenset(data["wrong_class"])
         self.classes_of_v4 = frozenset(data["classes_of_v4"])
@@ -66,9 +74,8 @@ class Facts:
         """Return the class ``name``, with or without a final ``Fast``; None if unknown."""
         aliases = self._data["aliases"]  # names of transformers 4 for classes of 5
         for candidate in (aliases.get(name, name), name.removesuffix("Fast")):
-            if candidate in self._data["classes"]:
-                how, roles = self._data["classes"][candidate]
-                return TokenizerClass(candidate, how, roles)
+            if candidate in self.classes:
+                return TokenizerClass(candidate, *self.classes[candidate])
         return None
 
     def knows_model(self, model_type: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,14 +23,15 @@ from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.rank_encodings import encoding_of_model
 from streamdec.chat.tokenizer_chat import TokenizerChat
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, TokenizerLoadError, warn
+from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.fastpath.options import FastOptions
-from streamdec.folders.agreement import Table, contradictions, listed, warn_of
+from streamdec.folders.agreement import compare
 from streamdec.folders.assembled import Assembled, from_sentencepiece
-from streamdec.folders.folder_tokens import has_config, read_folder
+from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.by_transformers import load_by_transformers
 from streamdec.loading.detect import Detected, detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
+from streamdec.loading.model_names import looked_up
 from streamdec.loading.untrusted import tried
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Tokenizer
@@ -83,6 +85,7 @@ def load_tokenizer(
     allow_download: bool = False,
     chat_template: NewTemplate | None = None,
     untrusted: bool | None = None,
+    models: Mapping[str, str | os.PathLike[str]] | None = None,
 ) -> LoadedTokenizer:
     """Load the tokenizer of a file, a folder, an encoding, a model or a repository.
 
@@ -121,6 +124,8 @@ def load_tokenizer(
             process with limited memory and time before they are loaded here, which takes twice as
             long and about 0.3 seconds more. None means True for a repository on the Hub and False
             otherwise. The page on security says what is not bounded.
+        models: names of models, each with the path or name to load for it. None means the table in
+            the JSON file that the environment's ``STREAMDEC_MODELS`` names, if it is set.
 
     Returns:
         A new tokenizer, which threads may share. Its ``report`` says what was requested, which
@@ -169,7 +174,8 @@ def load_tokenizer(
     loaded: Loaded | None = None
     failed: str | None = None
     try:
-        source = _source_of(name, encoding, revision, allow_download=allow_download)
+        asked = looked_up(name, models)
+        source = _source_of(asked, encoding, revision, allow_download=allow_download)
         found = None if source.path is None else detect_format(source.path)
         if untrusted or (untrusted is None and source.revision is not None):
             options = tried(source.path, found, options, encoding, apply_tokenizer_config)
@@ -178,7 +184,7 @@ def load_tokenizer(
         )
         loaded._chat = _chat_of(loaded, source.path, chat_template)
         if source.path == _DEMO:
-            loaded.name = name
+            loaded.name = asked
         route_of(loaded)
         warn_of_caveats(loaded)
     except Exception as error:
@@ -366,7 +372,7 @@ def _loaded(
         else:
             tokenizer = _opened(found, encoding)
         if applies and encoding is None:
-            _compare_ids(tokenizer, found)
+            compare(tokenizer, found.path, is_error=found.format == "tiktoken")
     libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
@@ -424,32 +430,6 @@ def _opened(found: Detected, encoding: str | EncodingSpec | None) -> Loaded:
     from streamdec.backends.gguf import GGUFTokenizer
 
     return GGUFTokenizer(found.path)
-
-
-def _compare_ids(tokenizer: Loaded, found: Detected) -> None:
-    """Warn if other files in the folder contradict the ids of ``tokenizer``.
-
-    For a rank file this is an error: the code that belongs to it would use the declared ids.
-    """
-    folder = found.path if found.path.is_dir() else found.path.parent
-    file = "transformers" if found.path.is_dir() else found.path.name
-    table = Table(
-        file,
-        tokenizer.token_to_id,
-        tokenizer.id_to_token,
-        {i for i in map(tokenizer.token_to_id, tokenizer.special_tokens.all) if i is not None},
-        is_spelled_alike=False,
-    )
-    try:
-        ids = contradictions(folder, read_folder(folder), table)
-    except TokenizerLoadError as error:
-        if found.format == "tiktoken":
-            raise
-        warn(f"{error}; its tokens were not compared")
-        return
-    if ids and found.format == "tiktoken":
-        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(ids)}")
-    warn_of(ids, folder, file)
 
 
 def _reason(tokenizer: Loaded, found: Detected | None) -> str:

@@ -143,6 +143,25 @@ def test_a_model_of_llama_encodes(tmp_path: Path) -> None:
         ours.encode("h</s>", special="forbid")
 
 
+def test_padding_of_the_unknown_type_does_not_spoil_encoding(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
+    more = {"token_type": [*types, 2, 2], "scores": [*scores, 0.0, 0.0]}
+    padded = made(tmp_path, tokens=[*texts, "[PAD1]", "[PAD2]"], **more)
+    with pytest.warns(StreamdecWarning, match="best effort"):
+        assert padded.encode("hello").ids == made(tmp_path).encode("hello").ids
+
+
+def test_bytes_and_spaces_of_gemma(tmp_path: Path) -> None:
+    gemma = made(tmp_path, model="gemma4", pre=None)
+    hello, e2, bd = IDS["\u2581hello"], IDS["<0xC3>"], IDS["<0xA9>"]
+    assert gemma.decode([hello, e2, bd, hello]) == " helloé hello"
+    stream = DecodeStream(gemma)
+    assert "".join(map(stream.step, [hello, e2, bd])) == " helloé"
+    with pytest.raises(EncodeError, match="of the kind gemma4"):
+        gemma.encode("hello")
+
+
 @pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
     ours = made(tmp_path, **BYTE_LEVEL)
@@ -150,8 +169,10 @@ def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
     assert 7 not in ours.encode("he<end>", special="text").ids
     with pytest.raises(EncodeError, match="'<end>' at index 2"):
         ours.encode("he<end>", special="forbid")
+    with pytest.warns(StreamdecWarning, match="has no pre-tokenizer 'unheard'"):
+        unheard = made(tmp_path, **BYTE_LEVEL | {"pre": "unheard"})
     with pytest.raises(EncodeError, match="split as 'unheard'"):
-        made(tmp_path, **BYTE_LEVEL | {"pre": "unheard"}).encode("he")
+        unheard.encode("he")
     with pytest.raises(EncodeError, match="merges are bad"):
         made(tmp_path, **BYTE_LEVEL | {"merges": ["x y"]}).encode("he")
     twice = {"tokens": ["<unk>", "a", "a"], "token_type": [2, 1, 1], "scores": [0.0, 0.0, 0.0]}

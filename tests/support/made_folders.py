@@ -1,0 +1,92 @@
+"""Made folders of tokenizer classes, and the state in which streamdec loads them.
+
+The script that makes the matrix and the test of the matrix share this.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from unittest import mock
+
+from streamdec import load_tokenizer
+from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.folders.tokenizer_config import ROLES
+
+State = Literal["equal", "warned", "refused", "SILENT"]
+FORMS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "both")
+FILES = Path(__file__).resolve().parents[1] / "folders" / "data" / "classes.jsonl"
+with FILES.open(encoding="utf-8") as _file:
+    FACTS: dict[str, Any] = json.loads(_file.readline())
+"""A ``tokenizer.json`` for each kind of model, a SentencePiece model, and texts."""
+_WARNED = "ids and text may differ from those of transformers"
+
+
+def write_folder(folder: Path, name: str, form: str, kind: str) -> None:
+    """Write a folder of the class ``name``, whose vocabulary has this form."""
+    files = FACTS["files"]
+    vocab: dict[str, int] = files["BPE"]["model"]["vocab"]
+    content: dict[str, str | bytes] = {
+        "tokenizer_config.json": json.dumps({"tokenizer_class": name})
+    }
+    if form == "tokenizer.json":
+        content[form] = json.dumps(files[kind])
+    if form in ("tokenizer.model", "both"):
+        content["tokenizer.model"] = base64.b64decode(files["sentencepiece"])
+    if form == "both":  # other ids than those of the SentencePiece model
+        content["vocab.json"] = json.dumps(vocab)
+    if form == "vocab.json":
+        merges = "\n".join(" ".join(pair) for pair in files["BPE"]["model"]["merges"])
+        content |= {form: json.dumps(vocab), "merges.txt": f"#version: 0.2\n{merges}\n"}
+    if form == "vocab.txt":
+        content[form] = "\n".join(files["WordPiece"]["model"]["vocab"]) + "\n"
+    for file, data in content.items():
+        (folder / file).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def digest(value: Any) -> str:
+    """Return 12 hexadecimal digits for JSON data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, str]:
+    """Return digests of what a tokenizer of streamdec does; ``drawn`` are ids to decode."""
+    special = tokenizer.special_tokens
+    roles = {role: text for role in ROLES if (text := getattr(special, role)) is not None}
+    ids = [list(tokenizer.encode(text).ids) for text in FACTS["texts"]] + drawn
+    found = {
+        "roles": {role: [text, tokenizer.token_to_id(text)] for role, text in roles.items()},
+        "ids": ids,
+        "with_special": list(tokenizer.encode(FACTS["texts"][0], add_special_tokens=True).ids),
+        "text": [tokenizer.decode(i, skip_special_tokens=False) for i in ids],
+        "skipped": [tokenizer.decode(i, skip_special_tokens=True) for i in ids],
+    }
+    return {key: digest(value) for key, value in found.items()}
+
+
+def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> State:
+    """Return the state in which streamdec loads ``folder`` without transformers.
+
+    ``theirs`` is what transformers makes of it; None if transformers cannot load it.
+    """
+    with (
+        mock.patch.dict(sys.modules, {"transformers": None}),
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        try:
+            tokenizer = load_tokenizer(folder, fast="off")
+        except (TokenizerLoadError, MissingExtraError):
+            return "refused"
+    if any(_WARNED in str(one.message) for one in told):
+        return "warned"
+    if theirs is None:
+        return "SILENT"
+    found = seen(tokenizer, theirs["drawn"])
+    return "equal" if found == {key: theirs[key] for key in found} else "SILENT"
