@@ -127,8 +127,7 @@ def decode_files(
     Raises SourceError, TokenIdError and OSError, which name the file and the row. All paths are
     checked before the first file is decoded. Complete files stay; an incomplete one is deleted.
     """
-    for source, target in pairs:
-        _check(source, target, overwrite=overwrite)
+    check_files(pairs, overwrite=overwrite)
     rows = unknown = found = 0
     with _mapped(decoder, workers) as decoded:
         for number, (source, target) in enumerate(pairs):
@@ -142,8 +141,13 @@ def decode_files(
     return Total(len(pairs) - found, rows, unknown, found)
 
 
+def check_files(pairs: Iterable[tuple[Path, Path]], *, overwrite: bool) -> None:
+    """Raise SourceError or OSError for files that ``decode_files`` refuses."""
+    for source, target in pairs:
+        _check(source, target, overwrite=overwrite)
+
+
 def _check(source: Path, target: Path, *, overwrite: bool) -> None:
-    """Raise SourceError for files that cannot be read or must not be written."""
     for path in (source, target):
         if format_of(path) is None:
             raise SourceError(f"{path}: unknown suffix; expected {SUFFIXES_SHOWN}")

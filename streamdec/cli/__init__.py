@@ -6,6 +6,7 @@ package. The exit statuses are 0 (fine), 1 (the answer is no, or a row is bad) a
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     The default is the arguments of the process.
     """
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:  # it was closed before the command began
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
         from streamdec.cli.commands import commands  # a missing extra gives one clear line
     except ModuleNotFoundError as error:

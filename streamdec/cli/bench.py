@@ -118,7 +118,8 @@ def _facts(
 def _lines(tokenizer: LoadedTokenizer, stops: Sequence[str], found: Findings) -> Iterator[str]:
     """Yield the results as text."""
     how = "byte by byte" if route_of(tokenizer) == "bytes" else "over a window of decode()"
-    yield f"{getattr(tokenizer, 'name', None)}, streamed {how}"
+    name = shared.printable(str(getattr(tokenizer, "name", None)))
+    yield f"{name}, streamed {how}"
     yield f"  text   {found.tokens:,} tokens in {shared.counted(found.streams, 'stream')}"
     yield f"  stops  {', '.join(map(repr, stops))}"
     yield ""

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from streamdec.bulk.batches import BulkDecoder
-from streamdec.bulk.files import SUFFIXES_SHOWN, decode_files, format_of
+from streamdec.bulk.files import SUFFIXES_SHOWN, check_files, decode_files, format_of
 from streamdec.cli import shared
 from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_options import UnknownIds
@@ -67,9 +67,9 @@ def bulk(
     """Decode a column of token ids in files of Parquet, Arrow or JSONL.
 
     All other columns are kept. INPUT is a file or a folder, and OUTPUT is the same, with the same
-    suffixes. The suffix of a
-    file is its format: .parquet, .arrow, .feather, .ipc, .jsonl, .ndjson, .jsonl.gz. A folder is
-    read with its sub-folders, without links and without names that begin with "." or "_".
+    suffixes. The suffix of a file is its format: .parquet, .arrow, .feather, .ipc, .jsonl, .ndjson,
+    .jsonl.gz. A folder is read with its sub-folders, without links and without names that begin
+    with "." or "_".
 
     Each text equals the tokenizer's own decode of the row. A bad row or file ends the command with
     exit status 1. With an option of stops, each text ends at its stop, and the output has the
@@ -85,6 +85,7 @@ def bulk(
       streamdec bulk ./model rollouts/ cut/ --eos-id 2 --workers 8
     """
     pairs = [*_pairs(source, target)]
+    check_files(pairs, overwrite=overwrite)
     with shared.wrong_usage():
         decoder = BulkDecoder(
             tokenizer.name,
@@ -110,7 +111,7 @@ def bulk(
                 pairs, decoder, workers=workers, overwrite=overwrite, progress=told
             )
         except (SourceError, TokenIdError) as error:
-            click.echo(f"Error: {error}", err=True)
+            shared.tell(f"Error: {error}")
             shared.exit_with(1)
             return
     said = f"{shared.counted(total.rows, 'row')} of {shared.counted(total.files, 'file')}"

@@ -90,7 +90,7 @@ def chat(
     loaded = tokenizer.load(fast="off")
     loaded.set_chat_template(other, profile=profile, isolate=isolate)
     chosen = loaded.get_chat_template()
-    click.echo(f"template: {chosen.origin}", err=True)
+    shared.tell(f"template: {chosen.origin}")
     # Another name would be rendered as the text of a template.
     names = getattr(chosen.origin, "names", ())
     if name is not None and name not in names:

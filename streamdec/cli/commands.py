@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import warnings
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-import streamdec.cli.shared  # noqa: F401 - imports rich, so that main sees if it is missing
+from streamdec.cli.shared import one_line
 from streamdec.errors import StreamdecError, StreamdecWarning
 
 COMMANDS = (
@@ -59,8 +60,21 @@ class _Commands(click.Group):
         except (StreamdecError, OSError) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # click ends the command
-            raise _CannotBeginError(" ".join(str(error).split())) from error
+            if isinstance(error, OSError):
+                _drop_unwritten()
+            raise _CannotBeginError(one_line(error)) from error
+        except click.ClickException as error:
+            vars(error)["message"] = one_line(error.message)  # it may have the name of a file
+            raise
         return result
+
+
+def _drop_unwritten() -> None:
+    """Drop the output that a full disk did not take."""
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try again at its end, and change the status to 120
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,14 +88,14 @@ def commands() -> None:
     Exit status: 0 fine; 1 the answer is no (a difference, a finding), or a row of the input is bad;
     2 wrong use, or the command cannot begin.
     """
-    warnings.formatwarning = _one_line
+    warnings.formatwarning = _formatted
 
 
 _usual = warnings.formatwarning
 
 
-def _one_line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:
+def _formatted(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:
     """Return the text of a warning: one line if it is of streamdec."""
     if issubclass(category, StreamdecWarning):
-        return f"Warning: {message}\n"
+        return f"Warning: {one_line(message)}\n"
     return _usual(message, category, *rest, **more)

@@ -85,7 +85,7 @@ def decode(
         finish(stream, text, unread, {})
         end = shared.ended(stream.finish_reason, stream.match.stop if stream.match else None)
         if end and not as_json:
-            click.echo(f"{source.name}: the text ended ({end}); later ids are not read", err=True)
+            shared.tell(f"{source.name}: the text ended ({end}); later ids are not read")
     if unknown:
-        click.echo(f"{source.name}: {shared.counted(unknown, 'unknown id')}", err=True)
+        shared.tell(f"{source.name}: {shared.counted(unknown, 'unknown id')}")
     source.exit_if_bad()

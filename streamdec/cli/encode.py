@@ -47,7 +47,7 @@ def encode(
       streamdec encode ./model prompts.jsonl --field prompt --json
     """
     loaded = tokenizer.load()
-    click.echo(loaded.report, err=True)
+    shared.tell(loaded.report)
 
     def write_ids(text: str, place: dict[str, int]) -> None:
         ids = loaded.encode(text, add_special_tokens=add_special_tokens, special=special).ids

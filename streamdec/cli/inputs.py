@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from streamdec.cli.shared import Command, collected, exit_with
+from streamdec.cli.shared import Command, collected, exit_with, tell
 from streamdec.errors import SourceError, StreamdecError
 from streamdec.jsonl import check_is_row, kind_of, parse_line, utf8_text
 
@@ -117,7 +117,7 @@ class Input:
             yield
         except StreamdecError as error:
             self._bad_rows += 1
-            click.echo(f"{self.name}: line {line}: {error}", err=True)
+            tell(f"{self.name}: line {line}: {error}")
 
     def exit_if_bad(self) -> None:
         """End the command with status 1 if there were bad rows."""
@@ -164,7 +164,7 @@ def _opened(values: dict[str, Any]) -> Input:
         raise click.UsageError(f"INPUT must be token ids or one file, got {wrong!r}")
     if words in ((), ("-",)):
         if sys.stdin.isatty():
-            click.echo("Reading from the terminal; Ctrl-D on an empty line ends it.", err=True)
+            tell("Reading from the terminal; Ctrl-D on an empty line ends it.")
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
     name, suffix = click.format_filename(words[0]), Path(words[0]).suffix.lower()
     file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it

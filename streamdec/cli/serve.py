@@ -173,7 +173,7 @@ def serve(
         )
     if not api_keys and not _is_loopback(host):
         told = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."
-        click.echo(told, err=True)
+        shared.tell(told)
     uvicorn.run(
         application,
         host=host,

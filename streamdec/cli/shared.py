@@ -24,6 +24,8 @@ Command = Callable[..., Any]
 
 RAN_OUT: FinishReason = "abort"
 """The reason that commands flush a stream with when there are no more ids."""
+_LONGEST_TOKEN = 100
+"""The most characters of a token that are shown. Most vocabularies have none that is longer."""
 _WIDE = 10_000
 """The width of tables in a file, in which no line is wrapped."""
 
@@ -246,6 +248,14 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
+def tell(message: object) -> None:
+    """Write ``message`` to stderr as one line, above a line of progress.
+
+    ``click.echo`` would write it into that line.
+    """
+    sys.stderr.write(f"{one_line(message)}\n")
+
+
 def show(*lines: RenderableType) -> None:
     """Show lines and tables: in colours on a terminal, else as plain lines."""
     console = Console(highlight=False, markup=False, emoji=False)
@@ -288,12 +298,18 @@ def printable(text: str) -> str:
     )
 
 
+def one_line(message: object) -> str:
+    """Return ``message`` as one line of printable text."""
+    return printable(" ".join(str(message).split()))
+
+
 def shown_token(text: str | None) -> str:
-    """Return the text of a token, quoted if it has spaces around it."""
+    """Return the start of a token's text, quoted if it has spaces around it."""
     if text is None:
         return ""
     is_plain = bool(text) and text.isprintable() and text.strip() == text
-    return text if is_plain else ascii(text)
+    shown = text if is_plain else ascii(text)
+    return shown if len(shown) <= _LONGEST_TOKEN else f"{shown[:_LONGEST_TOKEN]}…"
 
 
 def counted(number: int, what: str) -> str:

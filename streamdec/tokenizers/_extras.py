@@ -20,4 +20,5 @@ def library(name: str, extra: str, what: str = "this tokenizer needs") -> Any:
         return import_module(name)
     except ImportError as error:
         install = f"pip install 'streamdec[{extra}]'"
-        raise MissingExtraError(f"{what} the library {name}: {install}") from error
+        package = name.partition(".")[0]
+        raise MissingExtraError(f"{what} the library {package}: {install}") from error

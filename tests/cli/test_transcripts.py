@@ -7,6 +7,7 @@ if that is not 0. ``…`` stands for any text within a line, and a line ``…`` 
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -36,6 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("texts.jsonl").write_text(jsonl("Hello", {"text": "an owl"}, {"said": "x"}), "utf-8")
     Path("long.jsonl").write_bytes(b" " * 200 + b"[1]\n")
     Path("binary").write_bytes(b"PAR1\x00\xff")
+    letters = [token_id for letter in "byte byte" for token_id in LIBRARY.encode(letter).ids]
+    Path("bytes.jsonl").write_text(jsonl(owl, letters), "utf-8")
+    # No stream can follow this decoder: what was output changes some tokens later.
+    tokenizer = json.loads(TOKENIZER.read_text("utf-8"))
+    replace = {"type": "Replace", "pattern": {"Regex": "b(y)te"}, "content": "BIT"}
+    tokenizer["decoder"] = {"type": "Sequence", "decoders": [tokenizer["decoder"], replace]}
+    Path("window.json").write_text(json.dumps(tokenizer), "utf-8")
     Path("chat.json").write_text('[{"role": "user", "content": "Hi"}]', "utf-8")
     Path("nothing").touch()
     Path("model").mkdir()
