@@ -207,7 +207,8 @@ class _Replaying:
             owners = [waiting[0]] * len(data)
         else:
             part = -(-carried // max(len(waiting), 1))
-            owners = [each for each in waiting for _ in range(part)][-carried:] if carried else []
+            before = waiting or (index,)
+            owners = [each for each in before for _ in range(part)][-carried:] if carried else []
             owners += [index] * own
         tail = self._tail
         tail += zip(data, owners, strict=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
 from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.byte_fallback import BROKEN, fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
 from tests.core.rule_tables import Table, through_json
+from tests.support.zoo import ZOO
 
 BAD = "\ufffd".encode()
 
@@ -176,3 +181,18 @@ def test_a_malformed_state_is_rejected(
         with pytest.raises((ValueError, TypeError)):
             table.machine.load(state)
     assert through_json(table.machine, table.machine.start) == table.machine.start
+
+
+def test_a_visible_stop_id_may_be_a_part_of_a_stripped_character() -> None:
+    """No earlier token waits for the byte that the strip held."""
+    library = json.loads(ZOO["byte_fallback_strip"]().to_str())
+    for step in library["decoder"]["decoders"]:
+        if step["type"] == "Strip":
+            step.update(content="é", start=2)
+    tokenizer = HuggingFaceTokenizer(Tokenizer.from_str(json.dumps(library)))
+    first = tokenizer.token_to_id("<0xC3>")
+    assert first is not None
+    decoder = StopSequenceDecoder(tokenizer, stop_token_ids=first, include_stop_str_in_output=True)
+    assert decoder.step(first).text == tokenizer.decode([first]) == "\ufffd"
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.end, decoder.match.tokens_before) == (0, 1, 0)
