@@ -67,7 +67,7 @@ class Contradiction:
 
 
 def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[Contradiction]:
-    """Return the ids of files in ``folder`` that ``table`` contradicts, at most 1,000.
+    """Return at most 1,000 ids of files in ``folder`` that ``table`` contradicts.
 
     Malformed files declare nothing: other readers report those that are used.
     """

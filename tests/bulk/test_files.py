@@ -340,7 +340,7 @@ def test_no_link_is_written_through(tmp_path: Path) -> None:
     ("target", "told"),
     [
         ("in.jsonl", "the input and the output are the same file"),
-        ("out.parquet", "its format must be that of the input, jsonl"),
+        ("out.parquet", "its format and compression must be those of the input"),
         ("out.txt", "unknown suffix; expected .parquet, "),
     ],
 )

@@ -50,7 +50,10 @@ CASES = [
     ("bench demo --seconds 0", "Invalid value for '--seconds': 0.0 is not in the range x>0."),
     ("bulk demo rows.jsonl", "Missing argument 'OUTPUT'."),
     ("bulk demo rows.jsonl out.csv", "out.csv: unknown suffix; expected .parquet, "),
-    ("bulk demo rows.jsonl out.parquet", "out.parquet: its format must be that of the input, "),
+    (
+        "bulk demo rows.jsonl out.parquet",
+        "out.parquet: its format and compression must be those of the ",
+    ),
     ("bulk demo rows.jsonl rows.jsonl", "rows.jsonl: the input and the output are the same file"),
     ("bulk demo absent.jsonl out.jsonl", "No such file or directory: 'absent.jsonl'"),
     ("bulk demo folder out", "folder: no files (.parquet, "),
