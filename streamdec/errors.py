@@ -55,7 +55,7 @@ class StreamdecError(Exception):
     When: never itself. ``except StreamdecError`` catches all others.
 
     State: the stream is as it was before the token that failed. ``chunk`` is a Chunk with the text
-    of the earlier tokens of the call, or None if there are none or it was output already.
+    of the earlier tokens of the call; None without such a text, or if it was output already.
     ``num_taken`` is their number.
 
     What to do: output ``chunk.text`` if ``chunk`` is not None. Then see the class that was raised.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from os.path import commonprefix
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SourceError
-from streamdec.fastpath.comparison import smallest
 from streamdec.protocols import ByteFallback, Tokenizer
 
 _MOST_SHOWN = 5
@@ -32,6 +31,8 @@ _IDS_AT_ONCE = 16_384
 """Plain ids are verified in parts of this size."""
 _MOST_IDS = 400
 """The most ids of the smallest part that are shown."""
+_MOST_TRIALS = 2_000
+"""The most streams that are compared to find that part."""
 _LONGEST_STOP = 12
 _MOST_RESTORED = 3
 """The most times that a stream is restored from a snapshot."""
@@ -206,3 +207,32 @@ def _batches(ids: Sequence[int], chance: random.Random) -> Iterator[Sequence[int
         size = chance.randint(1, most)
         yield ids[start : start + size]
         start += size
+
+
+def smallest(ids: Sequence[int], differs: Callable[[Sequence[int]], bool]) -> tuple[int, int]:
+    """Return the start and length of a small part of ``ids`` that still ``differs``.
+
+    It is shortened from both ends, in large steps and then smaller ones, until nothing can be
+    removed. The search ends after 2,000 trials. The part is contiguous.
+
+    >>> from streamdec.cli.verify import smallest
+    >>> smallest([5, 1, 2, 7, 3, 9], lambda part: 2 in part and 3 in part)
+    (2, 3)
+    """
+    trials = 0
+
+    def does(start: int, end: int) -> bool:
+        nonlocal trials
+        trials += 1
+        return trials <= _MOST_TRIALS and differs(ids[start:end])
+
+    start, end = 0, len(ids)
+    step = max((end - start) // 2, 1)
+    while step:
+        if step < end - start and does(start + step, end):
+            start += step
+        elif step < end - start and does(start, end - step):
+            end -= step
+        else:
+            step //= 2
+    return start, end - start

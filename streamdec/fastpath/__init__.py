@@ -9,5 +9,4 @@ Modules::
     _fastokens_check  the trial: rules, then a few thousand strings that both libraries encode
     _probes           these rules and strings
     _fastokens        the library
-    comparison        both encoders side by side on a text, for streamdec verify
 """

@@ -85,7 +85,7 @@ class Snapshot:
         return self._file(name) is not None
 
     def content(self, name: str) -> bytes | None:
-        """Return the bytes of a file; None if there is none, or it cannot be read."""
+        """Return the bytes of a file; None for one that does not exist or cannot be read."""
         found = self._file(name)
         return found if isinstance(found, bytes) else None
 

@@ -193,7 +193,7 @@ class Tokens:
 
     @cached_property
     def bare(self) -> Vocabulary | None:
-        """``tokenizer.json`` alone; None if there is none, or the library rejects it."""
+        """``tokenizer.json`` alone; None without the file, or if the library rejects it."""
         if self.json is None:
             return None
         texts = [entry.content for entry in self.own]

@@ -32,7 +32,6 @@ from streamdec.errors import (
     TokenizerLoadError,
 )
 from streamdec.fastpath._fastokens import FastEncoder
-from streamdec.fastpath.comparison import Comparison, smallest
 from streamdec.fastpath.options import VARIABLE
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
@@ -527,41 +526,6 @@ def test_an_error_to_start_a_thread_is_not_raised(
     assert "can't start new thread" in other.wait(0).reason
     assert "can't start new thread" in caplog.text
     assert other.encode("the") == slow().encode("the")
-
-
-# --- both, side by side ---------------------------------------------------------------------------
-
-
-@needs_fastokens
-@given(TEXTS, st.text(st.sampled_from("abck fe"), min_size=1), TEXTS)
-def test_the_smallest_difference_contains_no_smaller_one(
-    before: str, between: str, after: str
-) -> None:
-    data = json.loads(byte_level())
-    bad_regex(data, r"\h")
-    crooked = json.dumps(data)
-    tokenizer = HybridTokenizer(crooked, fast="off")
-    comparison = Comparison(tokenizer, FastEncoder(crooked))
-    text = f"{before}{between}quick{after}"
-    found = comparison.difference(text)
-    assert found is not None
-    assert text[found.position : found.position + len(found.text)] == found.text
-    assert found.fastokens != found.huggingface
-    assert comparison.difference(found.text) is not None
-    assert comparison.difference(found.text[1:]) is None
-    assert comparison.difference(found.text[:-1]) is None
-
-
-@given(
-    st.text("ab", max_size=300), st.text("xyz", min_size=1, max_size=9), st.text("ab"), st.data()
-)
-def test_the_smallest_part_is_found_wherever_one_looks_first(
-    before: str, needle: str, after: str, data: st.DataObject
-) -> None:
-    text = before + needle + after
-    place = data.draw(st.integers(0, len(text)))
-    found = smallest(text, lambda part: needle in part, place)
-    assert found == (len(before), len(needle))
 
 
 # --- the file -------------------------------------------------------------------------------------
