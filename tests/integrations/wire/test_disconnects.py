@@ -98,25 +98,6 @@ def test_closing_the_anthropic_client_closes_the_engine(
             assert server.engines[0].begun.wait(PATIENCE)
 
 
-def test_starlettes_own_response_closes_the_engine_too(
-    server: Server, openai_client: OpenAI
-) -> None:
-    from openai import APIError
-
-    server.iterates = True
-    with nothing_left(server):
-        server.engines = [Engine([[256]], then="hangs")]
-        stream = chat(openai_client, stream=True, max_tokens=MANY)
-        assert [next(stream).choices[0].delta.content for _ in range(2)] == ["", "Hello"]
-        stream.close()
-    server.engines = [Engine([[256]])]
-    assert len(list(chat(openai_client, stream=True))) == 3
-    server.engines = [Engine([[256]], then="breaks")]
-    with pytest.raises(APIError, match="had an error"):
-        list(chat(openai_client, stream=True))
-    assert server.next_error() == "the secret name of the worker"
-
-
 # --- sockets --------------------------------------------------------------------------------------
 
 

@@ -150,8 +150,6 @@ def test_no_event_follows_the_end() -> None:
         for step in (wire.step, wire.step_bytes):
             with pytest.raises(FinishedError, match="has ended"):
                 step(Chunk("a"))
-    with pytest.raises(ValueError, match="log probabilities"):
-        anthropic.MessageEncoder(**MESSAGE).step(Chunk("a"), logprobs=LOGPROBS)
 
 
 def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:

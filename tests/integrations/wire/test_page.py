@@ -22,7 +22,6 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from streamdec import iter_chunks
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
@@ -446,9 +445,3 @@ def test_log_probabilities(examples: dict[str, Any]) -> None:
         return [(chunk.text, [each.token for each in tracker.take()]) async for chunk in chunks]
 
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
-
-
-def test_an_encoder_can_be_called_directly(examples: dict[str, Any]) -> None:
-    sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
-    assert sent.count(b"data: ") == 5
-    assert b'"content":" world"' in sent
