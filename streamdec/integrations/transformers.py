@@ -21,7 +21,7 @@ import anyio
 from streamdec.chunks import joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
-from streamdec.integrations._generate_rows import Heard, Rows, eos_ids, heard, setting, unpadded
+from streamdec.integrations._generate_rows import Rows, eos_ids, setting
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
@@ -43,10 +43,9 @@ class GenerateStreamer:
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
     In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
-    ``"stop"`` after a stop or an end-of-sequence id, or if another of the ``stopping_criteria``
-    given to ``start`` ended the row; ``"error"`` if the row could not be decoded (see ``errors``);
-    otherwise ``"length"``. A slow reader gets the waiting text of a row as one chunk, and
-    ``generate`` does not wait for it.
+    ``"stop"`` after a stop or an end-of-sequence id; ``"error"`` if the row could not be decoded
+    (see ``errors``); otherwise ``"length"``. A slow reader gets the waiting text of a row as one
+    chunk, and ``generate`` does not wait for it.
 
     ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
     began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
@@ -97,8 +96,6 @@ class GenerateStreamer:
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
         self.errors = self._rows.errors
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
-        self._mask: Any = None
-        self._others: list[Heard] = []
         self._is_closed = False
         self._has_ended = False
         self._thread: threading.Thread | None = None
@@ -109,8 +106,7 @@ class GenerateStreamer:
     def start(self, model: Any, *args: Any, **kwargs: Any) -> None:
         """Call ``model.generate`` in a thread, and return at once.
 
-        The streamer adds itself to the arguments. A row that another of the ``stopping_criteria``
-        ends has ended here too.
+        The streamer adds itself to the arguments.
 
         Args:
             model: a model of transformers.
@@ -119,7 +115,8 @@ class GenerateStreamer:
 
         Raises:
             RuntimeError: the streamer was used before.
-            TypeError: ``kwargs`` has a ``streamer``; ``kwargs`` or the ``generation_config`` has
+            TypeError: ``kwargs`` has a ``streamer`` or ``stopping_criteria`` (``max_time`` and
+                ``max_new_tokens`` are accepted); ``kwargs`` or the ``generation_config`` has
                 ``stop_strings`` (use the streamer's ``stop``); ``args`` has more than two values.
         """
         if len(args) > 2:
@@ -127,7 +124,11 @@ class GenerateStreamer:
                 "start() takes model, inputs and generation_config by position; "
                 "pass the other arguments by name"
             )
-        instead_of = {"streamer": "it passes itself", "stop_strings": "pass stop= to the streamer"}
+        instead_of = {
+            "streamer": "it passes itself",
+            "stop_strings": "pass stop= to the streamer",
+            "stopping_criteria": "pass max_time= or max_new_tokens=, or call generate yourself",
+        }
         for name, instead in instead_of.items():
             if kwargs.get(name) is not None:
                 raise TypeError(f"start() does not take {name}; {instead}")
@@ -138,11 +139,7 @@ class GenerateStreamer:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
         found = kwargs.get("eos_token_id", setting("eos_token_id", config, model.generation_config))
         self._eos = (self._eos or frozenset()) | eos_ids(found)
-        if not model.config.is_encoder_decoder:  # there it is of the encoder's input
-            self._mask = kwargs.get("attention_mask")
-        criteria = [heard(each) for each in kwargs.pop("stopping_criteria", None) or ()]
-        self._others = [each for each in criteria if isinstance(each, Heard)]
-        kwargs |= {"streamer": self, "stopping_criteria": [*criteria, self]}
+        kwargs |= {"streamer": self, "stopping_criteria": [self]}
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
             target=run, args=(self._run, model.generate, args, kwargs), name="streamdec generate"
@@ -198,7 +195,7 @@ class GenerateStreamer:
             replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
             for each in self._rows.conditions(len(prompts))
         ]
-        self._rows.begin(prompts, unpadded(prompts, self._mask), conditions)
+        self._rows.begin(prompts, conditions)
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
@@ -224,15 +221,13 @@ class GenerateStreamer:
             raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
         new = self._rows.new_ids(input_ids)
         if self._is_closed:
-            self._rows.abort()
+            self._rows.finish_all("abort")
             return
         ids = {row: self._up_to_eos(each) for row, each in new.items()}
         chunks = self._rows.step(ids)
-        heard = [each.ended() for each in self._others]
         for row, each in ids.items():
             # Where min_tokens or ignore_eos lets the decoder continue, generate has ended anyway.
-            ended = bool(each and each[-1] in (self._eos or ())) or any(one[row] for one in heard)
-            if ended and row in self._rows:
+            if each and each[-1] in (self._eos or ()) and row in self._rows:
                 chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))
         self._out.put(chunks)
 
@@ -255,9 +250,9 @@ class GenerateStreamer:
             return
         self._has_ended = True
         if self._is_closed:
-            self._rows.abort()
+            self._rows.finish_all("abort")
         else:
-            self._out.put({row: self._rows.finish(row, "length") for row in self._rows.running})
+            self._out.put(self._rows.finish_all("length"))
         if self._thread is None:
             self._out.end()
 
@@ -401,4 +396,4 @@ class StopSequenceCriteria:
                 "the number of ids before the first generated one"
             )
         prompts = input_ids[:, : self._prompt_length].tolist()
-        self._rows.begin(prompts, prompts, self._rows.conditions(num_rows))
+        self._rows.begin(prompts, self._rows.conditions(num_rows))

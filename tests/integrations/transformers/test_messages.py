@@ -83,6 +83,7 @@ def test_a_streamer_works_for_one_call() -> None:
     [
         ({"streamer": object()}, "start() does not take streamer; it passes itself"),
         ({"stop_strings": ["a"]}, "start() does not take stop_strings; pass stop= to the streamer"),
+        ({"stopping_criteria": [bool]}, "start() does not take stopping_criteria; pass max_time="),
         (
             {"generation_config": SimpleNamespace(stop_strings=["a"])},
             "the generation_config has stop_strings; pass stop= to the streamer",

@@ -62,12 +62,12 @@ class Gate:
 
 
 class OpensGate(GenerateStreamer):
-    """Opens the gate once it is closed."""
+    """Opens the gate as soon as ``generate`` is told to end, before anything waits for it."""
 
     gate: Gate
 
-    def close(self) -> None:
-        super().close()
+    def _close(self) -> None:
+        super()._close()
         self.gate.is_open.set()
 
 
