@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -24,13 +24,15 @@ from streamdec.backends._tokenizer_json import parse, read_json, switch_off_drop
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
-from streamdec.folders.assembled import Assembled
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
 from streamdec.tokenizers._common import bytes_of, fingerprint_of, guarded, listed_ids
 from streamdec.tokenizers._instrumented import instrumented_decode
+
+if TYPE_CHECKING:
+    from streamdec.folders.assembled import Assembled
 
 __all__ = ["HuggingFaceTokenizer"]
 

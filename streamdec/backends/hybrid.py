@@ -19,21 +19,22 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import read_json
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special, encoding_of
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath._fastokens import FastEncoder
-from streamdec.fastpath._fastokens_check import FastokensCheck, Stopped
-from streamdec.fastpath._probes import GUARDED
+from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.fastpath.options import FastOptions
-from streamdec.folders.assembled import Assembled
 from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
+
+if TYPE_CHECKING:
+    from streamdec.fastpath._fastokens_check import FastokensCheck
+    from streamdec.folders.assembled import Assembled
 
 __all__ = ["HybridTokenizer"]
 
@@ -240,6 +241,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
         if options.fast == "off":
             self._settled.set()
             return
+        from streamdec.fastpath._fastokens_check import FastokensCheck
+
         check = FastokensCheck(
             self._tokenizer,
             content,

@@ -16,8 +16,19 @@ from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 
+GUARDED = "\u180e"
+"""White space in only one of the two regex engines; fastokens never encodes a text with it.
+
+It is the only code point on which their white-space classes differ. Whether the ids differ depends
+on the text around it, so probes cannot show that they agree. No probe contains it.
+"""
+
 Mode = tuple[bool, Literal["parse", "text"]]
 """Whether special tokens are added, and how those that a text spells are encoded."""
+
+
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """The program is ending, so nothing will be encoded."""
 
 
 def import_fastokens() -> Any:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from tokenizers import Tokenizer
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath._fastokens import FastEncoder, Mode, ids_of, import_fastokens
+from streamdec.fastpath._fastokens import FastEncoder, Mode, Stopped, ids_of, import_fastokens
 from streamdec.fastpath._probes import probes_of, static_faults
 
 _PROBES_AT_ONCE = 256
@@ -29,10 +29,6 @@ class SlowIds(Protocol):
     ) -> list[bytes]:
         """Return the ids of each text, four bytes each."""
         ...
-
-
-class Stopped(Exception):  # noqa: N818 (not an error)
-    """The program is ending, so nothing will be encoded."""
 
 
 class FastokensCheck:

@@ -17,15 +17,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from streamdec.fastpath._fastokens import GUARDED
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.encodings import ENCODINGS
-
-GUARDED = "\u180e"
-"""White space in only one of the two regex engines; fastokens never encodes a text with it.
-
-It is the only code point on which their white-space classes differ. Whether the ids differ depends
-on the text around it, so probes cannot show that they agree. No probe contains it.
-"""
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 # Oniguruma and PCRE2 read these differently: words, word boundaries, lines, hexadecimal digits, and

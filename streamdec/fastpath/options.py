@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Self, get_args
+from typing import TYPE_CHECKING, Self, get_args
 
 from streamdec.errors import warn
 from streamdec.mistakes import check_flag
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy
-from streamdec.tokenizers.trial import Trial
+
+if TYPE_CHECKING:
+    from streamdec.tokenizers.trial import Trial
 
 VARIABLE = "STREAMDEC_FAST"
 MODES: tuple[FastMode, ...] = get_args(FastMode)

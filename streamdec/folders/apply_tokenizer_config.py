@@ -23,17 +23,20 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as evolve
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.folders.agreement import Table, contradictions, listed, warn_of
-from streamdec.folders.assembled import Assembled
 from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
+
+if TYPE_CHECKING:
+    from streamdec.folders.assembled import Assembled
 
 
 @dataclass(frozen=True, slots=True)

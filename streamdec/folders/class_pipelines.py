@@ -16,13 +16,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, processors
 
-from streamdec.folders.sentencepiece_proto import Piece
 from streamdec.tokenizers._common import guarded
+
+if TYPE_CHECKING:
+    from streamdec.folders.sentencepiece_proto import Piece
 
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL = (
@@ -36,7 +38,7 @@ _UNK_ID = re.compile(rb'"unk_id"\s*:\s*([0-9]+)')
 
 @cache
 def _data() -> Mapping[str, Any]:
-    file = files("streamdec.folders").joinpath("transformers_pipelines.json")
+    file = Path(__file__).with_name("transformers_pipelines.json")
     data: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return data
 

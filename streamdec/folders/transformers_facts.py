@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 ABSENT = "absent"
@@ -92,5 +92,5 @@ class Facts:
 @cache
 def facts() -> Facts:
     """Return the facts, which are read at first use in a millisecond."""
-    file = files("streamdec.folders").joinpath("transformers_facts.json")
+    file = Path(__file__).with_name("transformers_facts.json")
     return Facts(json.loads(file.read_text("utf-8")))

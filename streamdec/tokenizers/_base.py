@@ -7,7 +7,7 @@ In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -259,7 +259,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """
         data = self._encoding_identity()
         digest = hashlib.sha256(type(self).__name__.encode() + b"\0")
-        digest.update(secrets.token_bytes(32) if data is None else data)
+        digest.update(os.urandom(32) if data is None else data)
         return digest.hexdigest()
 
     def _encoding_identity(self) -> bytes | None:

@@ -5,7 +5,7 @@ In: what the loader was asked for and what it found. Out: plain data.
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -89,7 +89,7 @@ def versions_of(libraries: Iterable[str]) -> dict[str, str]:
     """Return the versions of streamdec, Python and the installed ``libraries``."""
     installed = {name: _version_of(name) for name in ("streamdec", *libraries)}
     known = {name: version for name, version in installed.items() if version is not None}
-    return {"python": platform.python_version(), **known}
+    return {"python": sys.version.split()[0], **known}
 
 
 @cache

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec.fastpath._probes import GUARDED, MAX_STAGES, probes_of, static_faults
+from streamdec.fastpath._fastokens import GUARDED
+from streamdec.fastpath._probes import MAX_STAGES, probes_of, static_faults
 from streamdec.tokenizers.encodings import ENCODINGS
 from tests.support.zoo import ZOO, shared_tokenizers
 

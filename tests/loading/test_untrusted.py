@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from streamdec import TokenizerLoadError, load_tokenizer
 from streamdec.children.child import ChildLimits
-from streamdec.loading import factory
+from streamdec.loading import places
 from streamdec.loading.hub import Snapshot
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
 from streamdec.preflight import inspect
@@ -259,7 +259,7 @@ def test_a_program_without_an_interpreter_is_told_what_to_do(
 def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This decoder does no harm while the file is loaded."""
     (tmp_path / "tokenizer.json").write_bytes(document(decoder=doubling("☃")))
-    monkeypatch.setattr(factory, "find_snapshot", lambda *_, **__: Snapshot(tmp_path, "c" * 40))
+    monkeypatch.setattr(places, "find_snapshot", lambda *_, **__: Snapshot(tmp_path, "c" * 40))
     with pytest.raises(TokenizerLoadError, match="its decoder may turn"):
         load_tokenizer("hf://org/model", fast="off")
     load_tokenizer("hf://org/model", fast="off", untrusted=False)
