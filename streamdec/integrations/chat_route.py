@@ -91,16 +91,11 @@ def chat_route(
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
-        except Exception:  # noqa: BLE001 (the client gets no details)
-            _log.exception("the engine failed")
-            return _answer(error_body(FAILED, code="error"), 500)
-        if body.get("stream"):
-            has_usage = (body.get("stream_options") or {}).get("include_usage") is True
-            return EventStreamResponse(
-                ChatCompletionEncoder(**about, include_usage=has_usage), chunks
-            )
-        whole = ChatResponse(**about)
-        try:
+            if body.get("stream"):
+                has_usage = (body.get("stream_options") or {}).get("include_usage") is True
+                wire = ChatCompletionEncoder(**about, include_usage=has_usage)
+                return EventStreamResponse(wire, chunks)
+            whole = ChatResponse(**about)
             async with anyio.create_task_group() as group, chunks:
                 group.start_soon(listen, request.receive, group.cancel_scope)
                 async for chunk in chunks:
