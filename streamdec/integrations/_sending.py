@@ -40,11 +40,9 @@ class WireStream(Protocol):
     @property
     def keep_alive(self) -> bytes:
         """An event that clients ignore, for the time in which there is no text."""
-        ...
 
     def start_bytes(self) -> bytes:
         """Return the events before any text; b"" the second time."""
-        ...
 
     def step_bytes(
         self,
@@ -59,18 +57,15 @@ class WireStream(Protocol):
         ``num_tokens`` is how many tokens the sample has read, with its last chunk, and otherwise
         None; ``logprobs`` are those of the tokens of the chunk.
         """
-        ...
 
     def flush_bytes(self) -> bytes:
         """Return the events after the end of all samples.
 
         Raises ValueError if a sample has not ended.
         """
-        ...
 
     def fail_bytes(self) -> bytes:
         """Return the events after an error."""
-        ...
 
 
 class Sending:

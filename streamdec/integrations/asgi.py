@@ -26,17 +26,13 @@ KEEP_ALIVE = 15.0
 class EventStreamResponse(Response):
     r"""A streamed response for Starlette or FastAPI, which is an ASGI application.
 
-    * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
-      that generates several samples puts the ids of each into its own TokenQueue.)
-    * While a slow client holds up the server, no engine is asked for more. The ids that a
-      TokenQueue collects meanwhile are one event.
+    * Samples are read concurrently, and each chunk is sent as soon as it is decoded.
+    * While a slow client holds up the server, no engine is asked for more.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
       without details. Afterwards the response raises the error, for the server's log. An error
-      after the last chunk, such as an error of closing the source, is only raised.
-    * If nothing was sent for ``keep_alive`` seconds, the response sends an event that clients
-      ignore.
+      after the last chunk is only raised.
 
     No task and no open stream is left afterwards, even if no stream had begun.
 
@@ -45,18 +41,15 @@ class EventStreamResponse(Response):
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
-        keep_alive: seconds without an event after which a keep-alive event is sent; 15 by default,
-            None for no such events.
+        keep_alive: after how many seconds without an event one is sent that clients ignore; None
+            for never.
         background: an async function without arguments, such as Starlette's BackgroundTask, which
             is called after the response. It is not called if a stream raised.
-        status_code: the status, which is sent before the first token. Answer a wrong request with
-            another response.
-
-    In FastAPI a route may name it as its ``response_class``, for the OpenAPI document.
+        status_code: the status, which is sent before the first token.
 
     Raises ValueError if the number of streams is not that of the encoder's samples, and for a
     ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
-    TextStreams, or in another order.
+    TextStreams.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -65,12 +58,12 @@ class EventStreamResponse(Response):
     >>> async def application(scope, receive, send):
     ...     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
     ...     await EventStreamResponse(wire, stream([1, 2], MockTokenizer()))(scope, receive, send)
-    >>> messages = []  # what a server is given to send
-    >>> async def send(message):
-    ...     messages.append(message)
+    >>> bodies = []
+    >>> async def send(message):  # as a server does
+    ...     bodies.append(message.get("body"))
     >>> asyncio.run(application({"type": "http"}, asyncio.Event().wait, send))
-    >>> messages[0]["status"], messages[-2]["body"]
-    (200, b'data: [DONE]\n\n')
+    >>> bodies[-2]
+    b'data: [DONE]\n\n'
     """
 
     media_type = "text/event-stream"

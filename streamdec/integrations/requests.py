@@ -75,8 +75,7 @@ STRANGERS = frozenset({
 class FurtherConditions(TypedDict, total=False):
     """What a request does not have: other conditions, and bounds on its stops.
 
-    The bounds are for requests that are not trusted: memory and the cost of making conditions grow
-    with the length of the stops. All others are as for StopConditions.
+    The bounds are for requests that are not trusted. All others are as for StopConditions.
 
     >>> from streamdec.integrations.requests import FurtherConditions, from_openai
     >>> ours: FurtherConditions = {"eos_token_ids": 2, "max_stop_length": 256}

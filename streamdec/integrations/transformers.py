@@ -1,9 +1,8 @@
 """Stream the text of transformers' ``generate`` while it runs; end rows at stops.
 
-``GenerateStreamer`` is a streamer and a stopping criterion in one object, and an iterator of the
-new text of each row for another thread or task. It decodes when ``generate`` asks the criterion:
-then a stop ends its row, and no further token is generated. ``put`` comes too late for that, and
-does not tell a running row from a padded one. ``StopSequenceCriteria`` works without a streamer.
+``GenerateStreamer`` is a streamer, a stopping criterion, and an iterator of the new text of each
+row. It decodes when ``generate`` asks the criterion, so that no token is generated after a stop.
+``StopSequenceCriteria`` works without a streamer.
 
 Tried with transformers 5.24.0 and 4.57.6, torch 2.13.0. This module imports neither.
 """
@@ -21,6 +20,7 @@ import anyio
 from streamdec.chunks import joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
+from streamdec.integrations._format import check_count
 from streamdec.integrations._generate_rows import Rows, eos_ids, setting
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 
@@ -44,28 +44,20 @@ class GenerateStreamer:
 
     In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
     ``"stop"`` after a stop or an end-of-sequence id; ``"error"`` if the row could not be decoded
-    (see ``errors``); otherwise ``"length"``. A slow reader gets the waiting text of a row as one
-    chunk, and ``generate`` does not wait for it.
-
-    ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
-    began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
-    after the text that was certain before it.
+    (see ``errors``); otherwise ``"length"``. The reader gets the exception of ``generate`` after
+    the text that was certain before it.
 
     Args:
         tokenizer: a tokenizer of streamdec or of transformers.
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: options of StopConditions, for all rows, and of decoding; ``sections`` of
-            StopSequenceDecoder. ``eos_token_ids`` are the ids at which ``generate``
-            ends a row, ``()`` if there are none. They are required unless you call ``start``, which
-            adds the ids that it finds in the model's ``generation_config``.
+        options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` are the ids at
+            which ``generate`` ends a row, ``()`` if there are none. They are required unless you
+            call ``start``, which adds those of the model's ``generation_config``.
 
-    Raises:
-        TypeError: an argument has the wrong type, or there is no such option.
-        ValueError: a condition or an option has a wrong value.
-
-    ``generate`` calls it like this:
+    Raises TypeError and ValueError for wrong conditions and options. ``generate`` calls it like
+    this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -77,7 +69,7 @@ class GenerateStreamer:
     [[False], [False], [True]]
     >>> streamer.end()
     >>> [(chunk.row, chunk.text, chunk.finish_reason) for chunk in streamer]
-    [(0, ' there!', 'stop')]
+    [(0, ' there', None), (0, '!', None), (0, '', 'stop')]
     """
 
     def __init__(
@@ -173,12 +165,9 @@ class GenerateStreamer:
     def put(self, value: Any) -> None:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
-        Later values are ignored: the streamer reads the new tokens as a criterion.
-
-        Raises:
-            ValueError: ``eos_token_ids`` is missing, or the number of conditions does not fit the
-                number of rows.
-            RuntimeError: ``generate`` has ended.
+        Later values are ignored: the streamer reads the new tokens as a criterion. Raises
+        ValueError if ``eos_token_ids`` is missing, or the number of conditions does not fit the
+        number of rows; RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
@@ -200,12 +189,8 @@ class GenerateStreamer:
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
 
-        Args:
-            input_ids: all ids so far, a tensor of (rows, tokens).
-            scores: not used.
-            kwargs: not used.
-
-        Raises RuntimeError if the ids do not continue those of the call before.
+        ``input_ids`` are all ids so far, a tensor of (rows, tokens). ``scores`` and ``kwargs`` are
+        not used. Raises RuntimeError if the ids do not continue those of the call before.
         """
         try:
             self._read(input_ids)
@@ -288,10 +273,7 @@ class GenerateStreamer:
             self._thread.join()
 
     async def aclose(self) -> None:
-        """Do what ``close`` does without blocking the event loop.
-
-        The wait is shielded from cancellation.
-        """
+        """Do what ``close`` does. The wait is shielded from cancellation."""
         self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
@@ -317,8 +299,7 @@ class GenerateStreamer:
 class StopSequenceCriteria:
     r"""A stopping criterion that ends each row of one ``generate`` call at its stop.
 
-    For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
-    completes a stop, however the stop is split into tokens. The other rows continue::
+    For callers that pass criteria and no streamer, such as lm-eval::
 
         width = inputs["input_ids"].shape[1]
         criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)
@@ -330,12 +311,10 @@ class StopSequenceCriteria:
         prompt_length: how many ids each row has before the first generated one: the width of
             ``input_ids``, left padding included. 0 for ``inputs_embeds``, 1 for most
             encoder-decoder models. A stop does not begin in the prompt.
-        options: options of StopConditions, for all rows, and of decoding. ``generate`` itself ends
-            rows at end-of-sequence ids.
+        options: as for GenerateStreamer. ``generate`` itself ends rows at end-of-sequence ids.
 
-    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0.
-
-    ``generate`` calls it like this:
+    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0. ``generate``
+    calls it like this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -358,11 +337,7 @@ class StopSequenceCriteria:
         prompt_length: int,
         **options: Unpack[DecoderOptions],
     ) -> None:
-        if type(prompt_length) is not int:
-            raise TypeError(f"prompt_length must be an int, not {prompt_length!r:.40}")
-        if prompt_length < 0:
-            raise ValueError(f"prompt_length must be 0 or more, not {prompt_length}")
-        self._prompt_length = prompt_length
+        self._prompt_length = check_count("prompt_length", prompt_length)
         self._rows = Rows(tokenizer, conditions, options)
         self.decoders = self._rows.decoders
         """The decoder of each row, after the first call: its ``match``, its counts."""
@@ -372,16 +347,11 @@ class StopSequenceCriteria:
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
 
-        Args:
-            input_ids: all ids so far, a tensor of (rows, tokens).
-            scores: not used.
-            kwargs: not used.
+        ``input_ids`` are all ids so far, a tensor of (rows, tokens). ``scores`` and ``kwargs`` are
+        not used.
 
-        Raises:
-            ValueError: there are fewer ids than ``prompt_length``, or the number of conditions
-                does not fit the number of rows.
-            RuntimeError: the ids do not continue those of the call before. Criteria are for one
-                call of ``generate``, and not for beams.
+        Raises ValueError if there are fewer ids than ``prompt_length``, or the number of conditions
+        does not fit the rows; RuntimeError if the ids do not continue those of the call before.
         """
         if not self.decoders:
             self._begin(input_ids)
