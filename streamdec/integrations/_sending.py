@@ -27,7 +27,7 @@ class WireStream(Protocol):
     r"""The encoder of a wire format: it returns bytes that are sent as they are.
 
     ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
-    has these five members.
+    has these six members.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.asgi import WireStream
@@ -36,6 +36,10 @@ class WireStream(Protocol):
     >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
     True
     """
+
+    @property
+    def n(self) -> int:
+        """How many samples the response has."""
 
     @property
     def keep_alive(self) -> bytes:
@@ -59,10 +63,7 @@ class WireStream(Protocol):
         """
 
     def flush_bytes(self) -> bytes:
-        """Return the events after the end of all samples.
-
-        Raises ValueError if a sample has not ended.
-        """
+        """Return the events after the end of all samples."""
 
     def fail_bytes(self) -> bytes:
         """Return the events after an error."""
@@ -104,17 +105,10 @@ class Sending:
                 async with anyio.create_task_group() as readers:
                     for index in range(len(self._streams)):
                         readers.start_soon(self._read, index)
-        await self._send_data(self._last())
+        last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
+        await self._send_data(last())
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         group.cancel_scope.cancel()
-
-    def _last(self) -> bytes:
-        if self._is_complete:
-            try:
-                return self._wire.flush_bytes()
-            except ValueError as error:  # there are fewer streams than samples
-                self.error = error
-        return self._wire.fail_bytes()
 
     async def _read(self, index: int) -> None:
         """Read one sample, and send its events."""

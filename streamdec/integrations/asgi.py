@@ -128,9 +128,8 @@ def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
             "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
             f"got {wrong[0]!r:.80}"
         )
-    n = getattr(wire, "n", len(streams))  # an encoder of the caller's own need not have it
-    if n != len(streams) or not streams:
-        raise ValueError(f"the encoder has n={n}, but the number of streams is {len(streams)}")
+    if wire.n != len(streams):
+        raise ValueError(f"the encoder has n={wire.n}, but the number of streams is {len(streams)}")
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -232,11 +232,6 @@ def test_an_argument_cannot_replace_the_clients(read: Reader, dialect: Dialect) 
             read({"stop": "###"}, **{name: value})
 
 
-def test_the_advice_to_add_a_stop_keeps_the_clients() -> None:
-    conditions = from_openai({"stop": "###"})
-    assert replace(conditions, stop=(*conditions.stop, "User:")).stop == ("###", "User:")
-
-
 @pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])
 def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -> None:
     assert from_vllm(mapping({"stop": "a"})) == StopConditions("a")
@@ -259,63 +254,14 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("read", "request_", "message"),
     [
-        (
-            from_openai,
-            {"ignore_eos": True},
-            "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang can read",
-        ),
-        (from_openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
-        (
-            from_openai,
-            {"min_tokens": 1},
-            "min_tokens=1: .*OpenAI.* from_vllm and from_sglang can read",
-        ),
-        (from_openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang can read"),
-        (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
+        (from_openai, {"ignore_eos": True}, "ignore_eos=True: .* from_vllm and from_sglang can"),
+        (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .* max_tokens$"),
         (from_openai, {"stopSequences": ["a"]}, "stopSequences="),
-        (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge them into it"),
-        (
-            from_vllm,
-            {"max_new_tokens": 5},
-            "max_new_tokens=5: .*vLLM.* max_tokens. from_sglang can read",
-        ),
         (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang can read"),
-        (from_vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang can read"),
-        (
-            from_vllm,
-            {"use_beam_search": True},
-            "use_beam_search=True cannot .*decode the winning beam",
-        ),
-        (
-            from_vllm,
-            {"repetition_detection": {"min_count": 2}},
-            r"repetition_detection=\{'min_count': 2\} cannot .*flush\(\)",
-        ),
-        (
-            from_vllm,
-            {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* pass request.'sampling_params'",
-        ),
-        (
-            from_sglang,
-            {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* pass request.'sampling_params'",
-        ),
-        (
-            from_sglang,
-            {"include_stop_str_in_output": True},
-            "include_stop_str_.*SGLang.* from_vllm can read",
-        ),
-        (
-            from_sglang,
-            {"max_new_tokens": 5, "max_tokens": 6},
-            "max_new_tokens=5 and max_tokens=6 contradict",
-        ),
-        (
-            from_sglang,
-            {"min_tokens": 5, "min_new_tokens": 6},
-            "min_tokens=5 and min_new_tokens=6 contradict",
-        ),
+        (from_vllm, {"use_beam_search": True}, "use_beam_search=True cannot .*the winning beam"),
+        (from_sglang, {"sampling_params": {"stop": "a"}}, "sampling_params=.*'sampling_params'"),
+        (from_sglang, {"max_new_tokens": 5, "max_tokens": 6}, "max_new_tokens=5 and max_tokens=6"),
+        (from_sglang, {"min_tokens": 5, "min_new_tokens": 6}, "min_tokens=5 and min_new_tokens=6"),
     ],
 )
 def test_unsupported_parameters_are_rejected(

@@ -74,18 +74,6 @@ def test_a_tokenizer_of_transformers_is_accepted(name: str) -> None:
     assert streamer.decoders[0].route == "bytes"
 
 
-def test_a_tokenizer_that_only_decodes_uses_a_window() -> None:
-    class Plain:
-        def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            text: str = tokenizer_of("gpt2").decode(ids, skip_special_tokens=skip_special_tokens)
-            return text
-
-    model = Model("gpt2", [spelled("gpt2", TEXT)])
-    streamer = GenerateStreamer(Plain(), stop="你")
-    assert texts_of(read(model, streamer, **prompts("gpt2", ["one"]))) == [TEXT.partition("你")[0]]
-    assert streamer.decoders[0].route == "window"
-
-
 def test_chunks_come_while_generate_runs() -> None:
     """Each token waits until the reader has the text of the one before."""
     model = Model("gpt2", [[*spelled("gpt2", "abcdef")]])

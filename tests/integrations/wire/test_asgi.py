@@ -333,29 +333,6 @@ def test_a_message_that_is_being_sent_is_sent_whole(loop: str) -> None:
     run(loop, main)
 
 
-class OwnEncoder:
-    """An encoder of somebody's own, which has only the members of a WireStream."""
-
-    keep_alive = b""
-
-    def __init__(self, encoder: Any) -> None:
-        for name in ("start_bytes", "step_bytes", "flush_bytes", "fail_bytes"):
-            setattr(self, name, getattr(encoder, name))
-
-
-@both_loops
-def test_a_sample_without_a_stream_is_an_error(loop: str) -> None:
-    async def main() -> None:
-        client = Client(99, "goes")
-        encoder: Any = OwnEncoder(wire(2))
-        response = EventStreamResponse(encoder, stream(Engine(), TOKENIZER))
-        with pytest.raises(ValueError, match="not ended; call"):
-            await response({}, client.receive, client.send)
-        assert b'"error"' in client.sent[-2]["body"]
-
-    run(loop, main)
-
-
 @pytest.mark.parametrize(
     ("encoder", "count", "told"),
     [
@@ -371,19 +348,3 @@ def test_a_sample_without_a_stream_is_an_error(loop: str) -> None:
 def test_a_stream_for_each_sample(encoder: Any, count: int, told: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(told)):
         EventStreamResponse(encoder, *(stream([0], TOKENIZER) for _ in range(count)))
-
-
-@both_loops
-def test_a_background_task_runs_after_the_response(loop: str) -> None:
-    async def main() -> None:
-        client = Client(99, "goes")
-        done: list[int] = []
-
-        async def task() -> None:
-            done.append(len(client.sent))
-
-        response = EventStreamResponse(wire(1), stream([0], TOKENIZER), background=task)
-        await response({}, client.receive, client.send)
-        assert done == [len(client.sent)]
-
-    run(loop, main)

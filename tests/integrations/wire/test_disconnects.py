@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integrations.wire.serving import Engine, Server
-from tests.integrations.wire.test_clients import MESSAGES, chat, complete, lines
+from tests.integrations.wire.test_clients import MESSAGES, chat, complete
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -143,16 +143,3 @@ def test_a_client_that_does_not_read_holds_the_engine_back(server: Server) -> No
             for _ in range(2_000):
                 client.recv(65_536)
             assert eventually(lambda: engine.num_asked > before)
-
-
-@pytest.mark.parametrize(
-    ("path", "sign"), [("/v1/completions", ": keep-alive"), ("/v1/messages", "event: ping")]
-)
-def test_keep_alive_events_are_sent_while_the_engine_is_silent(
-    server: Server, path: str, sign: str
-) -> None:
-    server.keep_alive = 0.01
-    server.engines = [Engine([[256]], pause=0.1)]
-    found = lines(server, path)
-    assert found.count(sign) > (sign == "event: ping")  # one of which every message has
-    assert "Hello" in "".join(found)

@@ -113,22 +113,6 @@ def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects(runni
     assert eventually(lambda: notes.is_closed)
 
 
-def test_a_response_class_of_fastapi_is_in_its_document() -> None:
-    app = FastAPI()
-
-    @app.get("/events", response_class=EventStreamResponse)
-    async def events() -> Any:
-        return response_of([256], status_code=203)
-
-    described = app.openapi()["paths"]["/events"]["get"]["responses"]
-    assert [*described["200"]["content"]] == ["text/event-stream"]
-    with served(app) as url:
-        response = httpx.get(f"{url}/events", timeout=PATIENCE)
-    assert response.status_code == 203
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert "Hello" in response.text
-
-
 def test_the_package_does_not_import_starlette() -> None:
     code = "import streamdec, streamdec.integrations.openai, sys; print('starlette' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

@@ -215,11 +215,6 @@ def test_options_of_another_type_are_rejected(
         make(**options)
 
 
-def test_more_streams_than_samples_are_named() -> None:
-    with pytest.raises(ValueError, match="not 1: CompletionEncoder was made with n=1"):
-        openai.CompletionEncoder(**HEAD).step(Chunk("a"), 1)
-
-
 # --- mistakes -------------------------------------------------------------------------------------
 
 TAKERS: list[tuple[Any, dict[str, Any]]] = [

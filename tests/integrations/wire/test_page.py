@@ -139,12 +139,6 @@ def test_an_app_answers_a_request_that_is_not_streamed(client: Any) -> None:
         client.chat.completions.create(model="tiny", messages=HELLO, stop="", stream=True)
 
 
-def test_content_may_be_a_list_of_parts(client: Any) -> None:
-    parts: Any = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
-    answer = client.chat.completions.create(model="tiny", messages=parts)
-    assert answer.choices[0].message.content == REPEATED
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_the_template_gets_the_whole_conversation(client: Any, streams: bool) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
